@@ -60,7 +60,7 @@ TOOLS = [
 
 setup(
     name="recordmill",
-    version=re.search(r'VERSION = "(.+)"', (HERE / "recordmill/pipeline/version.py").read_text())[1],
+    version=re.search(r'VERSION = "(.+)"', (HERE / "recordmill/pipeline/__init__.py").read_text())[1],
     description="Raw data in; a versioned, training-ready TFRecord dataset out.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from measure import ROOT, output_of
 
+from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.context.chunk_pages import ChunkPages
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.input_listing import Listings
@@ -31,7 +32,6 @@ from recordmill.pipeline.build.worker.shard_report import ShardSums
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
-from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.reader.order import Ahead, GlobalShuffle
 from recordmill.pipeline.reader.records import Records, ShardFile
 from recordmill.pipeline.sources.files import FileInfo, FileList

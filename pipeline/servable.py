@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeAlias
 import keras
 import tensorflow as tf
 
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.private_folder import private_temporary_files
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.verify.files import serving_model
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -31,7 +31,7 @@ class Servable(tf.Module):
     def __init__(
         self,
         model: keras.Model,
-        dataset: Dataset,
+        dataset: DatasetVersion,
         *,
         activation: Literal["softmax", "sigmoid"] | None = None,
         top: int | None = None,
@@ -72,7 +72,7 @@ class Servable(tf.Module):
         best, ids = tf.math.top_k(scores, min(self._top or len(self._names), len(self._names)))
         return {"classes": tf.gather(tf.constant(self._names), ids), "scores": best}
 
-    def _needed(self, dataset: Dataset) -> list[str]:
+    def _needed(self, dataset: DatasetVersion) -> list[str]:
         """Names the raw inputs that clients send: those of the model's own features where no other can matter."""
         wanted = getattr(self._model, "input", None)
         kinds = {name: feature["kind"] for name, feature in dataset.manifest.features.items()}
@@ -99,7 +99,7 @@ class Servable(tf.Module):
         return {**raw, **blanks}
 
 
-def _class_names(dataset: Dataset) -> list[str] | None:
+def _class_names(dataset: DatasetVersion) -> list[str] | None:
     """Gives the names of the label's classes; None where the label has none."""
     if dataset.label is None:
         return None

@@ -7,16 +7,15 @@ No reader of Recordmill opens them. The manifest lists them with their digests, 
 """
 
 import hashlib
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import Remote
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.exchange.catalogues import CROISSANT, DATASET_INFO, croissant, dataset_info
 from recordmill.pipeline.facts.card import CARD, card
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 MOST_WORD_BYTES = 64 << 20
@@ -31,9 +30,10 @@ The bytes follow from both: no clock, no path, none of `version`, `sequence` and
 def _report(folder: Location, manifest: Manifest) -> bytes:
     """Makes the page for people. Nothing of it raises: a build of hours does not end for its page."""
     try:
-        page = importlib.import_module("recordmill.pipeline.facts.page")  # Jinja and Arrow: only where it is made
-        dataset = Dataset(folder, replace(manifest, gate={}))  # type: ignore[arg-type] # it reads and joins
-        return bytes(page.report_of(dataset, most_word_bytes=MOST_WORD_BYTES))
+        from recordmill.pipeline.facts.page import report_of  # loads Jinja and Arrow
+
+        dataset = DatasetVersion(folder, replace(manifest, gate={}))
+        return report_of(dataset, most_word_bytes=MOST_WORD_BYTES)
     except Exception as error:
         advice = "`recordmill report` makes it, where the extra `report` is installed"
         return f"<!doctype html><title>No report</title><p>No report: {type(error).__name__}. {advice}.</p>\n".encode()

@@ -10,16 +10,24 @@ Names load when they are first used, so that reading a dataset imports NumPy, Pi
 >>> model.fit(train.as_tf_data())  # doctest: +SKIP
 """
 
-from importlib import import_module
+import os.path
 from typing import TYPE_CHECKING, Any
 
+if os.path.isfile(os.path.join(os.path.dirname(__file__), "pipeline")):
+    raise ImportError(
+        "recordmill/pipeline and recordmill/transforms are text files here, not links: this checkout was made without "
+        "symbolic links. Run `git config core.symlinks true` (on Windows in developer mode), and check out again"
+    )
+
+from recordmill.pipeline import VERSION as __version__  # noqa: E402 - below the check of the links
+
 if TYPE_CHECKING:
+    from recordmill.dataset import Dataset, open_dataset
     from recordmill.pipeline.build.entry import GateBreachedError, build
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.preparation import Published
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
-    from recordmill.pipeline.reader.dataset import Dataset, open_dataset
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.metrics import with_progress
     from recordmill.pipeline.reader.mix import mix
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.rows import DamagedRecordError
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.files import serving_model
-    from recordmill.pipeline.version import VERSION as __version__
     from recordmill.transforms.contract.ragged import ArraySpec, Ragged
 
 __all__ = [
@@ -54,34 +61,68 @@ __all__ = [
     "with_progress",
 ]
 
-_MODULES = {
-    "pipeline.build.entry": ("GateBreachedError", "build"),
-    "pipeline.build.images.transcode": ("decodable",),
-    "pipeline.build.preparation": ("Published",),
-    "pipeline.build.run_options": ("RunOptions",),
-    "pipeline.errors": ("DatasetError", "UserError"),
-    "pipeline.reader.rows": ("DamagedRecordError",),
-    "pipeline.reader.dataset": ("Dataset", "open_dataset"),
-    "pipeline.reader.input": ("Input",),
-    "pipeline.reader.metrics": ("with_progress",),
-    "pipeline.reader.mix": ("mix",),
-    "pipeline.reader.options": ("ReadOptions",),
-    "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
-    "pipeline.verify.files": ("serving_model",),
-    "transforms.contract.ragged": ("ArraySpec", "Ragged"),
-}
-_OWNERS = {name: module for module, names in _MODULES.items() for name in names}
-
 
 def __getattr__(name: str) -> Any:
     """Loads a public name from the module that defines it."""
-    if name == "__version__":
-        return import_module("recordmill.pipeline.version").VERSION
-    if name not in _OWNERS:
-        raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
-    value = getattr(import_module(f"recordmill.{_OWNERS[name]}"), name)
-    globals()[name] = value
-    return value
+    match name:
+        case "Dataset" | "open_dataset":
+            from recordmill import dataset
+
+            return getattr(dataset, name)
+        case "Input":
+            from recordmill.pipeline.reader import input
+
+            return getattr(input, name)
+        case "ReadOptions":
+            from recordmill.pipeline.reader import options
+
+            return getattr(options, name)
+        case "DamagedRecordError":
+            from recordmill.pipeline.reader import rows
+
+            return getattr(rows, name)
+        case "mix":
+            from recordmill.pipeline.reader import mix
+
+            return getattr(mix, name)
+        case "with_progress":
+            from recordmill.pipeline.reader import metrics
+
+            return getattr(metrics, name)
+        case "ArraySpec" | "Ragged":
+            from recordmill.transforms.contract import ragged
+
+            return getattr(ragged, name)
+        case "DatasetError" | "UserError":
+            from recordmill.pipeline import errors
+
+            return getattr(errors, name)
+        case "GateBreachedError" | "build":
+            from recordmill.pipeline.build import entry
+
+            return getattr(entry, name)
+        case "Published":
+            from recordmill.pipeline.build import preparation
+
+            return getattr(preparation, name)
+        case "RunOptions":
+            from recordmill.pipeline.build import run_options
+
+            return getattr(run_options, name)
+        case "decodable":
+            from recordmill.pipeline.build.images import transcode
+
+            return getattr(transcode, name)
+        case "Spec" | "load_spec" | "parse_spec":
+            from recordmill.pipeline.spec import model
+
+            return getattr(model, name)
+        case "serving_model":
+            from recordmill.pipeline.verify import files
+
+            return getattr(files, name)
+        case _:
+            raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,6 @@ A machine that only reads datasets has none of them, and gets one line that name
 needs nothing but the standard library.
 """
 
-import importlib
 import sys
 
 from recordmill.pipeline.cli.extras import CLI, missing
@@ -17,7 +16,9 @@ def main() -> None:
         print(f"recordmill: the command line needs an extra: {extras} (missing: {', '.join(names)})", file=sys.stderr)
         sys.exit(2)
     try:
-        importlib.import_module("recordmill.pipeline.cli.commands").main()
+        from recordmill.pipeline.cli.commands import main as run
+
+        run()
     except KeyboardInterrupt:  # before the command has begun
         print("recordmill: stopped", file=sys.stderr)
         sys.exit(130)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recordmill.pipeline.reader.keras_callback import InputSpeed, TrainingCheckpoint, load_state, restore_training
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.reader.dataset import Dataset
+    from recordmill.dataset import Dataset
     from recordmill.pipeline.servable import Servable
 
 __all__ = ["InputSpeed", "TrainingCheckpoint", "load_state", "restore_training", "servable"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli import report_commands
 from recordmill.pipeline.compare.diff import changes, diff
 from recordmill.pipeline.compare.rows import RowChanges, bytes_to_read, compare_rows
@@ -17,7 +18,6 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Late
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
-from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from tests.published import VERSION, example, frames, replace_shard, row, write_manifest, write_version
 
 NEXT = "20261121T120000Z-77d0a4b1"

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.build.entry import build
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span
@@ -21,7 +22,6 @@ from recordmill.pipeline.export.export import export
 from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import read_records
-from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.rows import open_records
 from recordmill.pipeline.spec.model import load_spec

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def sources() -> dict[str, Path]:
-    """The modules of the two packages by name."""
+    """The modules of the packages by name."""
     files = [file for package in ("pipeline", "transforms") for file in (ROOT / package).rglob("*.py")]
-    return {
-        "recordmill." + ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file
-        for file in files
-    }
+    own = {"recordmill." + ".".join(file.relative_to(ROOT).with_suffix("").parts): file for file in files}
+    own |= {f"recordmill.{file.stem}": file for file in (ROOT / "recordmill").glob("*.py")}
+    return {name.removesuffix(".__init__"): file for name, file in own.items()}
 
 
 def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
@@ -32,7 +32,7 @@ def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
 
 
 READING = modules(
-    "pipeline.parallel", "pipeline.errors", "pipeline.safe_text", "pipeline.version", "pipeline.json_values",
+    "pipeline.parallel", "pipeline.errors", "pipeline.safe_text", "pipeline.json_values",
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts",
     "transforms.contract", "transforms.numpy",
@@ -163,14 +163,72 @@ def test_every_room_stands_in_the_contract() -> None:
     [rooms, *_] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     named = {name for layer in rooms["layers"] for name in re.split(r" [|:] ", layer)}
     there = {".".join(name.split(".")[:3]) for name in sources() if name.count(".") > 1}
-    assert there | {"recordmill.augment", "recordmill.keras"} == named
+    assert there | {"recordmill.augment", "recordmill.dataset", "recordmill.keras"} == named
 
 
-def test_only_the_command_line_and_the_entry_of_builds_import_inside_functions() -> None:
+INSIDE_FUNCTIONS = {
+    "recordmill": "the public names, each at its first use",
+    "recordmill.__main__": "the command line, whose packages may be missing",
+    "recordmill.dataset": "decoders, workers, pictures and lists of versions, which opening a dataset does without",
+    "recordmill.keras": "TensorFlow",
+    "recordmill.pipeline.build.beam.runners": "Google's clients",
+    "recordmill.pipeline.build.entry": "Beam",
+    "recordmill.pipeline.cli.session": "TensorFlow and Beam",
+    "recordmill.pipeline.cli.extras": "Beam",
+    "recordmill.pipeline.reader.input": "TensorFlow",
+    "recordmill.pipeline.reader.wire": "protobuf",
+    "recordmill.pipeline.sidecars": "Jinja and Arrow",
+    "recordmill.transforms.tensorflow.cleaning": "TensorFlow Text",
+}
+"""The modules that import inside functions, and what that keeps away."""
+
+
+def test_imports_inside_functions_keep_something_heavy_away() -> None:
     found = {name for name, file in sources().items() if inner_imports(file)}
     commands = {name for name in sources() if re.fullmatch(r"recordmill\.pipeline\.cli\.\w+_commands", name)}
-    others = ("build.entry", "cli.session", "cli.extras")
-    assert found == commands | {f"recordmill.pipeline.{name}" for name in others}
+    assert found == commands | INSIDE_FUNCTIONS.keys()
+
+
+MAINS = {"recordmill.pipeline.build.images.isolated_decoder"}
+"""The modules that a process of their own runs, by `python -m`."""
+
+
+def strings(file: Path) -> Iterator[str]:
+    """Yields a module's strings, and the beginnings of its f-strings."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_no_module_of_ours_is_named_by_a_string() -> None:
+    """Import-linter sees no import by `import_module`, nor by a table of names."""
+    own = sources().keys() - MAINS - {"recordmill"}
+    found = {
+        name: {text for text in strings(file) if text in own or text == "recordmill."}
+        for name, file in sources().items()
+    }
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
+@pytest.mark.parametrize("name", ["pipeline", "transforms", "pipeline.errors"])
+def test_a_folder_is_no_package_of_its_own(name: str) -> None:
+    """A second copy of `UserError` would be caught nowhere."""
+    done = subprocess.run([sys.executable, "-c", f"import {name}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"import `recordmill.{name.partition('.')[0]}`" in done.stderr.splitlines()[-1]
+
+
+def test_a_checkout_without_links_says_so(tmp_path: Path) -> None:
+    (tmp_path / "recordmill").mkdir()
+    (tmp_path / "recordmill/__init__.py").write_bytes((ROOT / "recordmill/__init__.py").read_bytes())
+    for name in ("pipeline", "transforms"):
+        (tmp_path / "recordmill" / name).write_text(f"../{name}")  # as git does where there are no links
+    done = subprocess.run(
+        [sys.executable, "-c", "from recordmill import open_dataset"], cwd=tmp_path, capture_output=True, text=True
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: recordmill/pipeline and recordmill/transforms are text files here")
+    assert "git config core.symlinks true" in last
 
 
 READ = """

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from recordmill.__main__ import main
+from recordmill.dataset import open_dataset
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, read_manifest
 from recordmill.pipeline.errors import MOST_MESSAGE, DatasetError
-from recordmill.pipeline.reader.dataset import open_dataset
 from tests.published import VERSION, write_version
 
 LONG = "a" * 100_000

@@ -26,9 +26,9 @@ from packaging.utils import canonicalize_name
 import recordmill
 import recordmill.augment
 import recordmill.keras
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli.extras import BUILD, CLI
 from recordmill.pipeline.dataset.manifest import read_manifest
-from recordmill.pipeline.version import VERSION
 from recordmill.transforms.contract.image_formats import FORMATS
 from tests import published
 
@@ -89,11 +89,15 @@ def statements(file: Path) -> Iterator[ast.AST]:
 
 @cache
 def imports(file: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """The modules that a file imports, and those that it does without or loads by name when they are wanted."""
+    """The modules that a file imports, and those that it does without or loads when they are wanted."""
     nodes = list(statements(file))
     tried = [line for node in nodes if is_tried(node) for line in node.body]
     found = frozenset(name for node in nodes for name in imported(node))
-    optional = {name for line in tried for name in imported(line)}
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    inner = {name for function in functions for node in ast.walk(function) for name in imported(node)}
+    optional = {name for line in tried for name in imported(line)} | {
+        name for name in inner if name.startswith("recordmill.")
+    }
     named = {
         word.value
         for node in nodes
@@ -146,7 +150,9 @@ def is_tensorflow(module: str) -> bool:
 
 
 READER = [
-    name for name in sources() if name.startswith(("recordmill.pipeline.reader", "recordmill.transforms.numpy.augment"))
+    name
+    for name in sources()
+    if name.startswith(("recordmill.dataset", "recordmill.pipeline.reader", "recordmill.transforms.numpy.augment"))
 ]
 
 
@@ -264,22 +270,26 @@ def test_every_public_name_loads(module: ModuleType) -> None:
 
 
 def test_type_checkers_see_the_names_that_load() -> None:
-    guarded = next(node for node in ast.parse(Path(recordmill.__file__).read_text()).body if isinstance(node, ast.If))
+    body = ast.parse(Path(recordmill.__file__).read_text()).body
+    guarded = next(node for node in body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     declared = {
-        alias.asname or alias.name: node.module
-        for node in guarded.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+        alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert sorted(declared) == recordmill.__all__ == dir(recordmill)
-    assert {name: f"recordmill.{module}" for name, module in recordmill._OWNERS.items()}.items() <= declared.items()
+    assert sorted([*declared, "__version__"]) == recordmill.__all__ == dir(recordmill)
+    [loads] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
+    loaded = {}
+    for case in ast.walk(loads):
+        if isinstance(case, ast.match_case) and isinstance(case.body[0], ast.ImportFrom):
+            module = f"{case.body[0].module}.{case.body[0].names[0].name}"
+            loaded |= {node.value: module for node in ast.walk(case.pattern) if isinstance(node, ast.Constant)}
+    assert loaded == declared
 
 
 def test_importing_the_package_imports_the_standard_library_alone() -> None:
     code = "import sys; before = set(sys.modules); import recordmill; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert {name for name in loaded if name.startswith("recordmill")} == {"recordmill"}
+    assert {name for name in loaded if name.startswith("recordmill")} == {"recordmill", "recordmill.pipeline"}
     assert third_party(loaded) == set()
 
 
@@ -313,7 +323,7 @@ def test_the_source_distribution_has_what_builds_a_wheel(archives: tuple[Path, P
     with tarfile.open(archives[0]) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}
         assert not [member.name for member in archive if member.issym()]  # files, where the checkout has links
-    assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "recordmill/pipeline/version.py"} <= names
+    assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "recordmill/pipeline/__init__.py"} <= names
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "examples", "pipeline/"))]
 
 

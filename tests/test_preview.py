@@ -16,11 +16,11 @@ import pytest
 from PIL import Image
 
 from recordmill.augment import GaussianBlur, RandomApply, RandomFlip, RandomResizedCrop, RandomRotation
+from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
 from recordmill.pipeline.inspection.images import raw_image
-from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from tests import published, shown
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import read_manifest
@@ -20,7 +21,6 @@ from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, p
 from recordmill.pipeline.facts.contents import read_contents
 from recordmill.pipeline.facts.notebook import dataset_html
 from recordmill.pipeline.facts.page import report_of
-from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from recordmill.pipeline.sidecars import SIDECARS
 from tests import published, shown
 from tests.chromium import Page, program

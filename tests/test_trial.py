@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from recordmill.dataset import open_dataset
 from recordmill.pipeline.build import plan
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.entry import build
@@ -22,7 +23,6 @@ from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, read_latest, read_manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.versions import leases, listing, prune, review
 from tests import published

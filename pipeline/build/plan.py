@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.class_ids import Names
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
@@ -36,7 +37,6 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
-from recordmill.pipeline.version import VERSION
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions

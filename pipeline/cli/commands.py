@@ -14,13 +14,13 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli import build_commands, inspect_commands, report_commands, version_commands
 from recordmill.pipeline.cli.arguments import BeamCommand
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.private_folder import end_by_signal
 from recordmill.pipeline.safe_text import frames_of, say, summary_of
-from recordmill.pipeline.version import VERSION
 
 FIRST_SCREEN = """Raw data in; a versioned, training-ready TFRecord dataset out.
 

@@ -89,8 +89,8 @@ def head(
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
     """Show some records: `recordmill head DIR -n 5 --split test --class cat`; a sample, since the key's hash orders."""
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.inspection.records import lines_of, read_records, record_to_json
-    from recordmill.pipeline.reader.dataset import open_dataset
 
     dataset = open_dataset(str(choose(folder, version).folder))
     is_empty = True

@@ -17,7 +17,7 @@ from recordmill.pipeline.errors import DatasetError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from recordmill.pipeline.reader.dataset import Dataset
+    from recordmill.dataset import Dataset
 
 
 Sources = Annotated[
@@ -35,8 +35,8 @@ def report(
 ) -> None:
     """Write a page about a version, to open in any browser: images, distributions, rejects: `recordmill report DIR`."""
     check_extra("report", REPORT)
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts.page import report_of
-    from recordmill.pipeline.reader.dataset import open_dataset
 
     dataset = open_dataset(folder, version)
     data = report_of(dataset, sources)
@@ -64,9 +64,9 @@ def preview(
     ] = None,
 ) -> None:
     """Draw records as a model gets them, with boxes and texts, also augmented: `recordmill preview DIR`."""
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts import preview as previews
     from recordmill.pipeline.facts.preview import augmentations_of
-    from recordmill.pipeline.reader.dataset import open_dataset
 
     choice = {"--split": split, "--key": key, "--class": label, "--augment": augment}
     if rejects and (given := [name for name, value in choice.items() if value is not None]):
@@ -110,8 +110,8 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff as diff_of
-    from recordmill.pipeline.reader.dataset import open_dataset
     from recordmill.pipeline.versions.listing import pair
 
     old, new = (open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
@@ -178,9 +178,9 @@ def export(
 ) -> None:
     """Write a version's rows in another format, with the dataset.yaml that builds them again."""
     check_extra("build", EXPORT)
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.export.export import SPEC_FILE
     from recordmill.pipeline.export.export import export as write
-    from recordmill.pipeline.reader.dataset import open_dataset
     from recordmill.transforms.contract.kinds.base import ExportError
 
     if "://" in target:

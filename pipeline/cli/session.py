@@ -239,9 +239,9 @@ def change_lines(output: str, published: "Published") -> Iterator[str]:
     before, version = published.before, published.manifest.version
     if before is None or before == version:
         return
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff
     from recordmill.pipeline.compare.rows import bytes_to_read
-    from recordmill.pipeline.reader.dataset import open_dataset
 
     try:
         old, new = open_dataset(output, before), open_dataset(output, version)

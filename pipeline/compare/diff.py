@@ -15,7 +15,7 @@ from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
 from recordmill.pipeline.compare.rows import RowChanges, compare_rows
 from recordmill.pipeline.compare.versions import ComparedVersion
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
-from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextDescription
@@ -100,7 +100,7 @@ class Diff:
             yield f"{name}: {', '.join(map(str.__add__, counted, shown))}"
 
 
-def diff(before: Dataset, after: Dataset, *, rows: bool = True) -> Diff:
+def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True) -> Diff:
     """Compares two versions; without `rows` by their manifests, profiles and vocabularies alone.
 
     Raises:
@@ -143,14 +143,14 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield from _leaves(inner, f"{path}.{name}" if path else str(name))
 
 
-def _value_figures(before: Dataset, after: Dataset) -> list[Figure]:
+def _value_figures(before: DatasetVersion, after: DatasetVersion) -> list[Figure]:
     """Compares the values of features; the other figures of the comparison are those of counts, features and names."""
     compared = compare(*(ComparedVersion.read(each.folder, each.manifest) for each in (before, after)))
     figures = [each for each in compared.figures if each.value and each.feature and each.rule not in IN_OTHER_SECTIONS]
     return sorted(figures, key=lambda figure: (figure.rule, -figure.value))
 
 
-def _name_changes(before: Dataset, after: Dataset) -> dict[str, NameChanges]:
+def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, NameChanges]:
     """Compares the classes and vocabularies of features that both versions have; equal ones are left out."""
     compared = {}
     for name in (name for name in after.features if name in before.features):
@@ -164,7 +164,7 @@ def _name_changes(before: Dataset, after: Dataset) -> dict[str, NameChanges]:
     return compared
 
 
-def _splits(dataset: Dataset) -> dict[str, Any]:
+def _splits(dataset: DatasetVersion) -> dict[str, Any]:
     return {
         name: {
             "records": split.records,
@@ -176,7 +176,7 @@ def _splits(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _labels(dataset: Dataset, counts: Sequence[int]) -> dict[str, int]:
+def _labels(dataset: DatasetVersion, counts: Sequence[int]) -> dict[str, int]:
     try:
         names = dataset.classes
     except DatasetError:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.manifest import DatasetError, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
-from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of, scan
@@ -71,7 +71,7 @@ class _Rows(NamedTuple):
     of: Sequence[Shard]
 
 
-def compare_rows(before: Dataset, after: Dataset) -> RowChanges:
+def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
     """Compares all rows of two versions; versions of packed texts record by record.
 
     Raises:
@@ -106,22 +106,22 @@ def compare_rows(before: Dataset, after: Dataset) -> RowChanges:
     )
 
 
-def bytes_to_read(before: Dataset, after: Dataset) -> int:
+def bytes_to_read(before: DatasetVersion, after: DatasetVersion) -> int:
     """Gives the bytes of the shards that only one of two versions has: those that `compare_rows` opens."""
     shared = _digests(before) & _digests(after)
     return sum(shard.bytes for dataset in (before, after) for _, shard in _unshared(dataset, shared))
 
 
-def _shards(dataset: Dataset) -> Iterator[tuple[str, Shard]]:
+def _shards(dataset: DatasetVersion) -> Iterator[tuple[str, Shard]]:
     return ((name, shard) for name, split in dataset.manifest.splits.items() for shard in split.shards)
 
 
-def _digests(dataset: Dataset) -> Counter[tuple[str, str]]:
+def _digests(dataset: DatasetVersion) -> Counter[tuple[str, str]]:
     """Counts the shards by split and digest: those of two spans may hold the same rows."""
     return Counter((name, shard.sha256) for name, shard in _shards(dataset))
 
 
-def _unshared(dataset: Dataset, shared: Counter[tuple[str, str]]) -> Iterator[tuple[str, Shard]]:
+def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iterator[tuple[str, Shard]]:
     """Gives the shards but the shared ones; where a version has one more often than the other, its later ones."""
     left = shared.copy()
     for name, shard in _shards(dataset):
@@ -131,7 +131,7 @@ def _unshared(dataset: Dataset, shared: Counter[tuple[str, str]]) -> Iterator[tu
             yield name, shard
 
 
-def _read(dataset: Dataset, names: Sequence[str], shared: Counter[tuple[str, str]]) -> _Rows:
+def _read(dataset: DatasetVersion, names: Sequence[str], shared: Counter[tuple[str, str]]) -> _Rows:
     """Reads the rows of all shards but the shared ones."""
     chosen = list(_unshared(dataset, shared))
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
@@ -151,7 +151,7 @@ def _read(dataset: Dataset, names: Sequence[str], shared: Counter[tuple[str, str
 
 
 @contextmanager
-def _opened(dataset: Dataset, shard: Shard) -> Iterator[tuple[memoryview, Ints]]:
+def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[tuple[memoryview, Ints]]:
     """Opens a shard; gives its bytes and the offsets of its records, int64 [records + 1]."""
     try:
         files, path, index = VersionFiles(dataset.folder).located(shard)
@@ -218,7 +218,7 @@ def _others(count: int, rows: Ints) -> Ints:
     return np.flatnonzero(np.bincount(rows, minlength=count) == 0)
 
 
-def _taken(dataset: Dataset, rows: _Rows, chosen: Ints) -> dict[int, bytes]:
+def _taken(dataset: DatasetVersion, rows: _Rows, chosen: Ints) -> dict[int, bytes]:
     """Reads some records again, each shard once; gives them by the numbers of their rows."""
     taken: dict[int, bytes] = {}
     for number in np.unique(rows.shards[chosen]).tolist():

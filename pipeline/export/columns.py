@@ -8,8 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.build.frozen import ANALYSIS
 from recordmill.pipeline.dataset.paths import safe_name
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.export.image_files import image_file
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF
@@ -24,7 +24,7 @@ from recordmill.transforms.contract.stored import KEY
 class Columns:
     """The columns of a version, and the features that read them (`contract.kinds.export.Export`)."""
 
-    dataset: Dataset
+    dataset: DatasetVersion
     is_by_span: bool = False
     """Whether a row's span is part of its key: two spans may hold one key."""
     columns: list[ExportColumn] = field(default_factory=list)
@@ -105,7 +105,7 @@ def _image_files(value: Any) -> Any:
     return [image_file(image) for image in value] if isinstance(value, list) else image_file(value)
 
 
-def columns_of(dataset: Dataset) -> Columns:
+def columns_of(dataset: DatasetVersion) -> Columns:
     """Returns the columns of a version.
 
     Raises:
@@ -139,7 +139,7 @@ def _check_names(columns: Sequence[ExportColumn]) -> None:
             )
 
 
-def _options(dataset: Dataset, name: str, description: Description) -> dict[str, Any]:
+def _options(dataset: DatasetVersion, name: str, description: Description) -> dict[str, Any]:
     """Returns the options of the spec that differ from their defaults, without those on the source's column."""
     if isinstance(description, OwnDescription):
         return {}

@@ -19,11 +19,11 @@ from typing import Any
 import yaml
 
 from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.export.columns import Columns, columns_of
 from recordmill.pipeline.export.formats import FORMATS, Row, ShardWriter
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.base import ExportError
 
@@ -45,7 +45,7 @@ class Exported:
     """Whether a spec that builds the rows again lies beside them: no build is without rows of `train`."""
 
 
-def export(dataset: Dataset, to: str, target: Path, split: str | None = None) -> Exported:
+def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = None) -> Exported:
     """Writes the rows of a version into a folder, which is there whole or not at all.
 
     Memory holds a few rows at a time.
@@ -98,11 +98,13 @@ def _target(given: Path) -> Path:
     return target
 
 
-def _write(dataset: Dataset, writer: type[ShardWriter], columns: Columns, folder: Path, split: str | None) -> int:
+def _write(
+    dataset: DatasetVersion, writer: type[ShardWriter], columns: Columns, folder: Path, split: str | None
+) -> int:
     """Writes a file for each shard that has records; returns the number of rows."""
     rows = 0
     features = {**dataset.features, **columns.as_stored}
-    dataset = Dataset(dataset.folder, replace(dataset.manifest, features=features))
+    dataset = DatasetVersion(dataset.folder, replace(dataset.manifest, features=features))
     for name in dataset.splits if split is None else [split]:
         shards = len(dataset.manifest.split(name).shards)
         for number, records in _by_shard(dataset, name):
@@ -116,7 +118,7 @@ def _write(dataset: Dataset, writer: type[ShardWriter], columns: Columns, folder
     return rows
 
 
-def _by_shard(dataset: Dataset, split: str) -> Iterator[tuple[int, Iterator[Record]]]:
+def _by_shard(dataset: DatasetVersion, split: str) -> Iterator[tuple[int, Iterator[Record]]]:
     """Groups a split's records by shard number: shards in other versions' folders may share a file name."""
     ends = list(accumulate(shard.records for shard in dataset.manifest.split(split).shards))
     return groupby(read_records(dataset, split), key=lambda record: bisect_right(ends, record.position))
@@ -149,7 +151,7 @@ def _write_spec(spec: str, columns: Columns, folder: Path) -> None:
     (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
 
 
-def _spec(dataset: Dataset, writer: type[ShardWriter], columns: Columns) -> str:
+def _spec(dataset: DatasetVersion, writer: type[ShardWriter], columns: Columns) -> str:
     """Returns the spec that builds the exported rows. Raises: SpecError where none can."""
     given = dataset.manifest.spec
     version = " ".join(dataset.version.split())  # on one line, so that nothing of it leaves the comment

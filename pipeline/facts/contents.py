@@ -16,12 +16,13 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
 from recordmill.pipeline.dataset.manifest_words import warnings as duplicate_warnings
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.dataset.vocabulary import Ids
 from recordmill.pipeline.facts.sample import Example, RecordSample, read_examples, read_sample
 from recordmill.pipeline.facts.version import RejectFacts, VersionFacts
-from recordmill.pipeline.inspection.images import data_url, raw_image, small
+from recordmill.pipeline.inspection.images import raw_image
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.reader.notebook import data_url, small
 from recordmill.pipeline.rows import is_sorted
 from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
 from recordmill.pipeline.versions.forgotten import LEARNED_OF
@@ -91,7 +92,7 @@ class Contents:
         return self.facts.manifest
 
 
-def read_contents(dataset: Dataset, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
+def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
     """Reads what a version knows; its images are a small sample, decoded.
 
     Args:
@@ -165,7 +166,7 @@ def _first(words: pa.Table, way: str) -> Iterator[tuple[str, int]]:
         yield word.decode("utf-8", "replace"), count
 
 
-def _pairs(dataset: Dataset, kind: str) -> Iterator[Pair]:
+def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[Pair]:
     """Reads the records of the examples of duplicates that are stored; a dropped one is away."""
     if not is_sorted(dataset.manifest):  # records of several rows have no key
         return
@@ -176,7 +177,7 @@ def _pairs(dataset: Dataset, kind: str) -> Iterator[Pair]:
             yield Pair(*read_examples(dataset, records))
 
 
-def _record(dataset: Dataset, row: Json) -> Record | None:
+def _record(dataset: DatasetVersion, row: Json) -> Record | None:
     return next(read_records(dataset, row["split"], key=row["key"], limit=1), None)
 
 

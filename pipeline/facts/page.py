@@ -16,14 +16,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.facts.charts import HEIGHT, WIDTH
 from recordmill.pipeline.facts.contents import Contents, read_contents, remarks
 from recordmill.pipeline.facts.features import feature_views
 from recordmill.pipeline.facts.sample import Example
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.sources.faults import REASONS
-from recordmill.pipeline.version import VERSION
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
@@ -33,7 +33,7 @@ UNSEEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 SHOWN_FIGURES = 50  # of the gate, the largest of each rule first
 
 
-def report_of(dataset: Dataset, sources: Path | None = None, most_word_bytes: int | None = None) -> bytes:
+def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> bytes:
     """Makes the page of a version: the same bytes for the same version, whoever makes it and when.
 
     Args:

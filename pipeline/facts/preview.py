@@ -16,12 +16,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
 from recordmill.pipeline.facts.sample import MOST_IN_ROW, View, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.images import COLORS, StoredImage, color_of, raw_image
 from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
@@ -56,7 +56,7 @@ class Card(NamedTuple):
 
 
 def preview(
-    dataset: Dataset,
+    dataset: DatasetVersion,
     records: Iterable[Record],
     changes: Sequence[Augmentation] = (),
     sources: Path | None = None,
@@ -100,7 +100,7 @@ def draw(cards: Sequence[Card]) -> Image.Image:
     return page
 
 
-def reject_cards(dataset: Dataset, sources: Path | None, most: int) -> list[Card]:
+def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> list[Card]:
     """Makes the cards of rejected rows, as many of each reason, with their images where they are at hand.
 
     Args:

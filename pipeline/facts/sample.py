@@ -14,9 +14,10 @@ import numpy.typing as npt
 from PIL import Image, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.inspection.images import BOXED_SIDE, SIDE, StoredImage, color_of, data_url, small
+from recordmill.pipeline.dataset.version import DatasetVersion
+from recordmill.pipeline.inspection.images import BOXED_SIDE, StoredImage, color_of
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.reader.notebook import SIDE, data_url, small
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -111,7 +112,7 @@ class _Measured(NamedTuple):
     """The means and the standard deviations of each image's channels."""
 
 
-def read_sample(dataset: Dataset) -> RecordSample | None:
+def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     """Reads the sample of a version: of `train`, or of the first split that has records; None where none has.
 
     Raises:
@@ -131,13 +132,13 @@ def read_sample(dataset: Dataset) -> RecordSample | None:
     return RecordSample(split, len(records), examples, images, flat, a_row)
 
 
-def read_examples(dataset: Dataset, records: Sequence[Record]) -> list[Example]:
+def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[Example]:
     """Makes examples of some records. Raises: DatasetError: an image is damaged."""
     view = View.of(dataset)
     return [view.example(record) for record in records]
 
 
-def _first_records(dataset: Dataset, split: str) -> Iterator[Record]:
+def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
     """Yields the first records of a split; where there are spans, as many of each of some spans."""
     spans: list[str | None] = [*dataset.manifest.spans] or [None]
     spans = spans[:: -(-len(spans) // MOST_SPANS)]
@@ -165,7 +166,7 @@ class View:
     """The features of several names a row: where a row has as many names as boxes, they name these."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "View":
+    def of(cls, dataset: DatasetVersion) -> "View":
         """Sorts the features of a dataset. Raises: DatasetError: a kind is unknown."""
         known = read_descriptions(dataset.features)
         label = dataset.label if isinstance(known.get(dataset.label or ""), CategoryDescription) else None

@@ -5,7 +5,6 @@ StoredImage(JPEG, 224x224, 11,420 bytes)
 >>> record.values["photo"].pillow().save("photo.png")  # doctest: +SKIP
 """
 
-import base64
 import io
 import math
 import warnings
@@ -112,29 +111,8 @@ class StoredImage:
         return header.format, *(sides[::-1] if is_transposed(self.orientation) else sides)
 
 
-SIDE = 160  # pixels of a thumbnail's longer side
 BOXED_SIDE = 256  # where boxes are drawn
-LOSSLESS = 64  # the longest side of an image whose every pixel matters
-QUALITY = 85  # of JPEG: 120 photographs are 0.8 MB
-FAST = 1  # PNG's compression: a third of the time of the usual 6
 COLORS = ("#ff453a", "#30d158", "#0a84ff", "#ffd60a", "#bf5af2", "#64d2ff", "#ff9f0a", "#ff375f")
-
-
-def small(image: Image.Image, side: int = SIDE) -> Image.Image:
-    """Returns an image that fits a square of `side` pixels; one that does already stays as it is."""
-    if max(image.size) <= side:
-        return image
-    copy = image.copy()
-    copy.thumbnail((side, side))
-    return copy
-
-
-def data_url(image: Image.Image) -> str:
-    """Encodes an image, PNG where it is tiny and else JPEG, in a `data:` URL; the same image gives the same text."""
-    file = io.BytesIO()
-    form = "PNG" if max(image.size) <= LOSSLESS else "JPEG"
-    image.save(file, form, quality=QUALITY, compress_level=FAST)
-    return f"data:image/{form.lower()};base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
 
 
 def color_of(name: object) -> int:

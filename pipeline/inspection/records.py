@@ -20,10 +20,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.values import Decoder, Value
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
 from recordmill.pipeline.rows import find_records, is_sorted, open_records
@@ -71,7 +71,7 @@ class _Part:
 
 
 def read_records(
-    dataset: Dataset,
+    dataset: DatasetVersion,
     split: str | None = None,
     *,
     key: str | None = None,
@@ -112,7 +112,7 @@ def read_records(
 
 
 def _parts(
-    dataset: Dataset, split: str | None, span: str | None, key: str | None, positions: Sequence[int] | None
+    dataset: DatasetVersion, split: str | None, span: str | None, key: str | None, positions: Sequence[int] | None
 ) -> Iterable[_Part]:
     """Chooses the records, in order."""
     if key is not None:
@@ -146,7 +146,7 @@ def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_P
         yield _Part(split, shard, first, np.array([position - first]))
 
 
-def _of_key(dataset: Dataset, split: str | None, span: str | None, key: str) -> Iterator[_Part]:
+def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: str) -> Iterator[_Part]:
     manifest = dataset.manifest
     if not is_sorted(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
@@ -158,7 +158,7 @@ def _of_key(dataset: Dataset, split: str | None, span: str | None, key: str) -> 
 class _Batches:
     """Reads, filters and decodes some records at a time."""
 
-    def __init__(self, dataset: Dataset, features: Sequence[str] | None, label: str | None) -> None:
+    def __init__(self, dataset: DatasetVersion, features: Sequence[str] | None, label: str | None) -> None:
         self._folder, self._label = str(dataset.folder), str(dataset.label)
         self._decoder = Decoder(dataset, features)
         self._stored = stored_features(self._decoder.descriptions, with_key=True)
@@ -200,7 +200,7 @@ class _Batches:
             )
 
 
-def _class_id(dataset: Dataset, label: str) -> int:
+def _class_id(dataset: DatasetVersion, label: str) -> int:
     """Returns the id of a class of the label."""
     if dataset.label is None:
         raise DatasetError(f"{dataset.name} has no label, and its records no class")

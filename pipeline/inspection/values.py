@@ -7,9 +7,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.dataset.vocabulary import Ids
 from recordmill.pipeline.inspection.images import StoredImage
-from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Decoding, Description
 from recordmill.transforms.contract.ragged import Column, Ragged
@@ -23,7 +23,7 @@ Value: TypeAlias = Any
 class Decoder:
     """Decodes the rows of parsed columns."""
 
-    def __init__(self, dataset: Dataset, features: Sequence[str] | None = None) -> None:
+    def __init__(self, dataset: DatasetVersion, features: Sequence[str] | None = None) -> None:
         """Takes the dataset, and the features to decode; None: all.
 
         Raises:
@@ -46,7 +46,7 @@ class Decoder:
         return values
 
 
-def _vocabulary(dataset: Dataset, name: str, description: Description) -> list[str] | None:
+def _vocabulary(dataset: DatasetVersion, name: str, description: Description) -> list[str] | None:
     if not isinstance(description, Ids) or description.hash_buckets is not None:
         return None
     has_words = description.vocabulary is not None or getattr(description, "tokenizer", "") == "bytes"

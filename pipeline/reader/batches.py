@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.metrics import Counters
+from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
@@ -22,6 +23,9 @@ Batch: TypeAlias = Any
 """`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
 
 
+BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out how long batches take
+
+
 class Batches(Protocol):
     """Makes batches; may be called from several threads, and pickles to other processes."""
 
@@ -33,6 +37,33 @@ class Batches(Protocol):
 
     def close(self) -> None:
         """Closes files and frees memory."""
+
+
+class BatchSource(Protocol):
+    """The data behind an input: a split, or a mixture of inputs."""
+
+    given: ReadOptions
+    """The options; of a mixture those that concern it, such as `epochs` and `workers`."""
+    threads: int
+    """Threads that make batches; 0: the one that asks for them."""
+    of_epoch: int
+    """Steps of an epoch."""
+    steps_together: int
+    """Steps that are made at once."""
+    element_spec: Any
+    """The structure of a batch, of `ArraySpec`."""
+
+    def order_facts(self) -> dict[str, Any]:
+        """Returns the facts that determine the order of the batches."""
+
+    def consumed(self, step: int) -> int:
+        """Counts the records that all hosts have read when a step begins."""
+
+    def open(self) -> Batches:
+        """Opens the records, and gives the maker of batches."""
+
+    def starting_at(self, step: int) -> "BatchSource":
+        """Returns the same source, beginning at another step."""
 
 
 class SplitBatches:

@@ -7,19 +7,20 @@
 >>> train.resume(state)  # doctest: +SKIP
 """
 
-import importlib
 import weakref
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import in_order
-from recordmill.pipeline.reader.batches import Batch, Batches, SplitSource
+from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource, SplitSource
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
+from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request
@@ -31,47 +32,17 @@ from recordmill.pipeline.reader.workers import in_processes
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from recordmill.pipeline.reader.dataset import Dataset
     from recordmill.pipeline.reader.remote_path import RemotePath
 
-BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out how long batches take
 
-
-class Source(Protocol):
-    """The data behind an input: a split, or a mixture of inputs."""
-
-    given: ReadOptions
-    """The options; of a mixture those that concern it, such as `epochs` and `workers`."""
-    threads: int
-    """Threads that make batches; 0: the one that asks for them."""
-    of_epoch: int
-    """Steps of an epoch."""
-    steps_together: int
-    """Steps that are made at once."""
-    element_spec: Any
-    """The structure of a batch, of `ArraySpec`."""
-
-    def order_facts(self) -> dict[str, Any]:
-        """Gives the facts that determine the order of the batches."""
-
-    def consumed(self, step: int) -> int:
-        """Counts the records that all hosts have read when a step begins."""
-
-    def open(self) -> Batches:
-        """Opens the records, and gives the maker of batches."""
-
-    def starting_at(self, step: int) -> "Source":
-        """Gives the same source, beginning at another step."""
-
-
-def open_input(dataset: "Dataset", options: ReadOptions) -> "Input":
-    """Makes the input of a dataset's split. Raises: DatasetError as `Dataset.training_input`."""
-    request = make_request(str(dataset.folder), dataset.manifest, options)
+def open_input(folder: "Path | RemotePath", manifest: Manifest, options: ReadOptions) -> "Input":
+    """Makes the input of a version's split. Raises: DatasetError as `Dataset.training_input`."""
+    request = make_request(str(folder), manifest, options)
     with Records(request.shards) as records:
         records.check()
         if options.verify:
             records.verify()
-    return Input(SplitSource(request), dataset.folder)
+    return Input(SplitSource(request), folder)
 
 
 class Input:
@@ -83,7 +54,7 @@ class Input:
         meter: throughput of the latest iteration; None before the first, and for a native pipeline.
     """
 
-    def __init__(self, source: Source, folder: "Path | RemotePath | None" = None) -> None:
+    def __init__(self, source: BatchSource, folder: "Path | RemotePath | None" = None) -> None:
         """Takes a source, and the folder of its version; a mixture has none."""
         self.source, self._folder = source, folder
         self._passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
@@ -94,9 +65,8 @@ class Input:
 
     def _repr_html_(self) -> str:
         """Shows the input in a notebook: its arrays, and the first images as they are read."""
-        notebook = importlib.import_module("recordmill.pipeline.facts.notebook")
-        request = getattr(self.source, "request", None)
-        return str(notebook.input_html(request, self.element_spec, self.batches_per_epoch))
+        request = self.source.request if isinstance(self.source, SplitSource) else None
+        return input_html(request, self.element_spec, self.batches_per_epoch)
 
     def __len__(self) -> int:
         """The batches of an iteration that begins with an epoch. Raises: TypeError where it has no end."""
@@ -134,13 +104,12 @@ class Input:
         """
         if not find_spec("tensorflow"):
             raise DatasetError('TensorFlow is not installed: pip install "recordmill[tf]", or take as_numpy()')
-        # Imported here and nowhere else: all the rest works without TensorFlow, and without the seconds that it takes.
-        if native:
-            return importlib.import_module("recordmill.pipeline.reader.tf_data").native_tf_data(self.source)
-        tf_input = importlib.import_module("recordmill.pipeline.reader.tf_data")
-        return tf_input.as_tf_data(self.source, self._passes, self._begin)
+        # All the rest works without TensorFlow, and without the seconds that it takes to load.
+        from recordmill.pipeline.reader.tf_data import as_tf_data, native_tf_data
 
-    def _begin(self, source: Source) -> "NumpyBatches":
+        return native_tf_data(self.source) if native else as_tf_data(self.source, self._passes, self._begin)
+
+    def _begin(self, source: BatchSource) -> "NumpyBatches":
         """Begins an iteration over a source of this input's steps."""
         batches = NumpyBatches(source, self._passes.begin())
         self.meter = batches.meter
@@ -174,7 +143,7 @@ class Input:
         return Input(self.source.starting_at(step), self._folder)
 
 
-def _state(source: Source, step: int) -> State:
+def _state(source: BatchSource, step: int) -> State:
     return make_state(source.order_facts(), step, source.of_epoch, source.consumed(step))
 
 
@@ -193,7 +162,7 @@ class NumpyBatches(Iterator[Batch]):
         meter: how fast batches come, and how long they were waited for.
     """
 
-    def __init__(self, source: Source, steps: range) -> None:
+    def __init__(self, source: BatchSource, steps: range) -> None:
         self.source = source
         self._batches = source.open()
         self._made = _made(source, self._batches, steps)
@@ -244,7 +213,7 @@ class NumpyBatches(Iterator[Batch]):
         return _state(self.source, self.step)
 
 
-def _made(source: Source, batches: Batches, steps: range) -> Generator[tuple[int, Batch | None], None, None]:
+def _made(source: BatchSource, batches: Batches, steps: range) -> Generator[tuple[int, Batch | None], None, None]:
     """Gives the batches with their steps."""
     size = source.steps_together
     groups = (steps[start : start + size] for start in count(0, size))

@@ -20,8 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import SplitSource, in_structure
-from recordmill.pipeline.reader.input import BATCHES_AHEAD, NumpyBatches, Source
+from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, BatchSource, SplitSource, in_structure
 from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.steps import FOR_EVER, Passes
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
@@ -86,12 +85,12 @@ def _grouped(batches: Iterable[Arrays], most: int) -> Iterator[list[Arrays]]:
 MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
 
-Begin: TypeAlias = Callable[[Source], NumpyBatches]
+Begin: TypeAlias = Callable[[BatchSource], Iterable[Batch]]
 """Begins the next iteration over a source."""
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
-def as_tf_data(source: Source, passes: Passes, begin: Begin) -> tf.data.Dataset:
+def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dataset:
     """Gives an input's batches; see `Input.as_tf_data`."""
     batches = _generated(_in_one_thread(source), begin)
     if _is_whole(source):  # Keras shows its progress by the number of batches
@@ -102,7 +101,7 @@ def as_tf_data(source: Source, passes: Passes, begin: Begin) -> tf.data.Dataset:
     return batches.prefetch(AHEAD).with_options(options)
 
 
-def _in_one_thread(source: Source) -> Source:
+def _in_one_thread(source: BatchSource) -> BatchSource:
     """Lets TensorFlow's thread make the batches where one thread would: two would compete for Python's lock."""
     if source.threads > 1 or source.given.workers:
         return source
@@ -111,7 +110,7 @@ def _in_one_thread(source: Source) -> Source:
     return alone
 
 
-def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
+def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     """Gives the batches of a source; ragged lists travel as pairs of values and splits."""
     spec = source.element_spec
     specs = _mapped(_tensor_spec, spec)
@@ -126,7 +125,7 @@ def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
     return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
 
 
-def _ready(source: Source) -> int:
+def _ready(source: BatchSource) -> int:
     """Counts the batches that a reader which is faster than its loop has ready: a call does not wait for more."""
     workers, threads = source.given.workers, source.threads
     made = AHEAD_OF_WORKER * workers if workers else threads + BATCHES_AHEAD if threads else 1
@@ -170,7 +169,7 @@ def _pairs(batch: Any) -> Any:
     return batch
 
 
-def _is_whole(source: Source) -> bool:
+def _is_whole(source: BatchSource) -> bool:
     """Whether all iterations have the same length: a resumed input's first may be the rest of an epoch.
 
     With `on_error="skip"` all records of a step may be left out, and so its batch.
@@ -188,7 +187,7 @@ Piece = tuple[str, int, int]
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
-def native_tf_data(source: Source) -> tf.data.Dataset:
+def native_tf_data(source: BatchSource) -> tf.data.Dataset:
     """Gives an input's batches; see `Input.as_tf_data`.
 
     Raises:

@@ -15,7 +15,6 @@ protocol buffers' own parser.
 """
 
 from collections.abc import Collection
-from importlib import import_module
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -135,15 +134,15 @@ def names_of(record: bytes | memoryview) -> list[bytes]:
 
 def _in_the_one_form(record: bytes | memoryview) -> bytes:
     try:  # protobuf takes 0.1 s to load, and no record that Recordmill or TensorFlow wrote needs it
-        examples = import_module("recordmill.pipeline.dataset.examples")
+        from recordmill.pipeline.dataset.examples import canonical
     except ModuleNotFoundError:
         raise Malformed(
             "it is no tf.train.Example in the usual form, and protobuf, which reads others, is missing"
         ) from None
-    canonical = examples.canonical(bytes(record))
-    if canonical is None:
+    in_form = canonical(bytes(record))
+    if in_form is None:
         raise Malformed("it is no tf.train.Example")
-    return canonical
+    return in_form
 
 
 def _scan(data: memoryview, names: Collection[bytes]) -> Lists:

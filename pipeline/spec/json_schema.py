@@ -7,10 +7,10 @@ that it accepts may still be, since some rules are of several options together, 
 import json
 from pathlib import Path
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.atomic_files import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.version import VERSION
 
 SCHEMA_FILE = "dataset.schema.json"
 """The name beside a spec: in every checkout the same, so that the line in the spec is right on every machine."""

@@ -14,10 +14,10 @@ from functools import partial
 
 import numpy as np
 
+from recordmill.dataset import open_dataset
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.parallel import cores
-from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.verify.files import (
     GRAPHS,

@@ -1,6 +1,5 @@
 """Cleaning of texts before they are cut into tokens: Unicode normalization, then case."""
 
-import importlib
 from types import ModuleType
 
 import tensorflow as tf
@@ -14,7 +13,9 @@ WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"
 @tf.autograph.experimental.do_not_convert
 def text_ops() -> ModuleType:
     """Loads TensorFlow Text's ops, here and nowhere else: most specs and every training machine do without."""
-    return importlib.import_module("recordmill.transforms.tensorflow.text_ops")
+    from recordmill.transforms.tensorflow import text_ops as loaded
+
+    return loaded
 
 
 def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:

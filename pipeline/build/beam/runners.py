@@ -17,7 +17,6 @@ import tempfile
 import threading
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -167,8 +166,9 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
         if name == "flink":
             return FlinkRunner(options)
         if name == "dataflow":
-            dataflow: Runner = import_module("recordmill.pipeline.build.beam.dataflow").DataflowRunner(options)
-            return dataflow  # which loads Google's clients
+            from recordmill.pipeline.build.beam.dataflow import DataflowRunner  # loads Google's clients
+
+            return DataflowRunner(options)
         return RemoteRunner(_beam_runner(name), beam_options, options.attempts)
     direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
     direct.direct_num_workers = options.processes

@@ -22,6 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.journal.metrics import write_metrics
 from recordmill.pipeline.build.preparation import Published
@@ -30,7 +31,6 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.safe_text import redacted
-from recordmill.pipeline.version import VERSION
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.history import RUNNING, Entry, write_entry
 

@@ -1,25 +1,28 @@
-"""A published dataset: its splits, features and vocabularies, and the inputs that read it.
+"""A published dataset: open it, look at it, and read it for a training.
 
 The version is fixed when the dataset is opened: a build that is published meanwhile changes nothing for this object.
+Opening loads NumPy alone. Functions here import where they are called, so that decoders, workers, pictures and lists of
+versions load at their first use.
+
+>>> dataset = open_dataset("out/emoji")  # doctest: +SKIP
+>>> train = dataset.training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
 """
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
-from recordmill.pipeline.dataset import vocabulary
 from recordmill.pipeline.dataset.manifest import (
     MANIFEST_FILE,
     VERSIONS_FOLDER,
-    Json,
     Manifest,
     read_latest,
     read_manifest,
     version_folder,
     which_versions,
 )
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import (
     ReadOptions,
@@ -30,9 +33,6 @@ from recordmill.pipeline.reader.options import (
 )
 from recordmill.pipeline.reader.remote_path import RemotePath
 from recordmill.pipeline.reader.steps import Steps
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -71,8 +71,9 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
     wanted = read_latest(folder).version if version in (None, "live") else str(version)
     chosen = version_folder(folder, wanted)
     if not (chosen / MANIFEST_FILE).is_file() and wanted == version and isinstance(folder, Path):
-        listing = importlib.import_module("recordmill.pipeline.versions.listing")  # a name needs no list
-        chosen = version_folder(folder, listing.find(str(folder), wanted).version)
+        from recordmill.pipeline.versions.listing import find
+
+        chosen = version_folder(folder, find(str(folder), wanted).version)
     if not (chosen / MANIFEST_FILE).is_file():
         is_named = wanted == version
         cause = f"{folder} has no version" if is_named else f"{folder / 'LATEST'} names a version that is not there:"
@@ -92,7 +93,7 @@ def _published(folder: Path | RemotePath) -> str:
     return which_versions(versions)
 
 
-class Dataset:
+class Dataset(DatasetVersion):
     """One version of a dataset, read from its own folder alone.
 
     Attributes:
@@ -100,122 +101,16 @@ class Dataset:
         manifest: its `dataset.json`.
     """
 
-    def __init__(self, folder: Path | RemotePath, manifest: Manifest) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self._descriptions: dict[str, Description] = {}
-        self._vocabularies: dict[str, list[str]] = {}
+    folder: Path | RemotePath
 
-    def __repr__(self) -> str:
-        """Shows the name, the version and the splits."""
-        return f"<Dataset {self.name} {self.version} {self.splits}>"
+    def __init__(self, folder: Path | RemotePath, manifest: Manifest) -> None:
+        super().__init__(folder, manifest)
 
     def _repr_html_(self) -> str:
         """Shows the dataset in a notebook: splits, features, and some records."""
-        return str(importlib.import_module("recordmill.pipeline.facts.notebook").dataset_html(self))
+        from recordmill.pipeline.facts.notebook import dataset_html
 
-    @property
-    def name(self) -> str:
-        """The dataset's name, as in the spec."""
-        return self.manifest.name
-
-    @property
-    def version(self) -> str:
-        """The version that was opened."""
-        return self.manifest.version
-
-    @property
-    def splits(self) -> dict[str, int]:
-        """The number of records of each split."""
-        return {name: split.records for name, split in self.manifest.splits.items()}
-
-    @property
-    def features(self) -> Mapping[str, Json]:
-        """The features' descriptions as in `dataset.json`, in the order of the spec, the label among them."""
-        return self.manifest.features
-
-    @property
-    def label(self) -> str | None:
-        """The feature that is the target, if there is one."""
-        return self.manifest.label
-
-    @property
-    def classes(self) -> list[str]:
-        """The names of the label's classes by id.
-
-        Raises:
-            DatasetError: there is no label, or it is no category.
-        """
-        if self.label is None:
-            raise DatasetError(f"{self.name} has no label; `class_names(feature)` gives the names of any category")
-        return self.class_names(self.label)
-
-    @property
-    def num_classes(self) -> int:
-        """The number of the label's classes. Raises: DatasetError as `classes`."""
-        return len(self.classes)
-
-    def class_names(self, feature: str) -> list[str]:
-        """Gives a category's names by id; where 0 is the unknown one, its name is `[UNK]`.
-
-        Raises:
-            DatasetError: there is no such feature, or it is no category.
-        """
-        description = self._description(feature)
-        if not isinstance(description, CategoryDescription | CategoriesDescription):
-            raise DatasetError(f"'{feature}' has no classes: its kind is {description.kind}, not category")
-        return self.vocabulary(feature)
-
-    def vocabulary(self, feature: str) -> list[str]:
-        """Gives a feature's words by id: of a text, 0 is the padding `''` and 1 is `[UNK]`.
-
-        Raises:
-            DatasetError: there is no such feature, it has no vocabulary, or its file is not what it was.
-        """
-        description = self._description(feature)
-        if feature not in self._vocabularies:
-            self._vocabularies[feature] = vocabulary.read_vocabulary(self.folder, description, feature)
-        return list(self._vocabularies[feature])
-
-    def vocabulary_size(self, feature: str) -> int:
-        """Gives the number of ids, special ones included: the size of an embedding.
-
-        Raises:
-            DatasetError: there is no such feature, or it has no ids.
-        """
-        description = self._description(feature)
-        if not isinstance(description, vocabulary.Ids):
-            raise DatasetError(f"'{feature}' has no ids: its kind is {description.kind}")
-        return description.vocabulary_size
-
-    def to_words(self, feature: str, ids: Any) -> list[Any]:
-        """Gives the words of ids, without the padding: a list for a row, a list of lists for a batch.
-
-        Args:
-            feature: a feature with a vocabulary.
-            ids: a list, an array or an eager tensor of whole numbers; no ids give `[]`.
-
-        Raises:
-            DatasetError: as `vocabulary`, or an id that the vocabulary does not have.
-        """
-        return vocabulary.to_words(self.vocabulary(feature), ids, vocabulary.padding_id(self._description(feature)))
-
-    def _description(self, feature: str) -> Description:
-        """Gives a feature's description, read at its first use: a feature of an unknown kind hinders no other."""
-        if feature not in self._descriptions:
-            self._descriptions |= read_descriptions({feature: self.manifest.feature(feature)})
-        return self._descriptions[feature]
-
-    def label_counts(self, split: str) -> dict[str, int]:
-        """Gives the records of each class in a split, in the order of `classes`.
-
-        Raises:
-            DatasetError: there is no such split, or the label is no category.
-        """
-        classes, counts = self.classes, self.manifest.split(split).label_counts
-        if counts is None or len(counts) != len(classes):
-            raise DatasetError(f"{self.folder / MANIFEST_FILE} has no count for each class of '{split}': build again")
-        return dict(zip(classes, counts, strict=True))
+        return dataset_html(self)
 
     def batches_per_epoch(
         self, split: str, batch_size: int, *, drop_remainder: bool = True, host_count: int = 1
@@ -230,7 +125,7 @@ class Dataset:
         return Steps(records, batch_size, host_count=host_count, drop_remainder=drop_remainder).of_epoch
 
     def records(self, split: str | None = None, **choice: Any) -> "Iterator[Record]":
-        """Gives records for people, one after another: `dataset.records("test", label="cat", limit=5)`.
+        """Returns records for people, one after another: `dataset.records("test", label="cat", limit=5)`.
 
         Args:
             split: a split's name; None: all splits, one after another.
@@ -244,8 +139,9 @@ class Dataset:
         Raises:
             DatasetError: there is no such split, class or feature, or a record is damaged.
         """
-        reading = importlib.import_module("recordmill.pipeline.inspection.records")
-        return reading.read_records(self, split, **choice)
+        from recordmill.pipeline.inspection.records import read_records
+
+        return read_records(self, split, **choice)
 
     def preview(
         self, split: str | None = "train", *, augment: "Sequence[Augmentation]" = (), limit: int = 12, **choice: Any
@@ -264,12 +160,13 @@ class Dataset:
         Raises:
             DatasetError: as `records`; no record fits, or an augmentation does not fit the images.
         """
-        drawing = importlib.import_module("recordmill.pipeline.facts.preview")
-        return drawing.preview(self, self.records(split, limit=limit, **choice), augment)
+        from recordmill.pipeline.facts.preview import preview
+
+        return preview(self, self.records(split, limit=limit, **choice), augment)
 
     @_takes(ReadOptions)
     def training_input(self, split: str = "train", **options: Any) -> "Input":
-        """Gives a split in an order that each epoch shuffles anew.
+        """Returns a split in an order that each epoch shuffles anew.
 
         The order and every random change are functions of the dataset, `seed`, the epoch and the position alone: any
         step can be asked for at once, and no buffer is kept. Each iteration over the input is the next epoch.
@@ -292,7 +189,7 @@ class Dataset:
 
     @_takes(ReadOptions)
     def evaluation_input(self, split: str, **options: Any) -> "Input":
-        """Gives every record of a split once, in the dataset's own order.
+        """Returns every record of a split once, in the dataset's own order.
 
         Args:
             split: as in `training_input`.
@@ -307,9 +204,10 @@ class Dataset:
         return self.input(evaluation_options(split, options))
 
     def input(self, options: ReadOptions) -> "Input":
-        """Gives the input of options. Raises: DatasetError as `training_input`."""
-        # Opening a dataset loads neither the parsers, nor the decoders, nor the workers: an input does.
-        return importlib.import_module("recordmill.pipeline.reader.input").open_input(self, options)
+        """Returns the input of options. Raises: DatasetError as `training_input`."""
+        from recordmill.pipeline.reader.input import open_input
+
+        return open_input(self.folder, self.manifest, options)
 
     def held(self) -> AbstractContextManager[None]:
         """Keeps `recordmill versions prune` from this version while the context lasts: `with dataset.held(): train()`.
@@ -320,5 +218,6 @@ class Dataset:
         """
         if self.folder.parent.name != VERSIONS_FOLDER:
             raise DatasetError(f"{self.folder} is no version in a dataset's folder: nobody prunes it")
-        leases = importlib.import_module("recordmill.pipeline.versions.listing")
-        return leases.held(str(self.folder.parent.parent), self.folder.name)
+        from recordmill.pipeline.versions.listing import held
+
+        return held(str(self.folder.parent.parent), self.folder.name)

@@ -1,3 +1,0 @@
-"""The version of Recordmill."""
-
-VERSION = "0.1.0"
