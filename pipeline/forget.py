@@ -25,6 +25,7 @@ from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.rows import (
     Rejected,
@@ -36,7 +37,6 @@ from recordmill.pipeline.rows import (
     open_records,
     without_rejects,
 )
-from recordmill.pipeline.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.versions import forgotten, latest_file, leases, publishing
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.candidates import Judgement

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from recordmill.pipeline.dataset.catalogues import croissant
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split, read_manifest
-from recordmill.pipeline.exchange.catalogues import croissant
 from recordmill.pipeline.facts.card import card, tasks, to_yaml
-from recordmill.pipeline.sidecars import with_sidecars
+from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.listing import list_versions

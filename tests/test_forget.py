@@ -15,9 +15,9 @@ from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_manifest
 from recordmill.pipeline.dataset.placement import digest, hash_keys
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.forget import PackedError, forget, versions_with
 from recordmill.pipeline.rows import copy_without, find_records, key_digest, open_records
-from recordmill.pipeline.sidecars import SIDECARS
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import forgotten, latest_file, publishing

@@ -177,7 +177,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.cli.extras": "Beam",
     "recordmill.pipeline.reader.input": "TensorFlow",
     "recordmill.pipeline.reader.wire": "protobuf",
-    "recordmill.pipeline.sidecars": "Jinja and Arrow",
+    "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
     "recordmill.transforms.tensorflow.cleaning": "TensorFlow Text",
 }
 """The modules that import inside functions, and what that keeps away."""

@@ -21,7 +21,7 @@ from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, p
 from recordmill.pipeline.facts.contents import read_contents
 from recordmill.pipeline.facts.notebook import dataset_html
 from recordmill.pipeline.facts.page import report_of
-from recordmill.pipeline.sidecars import SIDECARS
+from recordmill.pipeline.facts.sidecars import SIDECARS
 from tests import published, shown
 from tests.chromium import Page, program
 

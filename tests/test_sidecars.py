@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from recordmill.dataset import Dataset
-from recordmill.pipeline import sidecars
 from recordmill.pipeline.dataset.manifest import Location, Manifest, read_manifest
 from recordmill.pipeline.dataset.paths import read_inner
+from recordmill.pipeline.facts import sidecars
+from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.forget import forget
-from recordmill.pipeline.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.published import write_version

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.tfds_files import write_tfds_files
+from recordmill.pipeline.dataset.catalogues import dataset_info
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
-from recordmill.pipeline.exchange.catalogues import dataset_info
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image

@@ -29,7 +29,7 @@ from recordmill.pipeline.dataset.profile import FILE, to_text
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.dataset.vocabulary import read_words
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sidecars import with_sidecars
+from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN

@@ -6,7 +6,7 @@ from typing import Any
 from recordmill.pipeline.build.input_table import INPUTS_FILE
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sidecars import SIDECARS
+from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.stores.open_store import open_store
 

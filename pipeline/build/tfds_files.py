@@ -1,7 +1,7 @@
 """The files that let TensorFlow Datasets open a version as it is: `tfds.builder_from_directory(folder)`.
 
 `features.json` and one `<feature>.labels.txt` a category, as `tensorflow_datasets` 4.9 reads them. The third file that
-it needs is `dataset_info.json` (`pipeline.exchange.catalogues`).
+it needs is `dataset_info.json` (`pipeline.dataset.catalogues`).
 """
 
 import json

@@ -1,7 +1,7 @@
 """`README.md`: a version's dataset card, with the header in YAML that the Hugging Face hub reads.
 
-Its header says what the hub filters by: task, size, licence, languages, features and splits. Below it stand the words
-of `about` in the spec, tables of splits and features, and the lines that open the version.
+Its header says what the hub filters by: task, size, licence, languages, features and splits. Below it are the words of
+`about` in the spec, tables of splits and features, and the lines that open the version.
 """
 
 import html
@@ -13,9 +13,8 @@ from typing import Any
 from recordmill.pipeline.dataset.manifest import Json, Manifest
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.safe_text import printable
-from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.stored import part_name
 
@@ -44,28 +43,27 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
 
 def card(folder: Location, manifest: Manifest) -> bytes:
     """Returns the card. Raises: DatasetError: a file of class names is missing or damaged."""
-    about: Json = manifest.spec.get("about") or {}
-    described = read_descriptions(manifest.features)
-    header = to_yaml({name: value for name, value in _header(folder, manifest, described, about).items() if value})
-    body = "\n".join(_body(manifest, described, about))
+    facts, about = VersionFacts(folder, manifest), manifest.spec.get("about") or {}
+    header = to_yaml({name: value for name, value in _header(facts, about).items() if value})
+    body = "\n".join(_body(facts, about))
     return f"---\n{header}---\n\n{body}\n".encode()
 
 
-def _header(folder: Location, manifest: Manifest, described: dict[str, Description], about: Json) -> Json:
+def _header(facts: VersionFacts, about: Json) -> Json:
     return {
-        "pretty_name": about.get("title") or manifest.name,
+        "pretty_name": about.get("title") or facts.manifest.name,
         **_license(about.get("license")),
         "language": list(about.get("languages") or ()),
-        "task_categories": list(tasks(manifest)),
-        "size_categories": [_size(sum(split.records for split in manifest.splits.values()))],
+        "task_categories": list(tasks(facts.manifest)),
+        "size_categories": [_size(facts.records)],
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
         "dataset_info": {
-            "features": [{"name": "key", "dtype": "string"}, *_features(folder, described)],
+            "features": [{"name": "key", "dtype": "string"}, *_features(facts)],
             "splits": [
                 {"name": name, "num_bytes": split.bytes, "num_examples": split.records}
-                for name, split in manifest.splits.items()
+                for name, split in facts.manifest.splits.items()
             ],
-            "dataset_size": sum(split.bytes for split in manifest.splits.values()),
+            "dataset_size": facts.bytes,
         },
     }
 
@@ -93,15 +91,15 @@ def _size(records: int) -> str:
     return next((size for power, size in enumerate(_SIZES, start=3) if records < 10**power), "n>1T")
 
 
-def _features(folder: Location, described: dict[str, Description]) -> Iterator[Json]:
+def _features(facts: VersionFacts) -> Iterator[Json]:
     """Yields the stored parts of a record in the hub's types."""
-    for name, description in described.items():
-        for part, stored in description.parts().items():
+    for name, feature in facts.features.items():
+        for part, stored in feature.parts.items():
             dtype: Any = _DTYPES[stored.dtype]
-            if part == "" and description.is_image_file:
+            if part == "" and feature.description and feature.description.is_image_file:
                 dtype = "image"
-            if part == "" and isinstance(description, CategoryDescription):
-                dtype = _class_label(folder, name, description)
+            if part == "" and isinstance(feature.description, CategoryDescription):
+                dtype = _class_label(facts.folder, name, feature.description)
             many = {"sequence": dtype} if stored.shape != () else {"dtype": dtype}
             yield {"name": part_name(name, part), **many}
 
@@ -115,7 +113,8 @@ def _class_label(folder: Location, name: str, description: CategoryDescription) 
     return {"class_label": {"names": {str(id_): name for id_, name in enumerate(names)}}}
 
 
-def _body(manifest: Manifest, described: dict[str, Description], about: Json) -> Iterator[str]:
+def _body(facts: VersionFacts, about: Json) -> Iterator[str]:
+    manifest = facts.manifest
     yield f"# {_text(about.get('title') or manifest.name)}\n"
     if about.get("description"):
         yield f"{about['description'].strip()}\n"
@@ -128,10 +127,9 @@ def _body(manifest: Manifest, described: dict[str, Description], about: Json) ->
     for name, split in manifest.splits.items():
         yield f"| {name} | {split.records:,} | {split.bytes:,} |"
     yield "\n## Features\n\n| feature | kind | stored as |\n|---|---|---|"
-    for name, description in described.items():
-        parts = [f"`{part_name(name, part)}` {stored.dtype}" for part, stored in description.parts().items()]
-        label = " (label)" if name == manifest.label else ""
-        yield f"| {name}{label} | {description.kind} | {', '.join(parts)} |"
+    for name, feature in facts.features.items():
+        parts = [f"`{part_name(name, part)}` {stored.dtype}" for part, stored in feature.parts.items()]
+        yield f"| {name}{' (label)' if feature.is_label else ''} | {feature.kind} | {', '.join(parts)} |"
     yield f"\n{_rows(manifest)}\n" if manifest.rows else ""
     yield _USE.format(split=next(iter(manifest.splits)))
     if about.get("citation"):

@@ -21,6 +21,7 @@ from recordmill.pipeline.rows import read_reject_lines
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.stored import Stored
 
 
 class FeatureFacts(NamedTuple):
@@ -37,6 +38,11 @@ class FeatureFacts(NamedTuple):
     """Statistics of the values, piece by piece."""
     lengths: str
     """The lengths of a text in ids, and the cost of padding; empty for other kinds."""
+
+    @property
+    def parts(self) -> Mapping[str, Stored]:
+        """The stored tensors, by part; none of an unknown kind."""
+        return {} if self.description is None else self.description.parts()
 
 
 class ClassCounts(NamedTuple):

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 
 from recordmill.dataset import open_dataset
+from recordmill.pipeline.dataset.catalogues import DATASET_INFO
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
-from recordmill.pipeline.exchange.catalogues import DATASET_INFO
 from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader.remote_path import RemotePath

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
 from recordmill.pipeline.dataset.file_names import index_name, inner_paths, shard_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.paths import path_within
-from recordmill.pipeline.exchange.catalogues import CROISSANT, croissant
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions import latest_file
 from recordmill.pipeline.versions.kept_files import link_or_copy

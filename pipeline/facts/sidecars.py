@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from recordmill.pipeline.dataset.catalogues import CROISSANT, DATASET_INFO, croissant, dataset_info
 from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import Remote
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.exchange.catalogues import CROISSANT, DATASET_INFO, croissant, dataset_info
 from recordmill.pipeline.facts.card import CARD, card
 from recordmill.pipeline.versions.stores.open_store import open_location
 
@@ -54,7 +54,7 @@ def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
     Args:
         manifest: the version's, with the entries of all other files.
         assembled: the local folder of the files that are not in the output yet.
-        output: the dataset's output; in a bucket, shards lie there already.
+        output: the dataset's output; in a bucket, shards are there already.
 
     Raises:
         DatasetError: a shard or a file that a sidecar shows is damaged.
@@ -76,7 +76,7 @@ def _folder(manifest: Manifest, assembled: Path, output: str) -> Location:
 
 @dataclass(frozen=True)
 class _Uploading:
-    """A folder or a file of a version in a bucket, as `safe_paths.Remote`: some files are only on this machine yet."""
+    """A folder or a file of a version in a bucket, as `paths.Remote`: some files are only on this machine yet."""
 
     local: Path
     stored: Remote
@@ -85,7 +85,7 @@ class _Uploading:
         return str(self.stored)
 
     def __truediv__(self, inner: str) -> "_Uploading":
-        """Gives a file or a folder in this one."""
+        """Returns a file or a folder in this one."""
         return _Uploading(self.local / inner, self.stored / inner)
 
     def is_file(self) -> bool:
@@ -97,7 +97,7 @@ class _Uploading:
         return self.local.is_dir() or self.stored.is_dir()
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Gives a file's first bytes, at most `most`. Raises: as the store."""
+        """Returns a file's first bytes, at most `most`. Raises: as the store."""
         if self.local.is_file():
             with open(self.local, "rb") as file:
                 return file.read(-1 if most is None else most)
