@@ -25,23 +25,18 @@ CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 
 
 def codec(path: str) -> str | None:
-    """The codec of a file; None where it is not compressed."""
+    """Returns the codec of a file; None where it is not compressed."""
     return CODECS.get(posixpath.splitext(path)[1].lower())
 
 
 def uncompressed_name(path: str) -> str:
-    """The name without the ending of its compression: `rows.csv` of `rows.csv.gz`."""
+    """Returns the name without the ending of its compression: `rows.csv` of `rows.csv.gz`."""
     return posixpath.splitext(path)[0] if codec(path) else path
 
 
 @contextmanager
 def naming_damage(path: str) -> Iterator[None]:
-    """Makes an error of decompression one that names the file.
-
-    Raises:
-        SourceError: the compressed data is damaged.
-        OSError: a file that is not compressed cannot be read.
-    """
+    """Turns an error of decompression into a SourceError that names the file."""
     try:
         yield
     except OSError as error:
@@ -67,7 +62,7 @@ PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
 
 
 def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Python's handler of errors: what cannot be decoded becomes a surrogate, and every surrogate an invalid byte."""
+    """Handles errors for `codecs`: bytes that cannot be decoded become a surrogate, and surrogates an invalid byte."""
     if isinstance(error, UnicodeEncodeError):
         return INVALID, error.end
     assert isinstance(error, UnicodeDecodeError)  # noqa: S101  # the type of the handlers of `codecs`
@@ -104,7 +99,6 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
             self._leave_out_mark()
 
     def __exit__(self, *_: object) -> None:
-        """Closes the file."""
         self._file.close()
 
     def read(self, size: int) -> bytes:
@@ -136,7 +130,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         return raw
 
     def _more(self, size: int) -> bytes:
-        """Some more bytes of UTF-8; none at the end."""
+        """Reads some more bytes of UTF-8; none at the end."""
         while True:
             raw = self._raw(size)
             if self._decoder is None:

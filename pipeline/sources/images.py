@@ -54,16 +54,12 @@ def inline(data: bytes) -> bytes:
 
 
 def file_path(reference: bytes) -> str | None:
-    """Returns the path of a whole file of the source; None for any other reference, whose bytes are not copied."""
+    """Returns the path of a whole file of the source; None of any other reference."""
     return reference[1:].decode() if reference.startswith(FILE) else None
 
 
 def parse(reference: bytes) -> Reference:
-    """Reads a reference.
-
-    Raises:
-        ValueError: the bytes are no reference.
-    """
+    """Reads a reference. Raises: ValueError: the bytes are none."""
     kind, rest = reference[:1], reference[1:]
     if kind == INLINE:
         return Reference(data=rest)
@@ -81,16 +77,9 @@ ImageBase = tuple[str, str]
 
 
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """Makes references of a column of paths and `data:` URLs.
+    """Makes references of a column of paths and `data:` URLs, Arrow `string` of shape [rows] that may be no UTF-8.
 
-    Args:
-        name: the column, for messages.
-        values: Arrow `string` of shape [rows]; its bytes may be no UTF-8.
-        base: what paths are relative to.
-        faults: where the faults are added.
-
-    Returns:
-        Arrow `binary`: null where there is nothing, or nothing good.
+    Returns Arrow `binary`, null where there is nothing, or nothing good; the faults are added.
     """
     made = list[bytes | None]()
     links = Inside(base[0])
@@ -137,7 +126,7 @@ def _reference(value: bytes, links: Inside, folder: str) -> bytes | Refusal:
 
 
 def _data_url(text: str) -> bytes | Refusal:
-    """The bytes of a `data:` URL (RFC 2397)."""
+    """Reads a `data:` URL (RFC 2397)."""
     head, comma, payload = text[len(DATA_URL) :].partition(",")
     if not comma:
         return "unreadable", "the data: URL has no comma"

@@ -29,7 +29,7 @@ class MissingColumnError(SourceError):
     """A column that a build asks for is not there."""
 
     def __init__(self, file: str, column: str, rest: str, asked_as: str = "") -> None:
-        """Takes the source's name of the column, the message behind it, and the spec's name where that is another."""
+        """`rest` is the message behind the column; `asked_as` is the spec's name where that is another."""
         given = f", which `columns` gives for {asked_as!r}" if asked_as else ""
         super().__init__(f"{file} has no column {column!r}{given}{rest}")
         self.file, self.column, self.rest = file, column, rest
@@ -178,7 +178,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         """Reads as `read`, by the source's own names of columns."""
 
     def _own(self, columns: Columns) -> Columns:
-        """The columns by the source's own names; one that several names stand for is optional where all of them are.
+        """Maps the columns to the source's own names; one that several names stand for is optional where all are.
 
         Raises:
             SourceError: one is wanted as two types.

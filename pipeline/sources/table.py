@@ -69,16 +69,12 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         """
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns the function that makes a full path: images lie below a root of their own."""
+        """Returns the function that makes a full path: images have a root of their own."""
         root, images = self.root(files), self.image_root(files)
         return lambda path: join(images if is_image(path) else root, path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the files and cuts them.
-
-        Raises:
-            SourceError: there is no file, all are empty, or an asked column is not there.
-        """
+        """Lists and cuts the files. Raises: SourceError: there is none, all are empty, or a column is not there."""
         with planning(self.source.path):
             root = self.root(files)
             listed = self._listed(files, root)
@@ -106,7 +102,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         return FileList(_below(root, _union(files.match(pattern) for pattern in self._patterns(files))))
 
     def _patterns(self, files: Files) -> list[str]:
-        """The patterns of all files; a local path that holds wildcards and is there is meant as it stands."""
+        """Returns the patterns of all files; a local path that holds wildcards and is there is meant as it is."""
         path = self.source.path if "/" in self.source.path else f"./{self.source.path}"
         if files.is_folder(path):
             codecs = ["", *CODECS] if self.compressed else [""]
@@ -115,7 +111,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         return [escape(path) if literal else path]
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
-        """The images that rows may refer to: all of their folder, so that a changed one is a changed input."""
+        """Lists the images that rows may refer to: all of their folder, so that a changed one is a changed input."""
         if not has_images(columns):
             return ()
         root = self.image_root(files)
@@ -141,13 +137,13 @@ def has_images(columns: Columns) -> bool:
 
 
 def _union(listings: Iterable[Iterable[FileInfo]]) -> Iterator[FileInfo]:
-    """The files of several listings, each sorted by path, in the order of their paths; each file once."""
+    """Merges listings that are sorted by path; each file comes once."""
     merged = merge(*listings, key=attrgetter("path"))
     return (next(equal) for _, equal in groupby(merged, key=attrgetter("path")))
 
 
 def _below(root: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
-    """The files with paths relative to a folder; '' is the working folder."""
+    """Makes files' paths relative to a folder; '' is the working folder."""
     start = len(root) + 1 if root else 0
     return (FileInfo(file.path[start:], *file[1:]) for file in files)
 

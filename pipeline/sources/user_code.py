@@ -42,7 +42,7 @@ def is_installed(name: str) -> bool:
 
 
 def where_from(name: str) -> str | None:
-    """The place that an import of `name`'s package takes it from; None where there is no such package."""
+    """Returns the place that an import of `name`'s package takes it from; None where there is no such package."""
     return min(_places(_imported(name.partition(".")[0])), default=None)
 
 
@@ -54,7 +54,7 @@ def _imported(top: str) -> ModuleSpec | None:
 
 
 def _installed(top: str) -> ModuleSpec | None:
-    """The module as it is found where Python's own finder looks in the folders of installed packages alone."""
+    """Finds a module as Python does, but in the folders of installed packages alone."""
     folders = list(dict.fromkeys(_folders()))
     for finder in sys.meta_path:
         spec = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)
@@ -73,7 +73,7 @@ def _folders() -> Iterator[str]:
 
 
 def _places(spec: ModuleSpec | None) -> set[str]:
-    """The file of a module, or the folders of a package without an `__init__.py`."""
+    """Returns the file of a module, or the folders of a package without an `__init__.py`."""
     if spec is None:
         return set()
     places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
@@ -138,7 +138,7 @@ def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeEr
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a JSON value, also as URLs and `repr` write them, but for short ones, such as `csv`."""
+    """Yields the texts in a JSON value, also as URLs and `repr` write them, but for short ones, such as `csv`."""
     if isinstance(value, str) and len(value) >= SHORTEST:
         yield from (value, quote(value), quote(value, safe=""), quote_plus(value), repr(value)[1:-1])
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -146,7 +146,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _line(error: BaseException, reference: str) -> str:
-    """The last line of the user's that the error came through."""
+    """Names the last line of the user's that the error came through."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" in {os.path.basename(error.filename)}, line {error.lineno}"
     module = sys.modules.get(reference.partition(":")[0])
@@ -244,7 +244,7 @@ class _Finder:
 
 
 class _Loader(SourceLoader):
-    """Returns the source of one module."""
+    """Loads the source of one module."""
 
     def __init__(self, code: UserCode, file: str) -> None:
         self._code, self._file = code, file
@@ -285,7 +285,7 @@ def _is_taken(name: str) -> bool:
 
 
 def _file(folder: Path, name: str) -> str | None:
-    """The file of a module in a folder, or the folder that a package without an `__init__.py` is."""
+    """Finds the file of a module in a folder, or the folder that a package without an `__init__.py` is."""
     path = name.replace(".", "/")
     for file in (f"{path}/__init__.py", f"{path}.py"):
         if (folder / file).is_file():
@@ -294,7 +294,7 @@ def _file(folder: Path, name: str) -> str | None:
 
 
 def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
-    """The modules that a source may import; of `from a import b` both `a` and `a.b`."""
+    """Yields the modules that a source may import; of `from a import b` both `a` and `a.b`."""
     try:
         tree = ast.parse(source, str(path))
     except (SyntaxError, ValueError) as error:
@@ -309,7 +309,7 @@ def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
-    """The module of a `from` import, which may be relative to the package."""
+    """Returns the module of a `from` import, which may be relative to the package."""
     if not node.level:
         return node.module or ""
     parts = package.split(".") if package else []

@@ -45,6 +45,119 @@ from recordmill.pipeline.sources.typing.values import typed_values
 HEADER_BYTES = 64 << 10  # 64 KiB: read at once for a header
 KEYED_CELLS = 10_000  # of a record with more, as of a line of commas, there is no key
 csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit is 128 KiB, less than a long text
+SEPARATORS = ",;\t|"
+BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
+LONG_NAME = 64  # characters of a column's name; sentences are longer
+
+
+class CsvReader(TableReader[DelimitedOptions]):
+    """Reads files of records whose cells have a separator between them."""
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        return (f".{self.source.format}",)
+
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+        """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact."""
+        chunks, rows, names = list[Chunk](), 0, dict[str, None]()
+        for file in inputs:
+            whole = self._whole(files, join(root, file.path), columns)
+            ranges, count = cut_file(files, root, file, whole, chunk_bytes)
+            chunks += ranges
+            rows += count
+            names |= dict.fromkeys(whole.names)
+        return Plan(chunks, rows, names=list(names), is_exact=True)
+
+    def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
+        """Returns the range of a file that is all of it, and checks its columns."""
+        dialect = Dialect(self.source.separator, self.source.quote)
+        given, encoding, needed = self.source.header, self.source.encoding, required(columns)
+        names = read_header(files, path, dialect, encoding) if given is True else given
+        if len(names) == 1 and needed and names[0] not in needed:
+            near = max(SEPARATORS, key=names[0].count)
+            if near in names[0] and near != self.source.separator:
+                raise SourceError(f"{path} has one column; set `separator`, maybe to {near!r}")
+        if given is True and _is_row(names):
+            _check_header(path, needed, names)
+        check_names(path, needed, names)
+        for name in columns:
+            if names.count(name) > 1:
+                raise SourceError(f"{path} has two columns {name!r}; rename one")
+        return RecordRange(dialect, encoding, tuple(names), has_header=given is True)
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads the records of a chunk; a row's default key is the digest of its cells."""
+        part: RecordRange = chunk.work
+        numbers = {name: part.names.index(name) for name in columns if name in part.names}
+        reader = CellReader(part.dialect, len(part.names), sorted(set(numbers.values())), key is None)
+        base = self.image_base(files, chunk)
+        for records, rows, first in read_range(files, join(self.root(files), chunk.file), part):
+            reason = "too_large" if records.is_too_large else "malformed_row"
+            lines = records.lines + first
+            for batch, covered in records.batches(rows, BATCH_RECORDS):
+                cells, faults = reader.read(records, batch), Faults()
+                absent = pa.nulls(len(cells.good), pa.string())
+                typed = {
+                    name: typed_values(
+                        name, column, cells.columns.get(numbers.get(name, -1), absent), base, faults, as_cells=True
+                    )
+                    for name, column in columns.items()
+                }
+                unparsed = [
+                    as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
+                    for record, (message, row_key) in cells.faults.items()
+                ]
+                raw = RawRows(typed, lines[cells.good], cells.keys, covered, faults, unparsed)
+                yield make_block(chunk, raw, columns, key, self.source.encoding)
+
+
+def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> None:
+    """Refuses a first record that lacks a column and looks like a row; the message shows none of its values."""
+    for name in needed:
+        if name not in cells and not did_you_mean(name, cells):
+            raise SourceError(
+                f"{path} has no column {name!r}, and its first line looks like a row, not like the columns' names: "
+                f"if the file has no header, give its {len(cells)} columns their names in order, such as "
+                f"`header: [{', '.join([*needed, *['…'] * (len(cells) > len(needed))])}]`"
+            )
+
+
+def _is_row(cells: Sequence[str]) -> bool:
+    """Whether half of the cells or more are hardly columns' names; an empty first one is that of pandas' index."""
+    named = cells[1:] if len(cells) > 1 and not cells[0] else cells
+    return bool(named) and 2 * sum(map(_is_value, named)) >= len(named)
+
+
+def _is_value(cell: str) -> bool:
+    """Whether a cell is hardly a column's name: empty, long, an image's path, or a number."""
+    if not cell.strip() or len(cell) > LONG_NAME or is_image(cell):
+        return True
+    with suppress(ValueError):
+        float(cell)
+        return True
+    return False
+
+
+def read_header(files: Files, path: str, dialect: Dialect, encoding: str) -> list[str]:
+    """Reads the first record; returns no cells of an empty file. Raises: SourceError: it is no CSV of the encoding."""
+    with open_utf8(files, path, encoding) as file:
+        for records in read_records(file, dialect, HEADER_BYTES):
+            for record in records.filled[:1].tolist():
+                if record in records.faults:
+                    raise SourceError(f"{path}: {records.faults[record].replace('record', 'header', 1)}")
+                [names] = cells_of([records.text(record)], dialect)
+                if not all(map(is_utf8, names)):
+                    other = "utf-16 or cp1252" if encoding == "utf-8" else "utf-8"
+                    raise SourceError(f"{path}: the header is not {encoding}; set `encoding`, such as {other}")
+                return names
+    return []
+
+
+def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str]]:
+    """Yields the cells of records that are not broken, by Python's `csv`; bytes that are not UTF-8 as surrogates."""
+    texts = (record.decode("utf-8", "surrogateescape") for record in records)
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL
+    return csv.reader(texts, delimiter=dialect.separator, quotechar=dialect.quote or '"', quoting=quoting, strict=True)
 
 
 class Cells(NamedTuple):
@@ -81,11 +194,10 @@ class CellReader:
 
     @property
     def _needed(self) -> Sequence[int]:
-        """The columns that are read; a key is made of all."""
-        return range(self.width) if self.with_keys else self.columns
+        return range(self.width) if self.with_keys else self.columns  # a key is made of all
 
     def _by_arrow(self, records: Records, batch: Rows) -> dict[int, pa.Array] | None:
-        """The columns; None where a record is not as long as the header."""
+        """Reads the columns; returns None where a record is not as long as the header."""
         if not len(batch) or not self._needed:
             return None
         start, stop = int(records.starts[batch[0]]), int(records.stops[batch[-1]])
@@ -114,7 +226,7 @@ class CellReader:
     def _by_python(
         self, records: Records, batch: Rows
     ) -> tuple[Rows, dict[int, pa.Array], dict[int, tuple[str, str | None]]]:
-        """The records that are rows, their columns, and what is wrong with the others."""
+        """Finds the records that are rows, their columns, and what is wrong with the others."""
         good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
         readable = [record for record in batch.tolist() if record not in records.faults]
         rows = cells_of(map(records.text, readable), self.dialect)
@@ -133,35 +245,8 @@ class CellReader:
         return np.array(good, np.int64), columns, faults
 
 
-def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str]]:
-    """Yields the cells of records that are not broken, by Python's `csv`; bytes that are not UTF-8 as surrogates."""
-    texts = (record.decode("utf-8", "surrogateescape") for record in records)
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL
-    return csv.reader(texts, delimiter=dialect.separator, quotechar=dialect.quote or '"', quoting=quoting, strict=True)
-
-
-def read_header(files: Files, path: str, dialect: Dialect, encoding: str) -> list[str]:
-    """Returns the cells of the first record; none where the file is empty.
-
-    Raises:
-        SourceError: the header is no CSV, or not of the encoding.
-        OSError: the file cannot be read.
-    """
-    with open_utf8(files, path, encoding) as file:
-        for records in read_records(file, dialect, HEADER_BYTES):
-            for record in records.filled[:1].tolist():
-                if record in records.faults:
-                    raise SourceError(f"{path}: {records.faults[record].replace('record', 'header', 1)}")
-                [names] = cells_of([records.text(record)], dialect)
-                if not all(map(is_utf8, names)):
-                    other = "utf-16 or cp1252" if encoding == "utf-8" else "utf-8"
-                    raise SourceError(f"{path}: the header is not {encoding}; set `encoding`, such as {other}")
-                return names
-    return []
-
-
 def _digest(cells: Sequence[str]) -> str:
-    """The key of one row, as `digests` gives it."""
+    """Returns the key of one row, as `digests` does."""
     data = [cell.encode("utf-8", "surrogateescape") for cell in cells]
     return content_digest(b":".join(part for cell in data for part in (b"%d" % len(cell), cell))).decode()
 
@@ -169,116 +254,8 @@ def _digest(cells: Sequence[str]) -> str:
 def digests(columns: Sequence[pa.Array]) -> pa.Array:
     """Returns the default keys of rows: BLAKE2b of each row's cells, each after its length in bytes, in hexadecimal.
 
-    Args:
-        columns: all columns, at least one: Arrow `string` of shape [rows].
-
-    Returns:
-        Arrow `binary` of 32 bytes each, shape [rows].
+    `columns` are all, Arrow `string` of shape [rows]; the keys are Arrow `binary` of 32 bytes each.
     """
     parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]
     joined = pc.binary_join_element_wise(*(part.cast(pa.binary()) for part in parts), b":")
     return pa.array([content_digest(row) for row in joined.to_pylist()], pa.binary())
-
-
-SEPARATORS = ",;\t|"
-BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
-LONG_NAME = 64  # characters of a column's name; sentences are longer
-
-
-class CsvReader(TableReader[DelimitedOptions]):
-    """Reads files of records whose cells have a separator between them."""
-
-    @property
-    def endings(self) -> tuple[str, ...]:
-        return (f".{self.source.format}",)
-
-    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact."""
-        chunks, rows, names = list[Chunk](), 0, dict[str, None]()
-        for file in inputs:
-            whole = self._whole(files, join(root, file.path), columns)
-            ranges, count = cut_file(files, root, file, whole, chunk_bytes)
-            chunks += ranges
-            rows += count
-            names |= dict.fromkeys(whole.names)
-        return Plan(chunks, rows, names=list(names), is_exact=True)
-
-    def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
-        """All records of a file, whose columns are checked."""
-        dialect = Dialect(self.source.separator, self.source.quote)
-        names = (
-            read_header(files, path, dialect, self.source.encoding)
-            if self.source.header is True
-            else self.source.header
-        )
-        needed = required(columns)
-        if len(names) == 1 and needed and names[0] not in needed:
-            near = max(SEPARATORS, key=names[0].count)
-            if near in names[0] and near != self.source.separator:
-                raise SourceError(f"{path} has one column; set `separator`, maybe to {near!r}")
-        if self.source.header is True and _is_row(names):
-            _check_header(path, needed, names)
-        check_names(path, needed, names)
-        for name in columns:
-            if names.count(name) > 1:
-                raise SourceError(f"{path} has two columns {name!r}; rename one")
-        return RecordRange(dialect, self.source.encoding, tuple(names), has_header=self.source.header is True)
-
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the records of a chunk; a row's default key is the digest of its cells."""
-        part: RecordRange = chunk.work
-        numbers = {name: part.names.index(name) for name in columns if name in part.names}
-        reader = CellReader(part.dialect, len(part.names), sorted(set(numbers.values())), key is None)
-        base = self.image_base(files, chunk)
-        for records, rows, first in read_range(files, join(self.root(files), chunk.file), part):
-            reason = "too_large" if records.is_too_large else "malformed_row"
-            lines = records.lines + first
-            for batch, covered in records.batches(rows, BATCH_RECORDS):
-                cells, faults = reader.read(records, batch), Faults()
-                raw = RawRows(
-                    {
-                        name: typed_values(name, column, _cells(cells, numbers, name), base, faults, as_cells=True)
-                        for name, column in columns.items()
-                    },
-                    lines[cells.good],
-                    cells.keys,
-                    covered,
-                    faults,
-                    [
-                        as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
-                        for record, (message, row_key) in cells.faults.items()
-                    ],
-                )
-                yield make_block(chunk, raw, columns, key, self.source.encoding)
-
-
-def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> None:
-    """Raises: SourceError: a column is missing, and the first record looks like a row; it shows none of its values."""
-    for name in needed:
-        if name not in cells and not did_you_mean(name, cells):
-            raise SourceError(
-                f"{path} has no column {name!r}, and its first line looks like a row, not like the columns' names: "
-                f"if the file has no header, give its {len(cells)} columns their names in order, such as "
-                f"`header: [{', '.join([*needed, *['…'] * (len(cells) > len(needed))])}]`"
-            )
-
-
-def _is_row(cells: Sequence[str]) -> bool:
-    """Whether half of the cells or more are hardly names of columns; an empty first one is that of pandas' index."""
-    named = cells[1:] if len(cells) > 1 and not cells[0] else cells
-    return bool(named) and 2 * sum(map(_is_value, named)) >= len(named)
-
-
-def _is_value(cell: str) -> bool:
-    """Whether a cell is hardly a column's name: empty, long, an image's path, or a number."""
-    if not cell.strip() or len(cell) > LONG_NAME or is_image(cell):
-        return True
-    with suppress(ValueError):
-        float(cell)
-        return True
-    return False
-
-
-def _cells(cells: Cells, numbers: Mapping[str, int], name: str) -> pa.Array:
-    """The cells of a column, null where the header lacks it."""
-    return cells.columns[numbers[name]] if name in numbers else pa.nulls(len(cells.good), pa.string())

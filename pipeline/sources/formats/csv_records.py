@@ -12,12 +12,12 @@ of 64 MiB is too large, and ends with the first line break behind these: an open
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.sources.encoded import can_start_anywhere, open_utf8
+from recordmill.pipeline.sources.encoded import EncodedFile, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES
 from recordmill.pipeline.sources.paths import join
@@ -31,13 +31,6 @@ TOO_LARGE = "the record is longer than 64 MiB: maybe a quote is not closed"
 
 Rows = npt.NDArray[np.int64]
 """Positions of bytes, lines or records, rising."""
-
-
-class Readable(Protocol):
-    """A file, of which `read` gives fewer bytes than asked for at the end alone."""
-
-    def read(self, size: int, /) -> bytes:
-        """Reads some bytes."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ class Records:
         return self.data[self.starts[record] : self.stops[record]]
 
 
-def read_records(file: Readable, dialect: Dialect, piece_bytes: int | None = None) -> Iterator[Records]:
+def read_records(file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None) -> Iterator[Records]:
     """Yields all records from the file's position on, where one starts.
 
     Each piece has at most about `piece_bytes` (by default 8 MiB), or is one longer record.
@@ -126,7 +119,7 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> Records:
 
 
 def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Rows:
-    """The last bytes of all line breaks; a CR at the end does not count where an LF may follow."""
+    """Finds the last bytes of all line breaks; a CR at the end does not count where an LF may follow."""
     breaks = np.flatnonzero(buffer == NEWLINE)
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
         return breaks
@@ -137,10 +130,10 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> R
 
 
 def _quoted_cells(data: bytes, buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
-    """The opening and the closing quotes by turns, and the closing ones that text stands behind.
+    """Finds the opening and the closing quotes by turns, and the closing ones that text follows.
 
-    Where every second quote stands at the beginning of a cell, or behind another, and the others at the end, or before
-    another, they are taken as they come: two quotes that are one close and open.
+    Where every second quote begins a cell or follows another, and the others end one or precede another, they are taken
+    as they come: two quotes that are one close and open.
     """
     if dialect.quote is None:
         return np.empty(0, np.int64), []
@@ -156,7 +149,7 @@ def _quoted_cells(data: bytes, buffer: npt.NDArray[np.uint8], breaks: Rows, dial
 
 
 def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[Rows, list[int]]:
-    """The same as `_quoted_cells`, of any quotes."""
+    """Does the same for any quotes, one by one."""
     bounds, broken = list[int](), list[int]()
     position, first = 0, 0
     while position < len(quotes):
@@ -179,8 +172,8 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
     return np.array(bounds, np.int64), broken
 
 
-def _too_large(file: Readable, data: bytes) -> tuple[Records, bytes]:
-    """A record that is too large, read to the first line break behind its first 64 MiB, and what was read behind it."""
+def _too_large(file: BinaryIO | EncodedFile, data: bytes) -> tuple[Records, bytes]:
+    """Skips a record to the first line break behind its first 64 MiB; returns it empty, and what was read behind it."""
     held = data[-1:] if data.endswith(b"\r") else b""
     lines = len(_line_breaks(data, np.frombuffer(data, np.uint8), is_last=False))
     size, rest = len(data) - len(held), b""
@@ -215,12 +208,11 @@ class RecordRange:
 def cut_file(files: Files, root: str, file: FileInfo, whole: RecordRange, chunk_bytes: int) -> tuple[list[Chunk], int]:
     """Cuts a file where records start, into ranges of about `chunk_bytes`, and counts its rows.
 
-    All of it is read, at about 1 s a GB: where a record starts depends on every quote before it. A compressed file is
-    not cut, nor one whose lines cannot be found without decoding.
+    Reads all of it, at about 1 s a GB: where a record starts depends on every quote before it. A compressed file is not
+    cut, nor one whose lines cannot be found without decoding.
 
     Raises:
         SourceError: it is not of the encoding at all.
-        OSError: the file cannot be read, or its compressed data is damaged.
     """
     path = join(root, file.path)
     can_cut = can_start_anywhere(path, whole.encoding)
@@ -249,10 +241,7 @@ def read_range(files: Files, path: str, part: RecordRange) -> Iterator[tuple[Rec
     """Reads the records of a range, some MiB at a time.
 
     Yields:
-        Records; which of them are rows: neither blank nor the header; and the line of the first one in the range.
-
-    Raises:
-        OSError: the file cannot be read.
+        Records; the rows among them, neither blank nor the header; and the line of the first one in the range.
     """
     to_skip, line = int(part.has_header and not part.start), 0
     with open_utf8(files, path, part.encoding, part.start, part.end) as file:

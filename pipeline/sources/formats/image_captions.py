@@ -1,4 +1,9 @@
-"""A folder of images without metadata: an image is a row, and files beside it may be its captions."""
+"""A folder of images without metadata: an image is a row, and files beside it may be its captions.
+
+Of `cat/1.jpg` these are `cat/1.txt` and `cat/1.json`. A text file is the column `text`, without one line break at its
+end. A JSON file is one object: its fields are columns, also those inside others (`meta.author`); a list of objects
+gives a list of their field's values.
+"""
 
 import posixpath
 from collections.abc import Collection, Iterator, Sequence
@@ -25,7 +30,7 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 PEEKED_FILES = 100
-
+ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
 Sizes = Sequence[int | None]
 """The size in bytes of the file beside each image; None where it has no such file."""
 
@@ -39,7 +44,7 @@ class Captions:
     objects: Sizes | None = None
 
     def bytes(self, images: int) -> npt.NDArray[np.int64]:
-        """Returns the number of bytes that lie beside each image, shape [images]."""
+        """Returns the bytes of the files beside each image, shape [images]."""
         sizes = np.zeros(images, np.int64)
         for read in (self.texts, self.objects):
             if read is not None:
@@ -47,95 +52,7 @@ class Captions:
         return sizes
 
     def __getitem__(self, rows: slice) -> "Captions":
-        """Returns those of some of the images."""
         return Captions(self.texts and self.texts[rows], self.objects and self.objects[rows])
-
-
-def beside(path: str, ending: str) -> str:
-    """Returns the path of the file beside an image."""
-    return posixpath.splitext(path)[0] + ending
-
-
-def first_names(files: Files, root: str, paths: Sequence[str]) -> list[str]:
-    """Lists the columns that the first of some JSON files have; those that are no object are passed over.
-
-    Raises:
-        OSError: the machine, the disk or the network failed.
-    """
-    first = paths[:PEEKED_FILES]
-    rows = _objects(files, root, first, [0] * len(first), {})
-    return list(dict.fromkeys(name for row in rows for name in python_names(row or {})))
-
-
-def read_captions(
-    files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
-) -> dict[str, pa.Array]:
-    """Reads the columns that come of the files beside some images, each of shape [paths], unchecked.
-
-    Raises:
-        OSError: the machine, the disk or the network failed.
-    """
-    read = {}
-    if captions.texts is not None and TEXT in columns:
-        texts = _contents(files, root, paths, TEXT_ENDING, captions.texts, faults, TEXT)
-        cells = pa.array([text and _text(text) for text in texts], pa.binary())
-        read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
-    asked = {name: column for name, column in columns.items() if name not in read}
-    if captions.objects is not None and asked:
-        rows = _objects(files, root, paths, captions.objects, faults)
-        for name, column in asked.items():
-            values = [None if row is None else python_field(row, name) for row in rows]
-            read[name] = _typed(name, column, values, root, paths, faults)
-    return read
-
-
-def _text(data: bytes) -> bytes:
-    return data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
-
-
-def _objects(
-    files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults
-) -> list[dict[str, Any] | None]:
-    """The objects beside some images, None for one that is absent or bad."""
-    rows = list[dict[str, Any] | None]()
-    for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
-        value = data if data is None else json_object(data, f"the {OBJECT_ENDING} beside the image")
-        if isinstance(value, Fault):
-            faults.setdefault(row, value)
-        rows.append(None if isinstance(value, Fault) else value)
-    return rows
-
-
-def _contents(
-    files: Files, root: str, paths: Sequence[str], ending: str, sizes: Sizes, faults: Faults, column: str | None = None
-) -> list[bytes | None]:
-    """The bytes of the files beside some images, None for one that is absent or cannot be read."""
-    full = [None if size is None else join(root, beside(path, ending)) for path, size in zip(paths, sizes, strict=True)]
-    contents = list[bytes | None]()
-    for row, content in enumerate(read_texts(files, full, what=f"the {ending} beside the image")):
-        if isinstance(content, Fault):
-            faults.setdefault(row, replace(content, column=column))
-        contents.append(None if isinstance(content, Fault) else content)
-    return contents
-
-
-def _typed(
-    name: str, column: Column, values: Sequence[object], root: str, paths: Sequence[str], faults: Faults
-) -> pa.Array:
-    """Makes a column of JSON's values; the paths of images in it are relative to the JSON file's folder."""
-    if column.type is not ColumnType.IMAGE:
-        return typed_objects(name, column, values, (root, ""), faults)
-    folders = dict[str, list[int]]()
-    for row, path in enumerate(paths):
-        folders.setdefault(posixpath.dirname(path), []).append(row)
-    groups = [
-        (rows, partial(typed_objects, name, column, [values[row] for row in rows], (root, folder)))
-        for folder, rows in folders.items()
-    ]
-    return in_groups(len(values), arrow_type(column), groups, faults)
-
-
-ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
 
 
 @dataclass(frozen=True)
@@ -152,7 +69,6 @@ def plan_listing(
 
     Raises:
         SourceError: there is no image, or an asked column is nowhere.
-        OSError: the machine, the disk or the network failed.
     """
     images, others = FileList(), FileList()
     for file in found:
@@ -193,20 +109,20 @@ class _Beside:
 
     def columns(self, files: Files, root: str) -> list[str]:
         """Lists the columns of the images, and of the files beside the first of them."""
-        texts = [TEXT] if TEXT_ENDING in self.endings else []
-        return list(dict.fromkeys([*OF_PATH, *texts, *first_names(files, root, self.names(OBJECT_ENDING))]))
+        texts, first = [TEXT] if TEXT_ENDING in self.endings else [], self.names(OBJECT_ENDING)[:PEEKED_FILES]
+        rows = _objects(files, root, first, [0] * len(first), {})
+        return list(dict.fromkeys([*OF_PATH, *texts, *(name for row in rows for name in python_names(row or {}))]))
 
     def sizes(self, ending: str) -> tuple[int | None, ...]:
-        """Returns the size in bytes of the file beside each image; None where it has no such file."""
         return tuple(map(self._sizes[ending].get, self._stems))
 
     def names(self, ending: str) -> list[str]:
-        """Lists the files that lie beside images."""
+        """Lists the files beside images."""
         return [stem + ending for stem in self._sizes[ending]]
 
 
 def _endings(asked: Collection[str], side: _Beside) -> list[str]:
-    """The endings of the files that hold asked columns: `text` is read of the text files where there are any."""
+    """Finds the endings of the files that hold asked columns; `text` is read of the text files where there are any."""
     endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in side.endings else []
     others = [name for name in asked if not (name == TEXT and endings)]
     return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in side.endings else endings
@@ -225,41 +141,11 @@ def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk
     captions = Captions(texts, objects)
     beside = captions.bytes(len(images))
     parts = even_parts(ROW_BYTES + beside, chunk_bytes)
-    chunks = [
-        _chunk(files, int(beside[part].sum()), captions[part])
-        for part, files in zip(parts, cut(images, parts), strict=True)
-    ]
+    chunks = list[Chunk]()
+    for part, files in zip(parts, cut(images, parts), strict=True):
+        size = sum(file.bytes for file in files) + int(beside[part].sum())
+        chunks.append(Chunk(0, 0, "", size, Listing(pack([file.path for file in files]), captions[part])))
     return chunks, int(beside.sum())
-
-
-def _chunk(images: list[FileInfo], beside: int, captions: Captions) -> Chunk:
-    names, total = pack([file.path for file in images]), sum(file.bytes for file in images)
-    return Chunk(0, 0, "", total + beside, Listing(names, captions))
-
-
-def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-    """Reads a chunk's rows; the images themselves are not looked at.
-
-    Raises:
-        OSError: the machine, the disk or the network failed.
-    """
-    listing: Listing = chunk.work
-    names = listing.names
-    for part in even_parts(ROW_BYTES + listing.captions.bytes(len(names)), BLOCK_BYTES):
-        paths, faults = names[part], Faults()
-        read = {
-            name: path_column(name, column, paths, faults, reads_split=reads_split(columns))
-            for name, column in columns.items()
-            if name in OF_PATH
-        }
-        others = {name: column for name, column in columns.items() if name not in OF_PATH}
-        read |= read_captions(files, root, paths, listing.captions[part], others, faults)
-        values = {
-            name: read[name] if name in read else pa.nulls(len(paths), arrow_type(columns[name])) for name in columns
-        }
-        keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
-        raw = RawRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
-        yield make_block(chunk, raw, columns, key)
 
 
 def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
@@ -273,3 +159,88 @@ def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> lis
     notes += note("files beside images that nothing reads", unread)
     left = taken.union(unread)
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
+
+
+def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    """Reads a chunk's rows."""
+    listing: Listing = chunk.work
+    names = listing.names
+    for part in even_parts(ROW_BYTES + listing.captions.bytes(len(names)), BLOCK_BYTES):
+        paths, faults = names[part], Faults()
+        of_path, others = (
+            {name: column for name, column in columns.items() if (name in OF_PATH) == wanted}
+            for wanted in (True, False)
+        )
+        is_split = reads_split(columns)
+        read = {name: path_column(name, of_path[name], paths, faults, reads_split=is_split) for name in of_path}
+        read |= read_captions(files, root, paths, listing.captions[part], others, faults)
+        lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
+        values = {name: (read | lacking)[name] for name in columns}
+        keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
+        raw = RawRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
+        yield make_block(chunk, raw, columns, key)
+
+
+def read_captions(
+    files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
+) -> dict[str, pa.Array]:
+    """Reads the columns that come of the files beside some images, each of shape [paths], unchecked."""
+    read = {}
+    if captions.texts is not None and TEXT in columns:
+        texts = _contents(files, root, paths, TEXT_ENDING, captions.texts, faults, TEXT)
+        cells = pa.array([text and _without_line_end(text) for text in texts], pa.binary())
+        read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
+    asked = {name: column for name, column in columns.items() if name not in read}
+    if captions.objects is not None and asked:
+        rows = _objects(files, root, paths, captions.objects, faults)
+        for name, column in asked.items():
+            values = [None if row is None else python_field(row, name) for row in rows]
+            read[name] = _typed(name, column, values, root, paths, faults)
+    return read
+
+
+def _without_line_end(data: bytes) -> bytes:
+    return data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
+
+
+def _objects(
+    files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults
+) -> list[dict[str, Any] | None]:
+    """Parses the objects beside some images; None for one that is absent or bad."""
+    rows = list[dict[str, Any] | None]()
+    for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
+        value = data if data is None else json_object(data, f"the {OBJECT_ENDING} beside the image")
+        if isinstance(value, Fault):
+            faults.setdefault(row, value)
+        rows.append(None if isinstance(value, Fault) else value)
+    return rows
+
+
+def _contents(
+    files: Files, root: str, paths: Sequence[str], ending: str, sizes: Sizes, faults: Faults, column: str | None = None
+) -> list[bytes | None]:
+    """Reads the files beside some images; None for one that is absent or cannot be read."""
+    beside = (join(root, posixpath.splitext(path)[0] + ending) for path in paths)
+    full = [None if size is None else path for path, size in zip(beside, sizes, strict=True)]
+    contents = list[bytes | None]()
+    for row, content in enumerate(read_texts(files, full, what=f"the {ending} beside the image")):
+        if isinstance(content, Fault):
+            faults.setdefault(row, replace(content, column=column))
+        contents.append(None if isinstance(content, Fault) else content)
+    return contents
+
+
+def _typed(
+    name: str, column: Column, values: Sequence[object], root: str, paths: Sequence[str], faults: Faults
+) -> pa.Array:
+    """Makes a column of JSON's values; the paths of images in it are relative to the JSON file's folder."""
+    if column.type is not ColumnType.IMAGE:
+        return typed_objects(name, column, values, (root, ""), faults)
+    folders = dict[str, list[int]]()
+    for row, path in enumerate(paths):
+        folders.setdefault(posixpath.dirname(path), []).append(row)
+    groups = [
+        (rows, partial(typed_objects, name, column, [values[row] for row in rows], (root, folder)))
+        for folder, rows in folders.items()
+    ]
+    return in_groups(len(values), arrow_type(column), groups, faults)

@@ -37,12 +37,11 @@ def path_column(
 ) -> pa.Array:
     """Makes one of the columns `OF_PATH`, of `arrow_type(column)` and shape [paths]; a list has one value.
 
-    Args:
-        name: the column.
-        column: what is asked for.
-        paths: the images' paths, relative to the folder; None where it is not known.
-        faults: where the faults are added, by row.
-        reads_split: whether the first folder is read as the split, and is no class then.
+    Paths are relative to the folder of images, None where one is not known. With `reads_split` the first folder is the
+    split, and no class. The faults are added to `faults`, by row.
+
+    >>> path_column("label", Column(ColumnType.CATEGORY), ["train/cat/1.jpg", "2.jpg"], {}).to_pylist()
+    ['cat', None]
     """
     cells = [path and _cell(name, path, reads_split) for path in paths]
     if column.type is ColumnType.IMAGE:
@@ -89,7 +88,6 @@ class ImageFields:
 
     @property
     def fields(self) -> list[str]:
-        """All fields of paths."""
         return list(self.columns.values())
 
     @property
@@ -107,7 +105,6 @@ class ImageFields:
         return list(dict.fromkeys([*metadata, *self.columns, *self.of_path]))
 
     def field(self, name: str) -> str:
-        """Returns the field that a column is read of."""
         return self.columns.get(name, name)
 
     def references(self) -> dict[str, Column]:
@@ -222,10 +219,8 @@ class NamedRows:
 
 
 def _path(reference: bytes | None) -> str | None:
-    """The path of a whole file; None of anything else."""
     return reference[1:].decode() if reference and reference[:1] == FILE else None
 
 
 def _key(lists: Sequence[Sequence[str | None]]) -> bytes:
-    """The key of a row by the paths of its fields."""
     return join_key(join_key(path_key(path or "").decode() for path in paths).decode() for paths in lists)

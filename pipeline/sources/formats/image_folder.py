@@ -3,8 +3,8 @@
     source: {format: image_folder, path: images/}
 
 With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) in the folder or in folders below it, their rows are
-the rows: `pipeline.sources.formats.image_folder`. Without them every image is a row, and files beside it may be its
-captions: `pipeline.sources.formats.image_captions`.
+the rows; the reader of its format reads each, whose root is the folder of images. Without them every image is a row,
+and files beside it may be its captions: `formats.image_captions`.
 
 The columns that come of an image's path: `image`; `file_name`, the path relative to the folder; `label`, the name of
 the folder that it lies in; `split`, the name of the first folder. A metadata's own `label` and `split` come first. A
@@ -13,9 +13,10 @@ row's default key is the path in Unicode's composed form (NFC). Hidden files and
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from posixpath import splitext
 from typing import Any
 
 from recordmill.pipeline.sources.columns import Columns, required
@@ -44,6 +45,8 @@ FORMATS: Mapping[str, Callable[[str], TableReader[Any]]] = {
     "parquet": lambda path: ParquetReader(Parquet(format="parquet", path=path)),
 }
 NAMES = tuple(f"metadata.{name}" for name in FORMATS)
+CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,65 @@ class MetadataRows:
     fields: ImageFields
 
 
-def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
-    """Finds the metadata files among all files, which are relative to the root.
+class ImageFolderReader(SourceReader[ImageFolder]):
+    """Reads a folder of images."""
 
-    Raises:
-        SourceError: a folder has two of them.
-    """
+    def root(self, files: Files) -> str:
+        return self.source.path.rstrip("/")
+
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Lists the images; where there is metadata, reads its paths. `rows` is exact."""
+        with planning(self.source.path):
+            root, listed = self.root(files), self._listed(files)
+            metadata = metadata_files(listed, root)
+            if metadata:
+                return plan_metadata(self.source.path, root, listed, metadata, files, columns, chunk_bytes)
+            return plan_listing(self.source.path, root, listed, files, columns, chunk_bytes)
+
+    def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
+        """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
+        listed = self._listed(files)
+        if metadata_files(listed, self.root(files)):
+            return listed
+        has_captions = any(file.path.endswith(CAPTION_ENDINGS) for file in listed)
+        stems = {splitext(file.path)[0] for file in listed if is_image(file.path)} if has_captions else frozenset[str]()
+        return FileList(
+            file
+            for file in listed
+            if is_image(file.path) or (file.path.endswith(CAPTION_ENDINGS) and splitext(file.path)[0] in stems)
+        )
+
+    def _listed(self, files: Files) -> FileList:
+        """Lists all files, with paths relative to the folder."""
+        if not files.is_folder(self.source.path):
+            raise SourceError(self._no_folder(files))
+        root = self.root(files)
+        below = files.match(f"{escape(root)}/**")
+        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
+
+    def _no_folder(self, files: Files) -> str:
+        if not files.match(escape(self.source.path)):
+            return f"{self.source.path}: no such folder"
+        if self.source.path.lower().endswith(ARCHIVES):
+            return f"{self.source.path} is an archive: unpack it, and give the folder"
+        folder = posixpath.dirname(self.source.path) or "."
+        return f"{self.source.path} is a file: give the folder that it lies in, `path: {folder}`"
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads a chunk's rows; the images themselves are not looked at."""
+        read = read_listing if isinstance(chunk.work, Listing) else read_metadata
+        return read(chunk, self.root(files), files, columns, key)
+
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """Returns the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
+        if isinstance(chunk.work, Listing):
+            return super().locate(chunk, position)
+        table = _table(self.source.path.rstrip("/"), chunk.file)
+        return table.locate(replace(chunk, work=chunk.work.work), position)
+
+
+def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
+    """Finds the metadata files among all files. Raises: SourceError: a folder has two of them."""
     metadata = [file for file in found if file.path.endswith(NAMES) and posixpath.basename(file.path) in NAMES]
     by_folder = dict[str, str]()
     for file in metadata:
@@ -84,9 +140,11 @@ def plan_metadata(
 
     Raises:
         SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
-        OSError: a file cannot be read.
     """
-    names = metadata_names(metadata, root, files)
+    names = {
+        file.path: list(_table(root, file.path).cut(files, root, [file], {}, file.bytes).names) if file.bytes else []
+        for file in metadata
+    }
     every = list(dict.fromkeys(chain.from_iterable(names.values())))
     fields = ImageFields.of(every)
     for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
@@ -112,47 +170,10 @@ def plan_metadata(
     return Plan(chunks, count, total, inputs, notes, True, list(there), fields.of_path, referred_bytes=images)
 
 
-def read_metadata(
-    chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None
-) -> Iterator[Block]:
-    """Reads a chunk's rows; the images themselves are not looked at.
-
-    A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
-    names.
-
-    Raises:
-        SourceError: the file is damaged.
-        OSError: it cannot be read any more.
-    """
-    rows: MetadataRows = chunk.work
-    asked = rows.fields.asked(columns)
-    inner = replace(chunk, work=rows.work)
-    for block in _table(root, chunk.file).read(inner, files, asked, rows.fields.asked_key(key, asked)):
-        yield with_paths(chunk, block, columns, rows.fields, key)
-
-
-def locate_row(chunk: Chunk, root: str, position: int) -> tuple[str, int | None]:
-    """Returns the metadata file, and the row inside the chunk as its format counts it."""
-    return _table(root, chunk.file).locate(replace(chunk, work=chunk.work.work), position)
-
-
 def _table(root: str, path: str) -> TableReader[Any]:
     """Returns the reader of a metadata file's format; the root of its glob is the folder of images."""
     name = posixpath.basename(path)
-    return FORMATS[posixpath.splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
-
-
-def metadata_names(metadata: list[FileInfo], root: str, files: Files) -> dict[str, list[str]]:
-    """Lists the columns of each metadata file, by its path.
-
-    Raises:
-        SourceError: one cannot be read.
-        OSError: the same.
-    """
-    return {
-        file.path: list(_table(root, file.path).cut(files, root, [file], {}, file.bytes).names) if file.bytes else []
-        for file in metadata
-    }
+    return FORMATS[splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
 
 
 def _cut(
@@ -164,7 +185,7 @@ def _cut(
 
 
 def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) -> tuple[int, Counter[str]]:
-    """Counts the rows of metadata, and those that are known by each image; 0 for the other images."""
+    """Counts the rows, and those that are known by each image; 0 for the other images."""
     count, rows = 0, Counter[str]()
     for chunk in chunks:
         inner = replace(chunk, work=chunk.work.work)
@@ -185,66 +206,16 @@ def _notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> li
     ]
 
 
-CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
-ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
+def read_metadata(
+    chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None
+) -> Iterator[Block]:
+    """Reads a chunk's rows.
 
-
-class ImageFolderReader(SourceReader[ImageFolder]):
-    """Reads a folder of images."""
-
-    def root(self, files: Files) -> str:
-        return self.source.path.rstrip("/")
-
-    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the images; where there is metadata, reads its paths. `rows` is exact."""
-        with planning(self.source.path):
-            root, listed = self.root(files), self._listed(files)
-            metadata = metadata_files(listed, root)
-            if metadata:
-                return plan_metadata(self.source.path, root, listed, metadata, files, columns, chunk_bytes)
-            return plan_listing(self.source.path, root, listed, files, columns, chunk_bytes)
-
-    def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
-        """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
-        listed = self._listed(files)
-        if metadata_files(listed, self.root(files)):
-            return listed
-        has_captions = any(file.path.endswith(CAPTION_ENDINGS) for file in listed)
-        stems = {_stem(file.path) for file in listed if is_image(file.path)} if has_captions else frozenset[str]()
-        return FileList(file for file in listed if is_image(file.path) or _is_caption(file.path, stems))
-
-    def _listed(self, files: Files) -> FileList:
-        """All files, with paths relative to the folder."""
-        if not files.is_folder(self.source.path):
-            raise SourceError(self._no_folder(files))
-        root = self.root(files)
-        below = files.match(f"{escape(root)}/**")
-        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
-
-    def _no_folder(self, files: Files) -> str:
-        if not files.match(escape(self.source.path)):
-            return f"{self.source.path}: no such folder"
-        if self.source.path.lower().endswith(ARCHIVES):
-            return f"{self.source.path} is an archive: unpack it, and give the folder"
-        folder = posixpath.dirname(self.source.path) or "."
-        return f"{self.source.path} is a file: give the folder that it lies in, `path: {folder}`"
-
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows; the images themselves are not looked at."""
-        read = read_listing if isinstance(chunk.work, Listing) else read_metadata
-        return read(chunk, self.root(files), files, columns, key)
-
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """Returns the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
-        if isinstance(chunk.work, Listing):
-            return super().locate(chunk, position)
-        return locate_row(chunk, self.source.path.rstrip("/"), position)
-
-
-def _is_caption(path: str, stems: Set[str]) -> bool:
-    """Whether a file lies beside an image: one of these paths without their endings."""
-    return path.endswith(CAPTION_ENDINGS) and _stem(path) in stems
-
-
-def _stem(path: str) -> str:
-    return posixpath.splitext(path)[0]
+    A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
+    names.
+    """
+    rows: MetadataRows = chunk.work
+    asked = rows.fields.asked(columns)
+    inner = replace(chunk, work=rows.work)
+    for block in _table(root, chunk.file).read(inner, files, asked, rows.fields.asked_key(key, asked)):
+        yield with_paths(chunk, block, columns, rows.fields, key)

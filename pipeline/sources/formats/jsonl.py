@@ -38,81 +38,6 @@ COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: some blocks of bzip2, 
 COUNTED_BYTES = 1 << 20  # read at a time to count lines
 
 
-def first_shape(files: Files, path: str) -> Shape:
-    """Looks at what the objects in a file's first lines hold.
-
-    Raises:
-        SourceError: none of the lines is a JSON object, the file is one JSON array, or its compressed data is damaged.
-        OSError: the file cannot be read.
-    """
-    with opened(files, path) as file:
-        pieces_of_lines = map(Lines, pieces(file, 0, PEEKED_BYTES))
-        first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
-    shape = peek(first)
-    if shape.inner is None or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
-        hint = _hint(first, path)
-        raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
-    return shape
-
-
-def _hint(first: list[bytes], path: str) -> str:
-    """The command that makes lines of a file that is one JSON array, or whose objects are spread over lines."""
-    start = first[0][:1] if first else b""
-    files = f"{quote(path)} > {quote(f'{posixpath.splitext(path)[0]}-lines.jsonl')}"
-    if start == b"[":
-        return f". It is one JSON array; to make lines of it: jq -c '.[]' {files}"
-    return f". To make one line of each object: jq -c . {files}" if start == b"{" else ""
-
-
-def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
-    """Estimates the rows of `total_bytes` of files that are compressed alike by the beginning of one; at least 1.
-
-    Its mean line is that of its first 64 KiB, or of its first 4 MiB if it is compressed.
-
-    Raises:
-        SourceError: the compressed data is damaged.
-        OSError: the file cannot be read.
-    """
-    with files.open(path) as file, naming_damage(path):
-        if name := codec(path):
-            plain = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
-            sample, whole = plain.read(COMPRESSED_SAMPLE_BYTES), file.tell()
-        else:
-            sample = file.read(SAMPLE_BYTES)
-            whole = sample.rfind(b"\n") + 1 or len(sample)  # one line, or the beginning of one
-    return max(1, round(total_bytes * max(1, sample.count(b"\n")) / max(1, whole)))
-
-
-def counted_rows(files: Files, paths: Iterable[str]) -> int:
-    """Counts the lines of files, blank ones too; about 1 s a GB, decompressed.
-
-    Raises:
-        SourceError: compressed data is damaged.
-        OSError: a file cannot be read.
-    """
-    rows = 0
-    for path in paths:
-        last = b"\n"
-        with opened(files, path) as file:
-            while block := file.read(COUNTED_BYTES):
-                rows += block.count(b"\n")
-                last = block[-1:]
-        rows += last != b"\n"
-    return rows
-
-
-@contextmanager
-def opened(files: Files, path: str) -> Iterator[BinaryIO]:
-    """Opens a file, decompressed; it can be sought in only where it is not compressed.
-
-    Raises:
-        SourceError: the compressed data is damaged.
-        OSError: the file cannot be read.
-    """
-    with open_plain(files, path) as file, naming_damage(path):
-        yield file
-
-
 @dataclass(frozen=True)
 class JsonRange:
     """A piece of a file: the lines that start in the bytes `[start, end)`, or all lines of a compressed file."""
@@ -130,15 +55,7 @@ class JsonLinesReader(TableReader[JsonLines]):
     looks_at: ClassVar[str] = " in its first lines"
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines.
-
-        `rows` is estimated from the bytes of all files and the first lines of the first file of each compression; where
-        a column is an image it is the number of lines.
-
-        Raises:
-            SourceError: none of the first lines is a JSON object, or compressed data is damaged, or a column is wanted
-                as a value, and another as a part of it.
-        """
+        """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines."""
         shape = first_shape(files, join(root, inputs[0].path))
         fields = {name: shape.field(name, column) for name, column in columns.items()}
         Parser(fields)  # checks that they do not lie one inside the other
@@ -146,10 +63,10 @@ class JsonLinesReader(TableReader[JsonLines]):
         return Plan(chunks, self._count(files, columns, root, inputs), names=shape.names())
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
-        """Counts the rows exactly where they name images, and estimates them elsewhere.
+        """Counts the rows exactly where they name images; else estimates them by the first file of each compression.
 
-        Which images are measured, and how many shards there are, follows from it, and must not depend on which file
-        comes first. Such files are small beside their images.
+        Which images are measured follows from the count, and must not depend on which file comes first. Such files are
+        small beside their images.
         """
         if any(column.type is ColumnType.IMAGE for column in columns.values()):
             return counted_rows(files, [join(root, file.path) for file in inputs])
@@ -179,13 +96,8 @@ class JsonLinesReader(TableReader[JsonLines]):
                 first += len(lines)
 
 
-def _digest(line: bytes, fault: Fault) -> str | None:
-    """The default key of a line that is no row; None of one that is too long, since its end may not be there."""
-    return None if fault.reason == "too_large" else content_digest(line).decode()
-
-
 def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int) -> list[Chunk]:
-    """Ranges of a file of about equal length, of at most `chunk_bytes`."""
+    """Cuts a file into ranges of about equal length, of at most `chunk_bytes`."""
     if codec(file.path):
         return [Chunk(0, 0, file.path, file.bytes, JsonRange(0, sys.maxsize, fields))]
     parts = max(1, -(-file.bytes // chunk_bytes))
@@ -194,3 +106,68 @@ def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int) -> list[Chunk]:
         Chunk(0, 0, file.path, end - start, JsonRange(start, end, fields))
         for start, end in zip(bounds, bounds[1:], strict=False)
     ]
+
+
+def _digest(line: bytes, fault: Fault) -> str | None:
+    """Returns the default key of a line that is no row; None of one that is too long: its end may not be there."""
+    return None if fault.reason == "too_large" else content_digest(line).decode()
+
+
+def first_shape(files: Files, path: str) -> Shape:
+    """Looks at what the objects in a file's first lines hold.
+
+    Raises:
+        SourceError: none of the lines is a JSON object, the file is one JSON array, or its compressed data is damaged.
+    """
+    with opened(files, path) as file:
+        pieces_of_lines = map(Lines, pieces(file, 0, PEEKED_BYTES))
+        first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
+    shape = peek(first)
+    if shape.inner is None or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
+        hint = _hint(first, path)
+        raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
+    return shape
+
+
+def _hint(first: list[bytes], path: str) -> str:
+    """Returns the command that makes lines of one JSON array, or of objects that are spread over lines."""
+    start = first[0][:1] if first else b""
+    files = f"{quote(path)} > {quote(f'{posixpath.splitext(path)[0]}-lines.jsonl')}"
+    if start == b"[":
+        return f". It is one JSON array; to make lines of it: jq -c '.[]' {files}"
+    return f". To make one line of each object: jq -c . {files}" if start == b"{" else ""
+
+
+def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
+    """Estimates the rows of `total_bytes` of files that are compressed alike; at least 1.
+
+    The mean line is that of one file's first 64 KiB, or of its first 4 MiB if it is compressed.
+    """
+    with files.open(path) as file, naming_damage(path):
+        if name := codec(path):
+            plain = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
+            sample, whole = plain.read(COMPRESSED_SAMPLE_BYTES), file.tell()
+        else:
+            sample = file.read(SAMPLE_BYTES)
+            whole = sample.rfind(b"\n") + 1 or len(sample)  # one line, or the beginning of one
+    return max(1, round(total_bytes * max(1, sample.count(b"\n")) / max(1, whole)))
+
+
+def counted_rows(files: Files, paths: Iterable[str]) -> int:
+    """Counts the lines of files, blank ones too; about 1 s a GB, decompressed."""
+    rows = 0
+    for path in paths:
+        last = b"\n"
+        with opened(files, path) as file:
+            while block := file.read(COUNTED_BYTES):
+                rows += block.count(b"\n")
+                last = block[-1:]
+        rows += last != b"\n"
+    return rows
+
+
+@contextmanager
+def opened(files: Files, path: str) -> Iterator[BinaryIO]:
+    """Opens a file, decompressed. Raises: SourceError: its compressed data is damaged."""
+    with open_plain(files, path) as file, naming_damage(path):
+        yield file

@@ -93,7 +93,7 @@ class ParquetReader(TableReader[Parquet]):
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Makes what Arrow raises of a damaged file, and a failure to read, one clear line."""
+    """Turns what Arrow raises of a damaged file, and a failure to read, into one clear line."""
     try:
         yield
     except MemoryError:  # Arrow's is an ArrowException too
@@ -126,7 +126,7 @@ def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
 
 
 def _parts(footer: Footer, chunk_bytes: int) -> Iterator[RowGroups]:
-    """Row groups one after another, until there are `chunk_bytes` of them."""
+    """Joins row groups until there are `chunk_bytes` of them."""
     start, size = 0, 0
     for end, more in enumerate(footer.bytes, 1):
         size += more
@@ -137,7 +137,7 @@ def _parts(footer: Footer, chunk_bytes: int) -> Iterator[RowGroups]:
 
 
 def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-    """The asked columns as Arrow holds them, with the number of rows: at most about `BLOCK_BYTES`, one row at least."""
+    """Reads the asked columns as Arrow holds them, about `BLOCK_BYTES` of rows at a time, one row at least."""
     with (
         files.open(path) as opened,
         _reading(f"{path}: {groups} cannot be read"),
@@ -206,7 +206,7 @@ def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Co
 
 
 def _leaves(schema: pa.Schema, columns: Iterable[str]) -> list[int]:
-    """The stored columns that hold the asked ones, by their numbers: what lies in lists and structs is stored apart.
+    """Numbers the stored columns that hold the asked ones: what is in lists and structs is stored apart.
 
     They are numbered in the order of the schema. To find those of a column as its values will be found, the schema's
     types are replaced by bytes of which the length is the number, from 1.
@@ -237,7 +237,7 @@ def _numbers(kind: pa.DataType) -> Iterator[int]:
 
 
 def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
-    """The columns, those inside others behind them."""
+    """Lists the columns, those inside others behind them."""
     for field in fields:
         yield field.name
         kind = field.type

@@ -1,7 +1,8 @@
 """Bounds of what Arrow decodes of a Parquet file: pages that expand are refused, batches of large rows are short.
 
 Arrow decompresses a page as a whole, and copies a value of a dictionary into each row that has it: a file of some
-kilobytes may be many gigabytes then.
+kilobytes may be many gigabytes then. A footer may lie about that, and pyarrow has no API for the pages' headers, which
+are `PageHeader` in parquet.thrift, in Thrift's compact protocol: they are read here before Arrow decodes any page.
 
 >>> rows_at_once([expected])  # of texts that are 1 MiB long, by a dictionary  # doctest: +SKIP
 64
@@ -27,6 +28,19 @@ KIND, DECODED, STORED = 1, 2, 3
 PARTS = {5: (1, 2), 7: (1, 2), 8: (1, 4)}
 """The number of values and the encoding, by the field: a data page's, a dictionary's, a data page's of version 2."""
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
+BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
+BATCH_BYTES = 64 << 20  # 64 MiB: what a batch's columns hold together, where a row is not larger
+PAGE_BYTES = 64 << 20  # 64 MiB: every page may hold so much, however well it is compressed
+VALUES = 1 << 25  # in a row group's lists: as many as a line of 64 MiB can hold in JSON
+MOST_TIMES = 32  # the bytes in the file, of a larger page
+LIST_BYTES = 256 << 20  # 256 MiB: what such lists hold, if each value is the longest
+WORD_BYTES = 1 << 10  # 1 KiB: lists of shorter texts are words, of which the longest tells little
+VALUE_BYTES = 8  # of an integer or a number
+DICTIONARY, RLE_DICTIONARY = 2, 8
+DELTAS = range(5, 8)  # Arrow reads all lengths of such a page at once
+DELTA_BYTE_ARRAY = 7  # a value is the beginning of the one before, and some bytes
+REMEDY = "if you trust it, write the file again with smaller row groups and pages"
 
 
 class Page(NamedTuple):
@@ -41,115 +55,6 @@ class Page(NamedTuple):
     """The number of its values, or of what stands for them in nested columns: nulls and empty lists count too."""
     encoding: int
     """One of `Encoding` in parquet.thrift."""
-
-
-def pages(file: BinaryIO, start: int, values: int) -> Iterator[Page]:
-    """Reads the headers of a column chunk's pages, as far as Arrow will read it: until it has all `values`.
-
-    Args:
-        file: can seek.
-        start: the byte of the first header.
-        values: the number of values that the footer states.
-
-    Raises:
-        OSError: a header is damaged, or the file ends before its page does.
-    """
-    end, seen = file.seek(0, io.SEEK_END), 0
-    if start < 0:
-        raise OSError("a page's header lies outside of the file")
-    while seen < values:
-        page, length = _read(file, start)
-        start += length + page.stored
-        if min(page.decoded, page.stored, page.values) < 0 or start > end:
-            raise OSError("a page's header is damaged, or the file is cut off")
-        seen += 0 if page.is_dictionary else page.values
-        yield page
-
-
-def _read(file: BinaryIO, start: int) -> tuple[Page, int]:
-    """Reads one header: what it states, and its own length in bytes."""
-    size = HEADER_BYTES
-    while True:
-        file.seek(start)
-        data = file.read(size)
-        try:
-            fields, length = _struct(data, 0, MOST_DEPTH)
-            held: dict[int, Any] = next((fields[part] for part in PARTS if part in fields), {})
-            count, encoding = next((PARTS[part] for part in PARTS if part in fields), (1, 2))
-            is_dictionary = fields[KIND] == DICTIONARY_PAGE
-            page = Page(is_dictionary, fields[DECODED], fields[STORED], held.get(count, 0), held.get(encoding, 0))
-            return page, length
-        except IndexError:
-            if len(data) < size or size >= MOST_HEADER_BYTES:
-                raise OSError("a page's header is cut off") from None
-            size *= 16
-        except (KeyError, ValueError, TypeError, AttributeError):
-            raise OSError("a page's header is damaged") from None
-
-
-def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Reads a struct's fields by their numbers, and where it ends; of a list only where it ends."""
-    fields, number = dict[int, Any](), 0
-    while head := data[at]:
-        at += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, at = _signed(data, at)
-        fields[number], at = _value(data, at, head & 15, depth)
-    return fields, at + 1
-
-
-def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (TRUE, FALSE):
-        return kind == TRUE, at
-    if kind in (I16, I32, I64):
-        return _signed(data, at)
-    if kind == BINARY:
-        length, at = _varint(data, at)
-        return None, _within(data, at + length)
-    if kind == STRUCT and depth:
-        return _struct(data, at, depth - 1)
-    if kind in (BYTE, DOUBLE):
-        return None, _within(data, at + (1 if kind == BYTE else 8))
-    raise ValueError(kind)  # no page's header holds a list, a set or a map
-
-
-def _within(data: bytes, at: int) -> int:
-    if at > len(data):
-        raise IndexError
-    return at
-
-
-def _signed(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(data, at)
-    return (value >> 1) ^ -(value & 1), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-    raise ValueError("a number is too long")
-
-
-BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
-BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
-BATCH_BYTES = 64 << 20  # 64 MiB: what a batch's columns hold together, where a row is not larger
-PAGE_BYTES = 64 << 20  # 64 MiB: every page may hold so much, however well it is compressed
-VALUES = 1 << 25  # in a row group's lists: as many as a line of 64 MiB can hold in JSON
-MOST_TIMES = 32  # the bytes in the file, of a larger page
-LIST_BYTES = 256 << 20  # 256 MiB: what such lists hold, if each value is the longest
-WORD_BYTES = 1 << 10  # 1 KiB: lists of shorter texts are words, of which the longest tells little
-VALUE_BYTES = 8  # of an integer or a number
-DICTIONARY, RLE_DICTIONARY = 2, 8
-DELTAS = range(5, 8)  # Arrow reads all lengths of such a page at once
-DELTA_BYTE_ARRAY = 7  # a value is the beginning of the one before, and some bytes
-REMEDY = "if you trust it, write the file again with smaller row groups and pages"
 
 
 @dataclass(frozen=True)
@@ -274,3 +179,97 @@ def _longest(opened: BinaryIO, group: int, path: str, dictionary: Page, rows: in
         return dictionary.decoded
     words = values.dictionary
     return int(pc.max(pc.binary_length(words)).as_py()) if len(words) == dictionary.values > 0 else dictionary.decoded
+
+
+def pages(file: BinaryIO, start: int, values: int) -> Iterator[Page]:
+    """Reads the headers of a column chunk's pages, as far as Arrow will read it: until it has all `values`.
+
+    Args:
+        file: can seek.
+        start: the byte of the first header.
+        values: the number of values that the footer states.
+
+    Raises:
+        OSError: a header is damaged, or the file ends before its page does.
+    """
+    end, seen = file.seek(0, io.SEEK_END), 0
+    if start < 0:
+        raise OSError("a page's header lies outside of the file")
+    while seen < values:
+        page, length = _read(file, start)
+        start += length + page.stored
+        if min(page.decoded, page.stored, page.values) < 0 or start > end:
+            raise OSError("a page's header is damaged, or the file is cut off")
+        seen += 0 if page.is_dictionary else page.values
+        yield page
+
+
+def _read(file: BinaryIO, start: int) -> tuple[Page, int]:
+    """Reads one header: what it states, and its own length in bytes."""
+    size = HEADER_BYTES
+    while True:
+        file.seek(start)
+        data = file.read(size)
+        try:
+            fields, length = _struct(data, 0, MOST_DEPTH)
+            held: dict[int, Any] = next((fields[part] for part in PARTS if part in fields), {})
+            count, encoding = next((PARTS[part] for part in PARTS if part in fields), (1, 2))
+            is_dictionary = fields[KIND] == DICTIONARY_PAGE
+            page = Page(is_dictionary, fields[DECODED], fields[STORED], held.get(count, 0), held.get(encoding, 0))
+            return page, length
+        except IndexError:
+            if len(data) < size or size >= MOST_HEADER_BYTES:
+                raise OSError("a page's header is cut off") from None
+            size *= 16
+        except (KeyError, ValueError, TypeError, AttributeError):
+            raise OSError("a page's header is damaged") from None
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
+    """Reads a struct's fields by their numbers, and where it ends; of a list only where it ends."""
+    fields, number = dict[int, Any](), 0
+    while head := data[at]:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _signed(data, at)
+        fields[number], at = _value(data, at, head & 15, depth)
+    return fields, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    if kind in (TRUE, FALSE):
+        return kind == TRUE, at
+    if kind in (I16, I32, I64):
+        return _signed(data, at)
+    if kind == BINARY:
+        length, at = _varint(data, at)
+        return None, _within(data, at + length)
+    if kind == STRUCT and depth:
+        return _struct(data, at, depth - 1)
+    if kind in (BYTE, DOUBLE):
+        return None, _within(data, at + (1 if kind == BYTE else 8))
+    raise ValueError(kind)  # no page's header holds a list, a set or a map
+
+
+def _within(data: bytes, at: int) -> int:
+    if at > len(data):
+        raise IndexError
+    return at
+
+
+def _signed(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError("a number is too long")

@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.encoded import CODECS, codec, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files, is_machine_fault, why_absent
-from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, Records, Rows, cut_file, read_range
+from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, Rows, cut_file, read_range
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES
@@ -37,6 +37,140 @@ from recordmill.pipeline.sources.typing.values import typed_values
 READERS = 16  # files that are read at once: on a filesystem far away it is the waiting that takes time
 READ_FILES = 128  # that may wait, read, in memory
 READ_BYTES = 64 << 10  # 64 KiB: read at first
+TEXT, FILE_NAME, LABEL, LINE = "text", "file_name", "label", "line"
+BATCH_LINES = 16_384
+FILE_BYTES = 2 << 10  # 2 KiB: a file counts as so many bytes at least when a list of them is cut
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Some texts of a chunk; lists have one value a text."""
+
+    texts: list[bytes]
+    """UTF-8, or not, as they were read."""
+    names: list[str]
+    """The paths of the files that they lie in."""
+    lines: list[int] | None
+    """The lines that they are in their file, counted from 1; None of whole files."""
+    positions: Rows
+    covered: int
+    faults: Faults = field(default_factory=dict)
+    """Files and lines that could not be read, by position."""
+
+
+class TextReader(TableReader[TextFiles]):
+    """Reads files of text: each line, or each file, is a row."""
+
+    endings: ClassVar[tuple[str, ...]] = (".txt", ".text")
+    of_path: ClassVar[tuple[str, ...]] = (FILE_NAME, LABEL)
+
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+        """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files."""
+        names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.source.document == "line" else [])]
+        check_names(self.source.path, required(columns), names)
+        if self.source.document == "line":
+            whole = RecordRange(Dialect(quote=None), self.source.encoding, has_header=False)
+            cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
+            chunks, rows = [chunk for ranges, _ in cuts for chunk in ranges], sum(count for _, count in cuts)
+        else:
+            chunks, rows = list(_whole_files(inputs, chunk_bytes)), len(inputs)
+        mentioned = [name for name in names if name == TEXT or name in columns]
+        return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
+
+    def _left_out(self, files: Files, root: str) -> list[str]:
+        """Lists what else lies in a folder."""
+        if not files.is_folder(self.source.path):
+            return []
+        read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
+        below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
+        others = [path[len(root) + 1 :] for path in below if not path.endswith(read)]
+        return note("other files, left out", others)
+
+    def _patterns(self, files: Files) -> list[str]:
+        """Returns the patterns of all files; a folder's are in it or in folders below it."""
+        if not files.is_folder(self.source.path):
+            return super()._patterns(files)
+        folder = escape(self.source.path.rstrip("/"))
+        return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads a chunk; the default key of a line is the digest of its text, that of a file its path."""
+        root, base = self.root(files), self.image_base(files, chunk)
+        if isinstance(chunk.work, WholeFiles):
+            batches = texts_of_files(chunk, root, files, self.source.encoding)
+        else:
+            batches = texts_of_lines(chunk, join(root, chunk.file), files)
+        for texts in batches:
+            raw = rows_of_texts(chunk, texts, columns, base, with_key=key is None)
+            yield make_block(chunk, raw, columns, key, self.source.encoding)
+
+
+def _whole_files(inputs: Sequence[FileInfo], chunk_bytes: int) -> Iterator[Chunk]:
+    sizes = np.fromiter((file.bytes for file in inputs), np.int64, len(inputs))
+    parts = even_parts(np.maximum(sizes, FILE_BYTES), chunk_bytes)
+    for part, files in zip(parts, cut(inputs, parts), strict=True):
+        yield Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(pack([file.path for file in files])))
+
+
+def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[Texts]:
+    """Reads the lines of a chunk that are not blank; `path` is the file's full path."""
+    for records, filled, first in read_range(files, path, chunk.work):
+        if records.is_too_large:
+            fault = Fault("too_large", "the line is longer than 64 MiB")
+            yield Texts([], [], [], np.empty(0, np.int64), records.line_count, {first: fault})
+            continue
+        chosen = np.array([record for record in filled.tolist() if not records.text(record).isspace()], np.int64)
+        for batch, covered in records.batches(chosen, BATCH_LINES):
+            positions = records.lines[batch] + first
+            lines = (positions + chunk.work.first_line + 1).tolist()
+            yield Texts(list(map(records.text, batch.tolist())), [chunk.file] * len(batch), lines, positions, covered)
+
+
+def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[Texts]:
+    """Reads the files of a chunk, about 8 MiB at a time; a file that cannot be read is a reject."""
+    names: list[str] = chunk.work.names
+    contents = enumerate(read_texts(files, [join(root, name) for name in names], encoding))
+    for batch in batches(contents, _bytes, len(names)):
+        texts = {position: text for position, text in batch if isinstance(text, bytes)}
+        faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
+        positions = np.array(list(texts), np.int64)
+        yield Texts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
+
+
+def _bytes(content: tuple[int, object]) -> int:
+    return len(content[1]) if isinstance(content[1], bytes) else 0
+
+
+def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, base: ImageBase, with_key: bool) -> RawRows:
+    """Makes rows of texts."""
+    faults: Faults = {}
+    typed = {
+        name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
+        for name, column in columns.items()
+    }
+    keys = pa.array(_keys(texts), pa.binary()) if with_key else None
+    unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
+    return RawRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
+
+
+def _column(name: str, texts: Texts) -> pa.Array:
+    """Makes a column, Arrow `string`: nulls where there is no such column."""
+    if name == TEXT:
+        return pa.array(texts.texts, pa.binary()).view(pa.string())
+    if name == LINE and texts.lines is not None:
+        return pa.array(texts.lines, pa.int64()).cast(pa.string())
+    if name == FILE_NAME:
+        return strings(texts.names)
+    if name == LABEL:
+        return strings(posixpath.basename(posixpath.dirname(path)) or None for path in texts.names)
+    return pa.nulls(len(texts.texts), pa.string())
+
+
+def _keys(texts: Texts) -> list[bytes]:
+    """Returns the digests of lines (BLAKE2b, 16 bytes in hexadecimal), or the paths of files."""
+    if texts.lines is None:
+        return [path_key(name) for name in texts.names]
+    return [content_digest(text) for text in texts.texts]
 
 
 def read_texts(
@@ -82,7 +216,7 @@ def _text_or_fault(files: Files, path: str, encoding: str, what: str) -> bytes |
 
 
 def _text(files: Files, path: str, encoding: str) -> bytes:
-    """The text of a file, of which it reads little more than 64 MiB."""
+    """Reads a file's text, little more than 64 MiB of it."""
     with open_utf8(files, path, encoding) as file:
         text = b""
         while len(text) <= MAX_LINE_BYTES and (more := file.read(max(READ_BYTES, len(text)))):
@@ -91,11 +225,7 @@ def _text(files: Files, path: str, encoding: str) -> bytes:
 
 
 def _unreadable(error: OSError, files: Files, path: str, what: str) -> Fault:
-    """Says what is wrong with a file.
-
-    Raises:
-        OSError: nothing is, but with the machine or the network.
-    """
+    """Says what is wrong with a file. Raises: OSError: it is the machine or the network that is."""
     if is_machine_fault(error):
         raise error
     try:
@@ -110,151 +240,3 @@ def _unreadable(error: OSError, files: Files, path: str, what: str) -> Fault:
     if codec(path) is None:
         raise error
     return Fault("unreadable", f"{what} cannot be read: its compressed data is damaged: {error.strerror}")
-
-
-TEXT, FILE_NAME, LABEL, LINE = "text", "file_name", "label", "line"
-BATCH_LINES = 16_384
-FILE_BYTES = 2 << 10  # 2 KiB: a file counts as so many bytes at least when a list of them is cut
-
-
-@dataclass(frozen=True)
-class Texts:
-    """Some texts of a chunk; lists have one value a text."""
-
-    texts: list[bytes]
-    """UTF-8, or not, as they were read."""
-    names: list[str]
-    """The paths of the files that they lie in."""
-    lines: list[int] | None
-    """The lines that they are in their file, counted from 1; None of whole files."""
-    positions: Rows
-    covered: int
-    faults: Faults = field(default_factory=dict)
-    """Files and lines that could not be read, by position."""
-
-
-def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[Texts]:
-    """Reads the lines of a chunk that are not blank; `path` is the file's full path.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    for records, filled, first in read_range(files, path, chunk.work):
-        if records.is_too_large:
-            fault = Fault("too_large", "the line is longer than 64 MiB")
-            yield Texts([], [], [], np.empty(0, np.int64), records.line_count, {first: fault})
-        else:
-            yield from _of_records(records, filled, first, chunk.file, chunk.work.first_line)
-
-
-def _of_records(records: Records, filled: Rows, first: int, name: str, first_line: int) -> Iterator[Texts]:
-    chosen = np.array([record for record in filled.tolist() if not records.text(record).isspace()], np.int64)
-    for batch, covered in records.batches(chosen, BATCH_LINES):
-        positions = records.lines[batch] + first
-        lines = (positions + first_line + 1).tolist()
-        yield Texts(list(map(records.text, batch.tolist())), [name] * len(batch), lines, positions, covered)
-
-
-def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[Texts]:
-    """Reads the files of a chunk, about 8 MiB at a time; a file that cannot be read is a reject.
-
-    Raises:
-        OSError: the machine or the network fails.
-    """
-    names: list[str] = chunk.work.names
-    contents = enumerate(read_texts(files, [join(root, name) for name in names], encoding))
-    for batch in batches(contents, _bytes, len(names)):
-        texts = {position: text for position, text in batch if isinstance(text, bytes)}
-        faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
-        positions = np.array(list(texts), np.int64)
-        yield Texts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
-
-
-def _bytes(content: tuple[int, object]) -> int:
-    return len(content[1]) if isinstance(content[1], bytes) else 0
-
-
-def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, base: ImageBase, with_key: bool) -> RawRows:
-    """Makes rows: the columns that are asked for, and the default keys."""
-    faults: Faults = {}
-    typed = {
-        name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
-        for name, column in columns.items()
-    }
-    keys = pa.array(_keys(texts), pa.binary()) if with_key else None
-    unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
-    return RawRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
-
-
-def _column(name: str, texts: Texts) -> pa.Array:
-    """A column as Arrow `string`: nulls where there is no such column."""
-    if name == TEXT:
-        return pa.array(texts.texts, pa.binary()).view(pa.string())
-    if name == LINE and texts.lines is not None:
-        return pa.array(texts.lines, pa.int64()).cast(pa.string())
-    if name == FILE_NAME:
-        return strings(texts.names)
-    if name == LABEL:
-        return strings(posixpath.basename(posixpath.dirname(path)) or None for path in texts.names)
-    return pa.nulls(len(texts.texts), pa.string())
-
-
-def _keys(texts: Texts) -> list[bytes]:
-    """The digests of lines (BLAKE2b, 16 bytes in hexadecimal), and the paths of files."""
-    if texts.lines is None:
-        return [path_key(name) for name in texts.names]
-    return [content_digest(text) for text in texts.texts]
-
-
-def _whole_files(inputs: Sequence[FileInfo], chunk_bytes: int) -> Iterator[Chunk]:
-    sizes = np.fromiter((file.bytes for file in inputs), np.int64, len(inputs))
-    parts = even_parts(np.maximum(sizes, FILE_BYTES), chunk_bytes)
-    for part, files in zip(parts, cut(inputs, parts), strict=True):
-        yield Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(pack([file.path for file in files])))
-
-
-class TextReader(TableReader[TextFiles]):
-    """Reads files of text: each line, or each file, is a row."""
-
-    endings: ClassVar[tuple[str, ...]] = (".txt", ".text")
-    of_path: ClassVar[tuple[str, ...]] = (FILE_NAME, LABEL)
-
-    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files."""
-        names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.source.document == "line" else [])]
-        check_names(self.source.path, required(columns), names)
-        if self.source.document == "line":
-            whole = RecordRange(Dialect(quote=None), self.source.encoding, has_header=False)
-            cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
-            chunks, rows = [chunk for ranges, _ in cuts for chunk in ranges], sum(count for _, count in cuts)
-        else:
-            chunks, rows = list(_whole_files(inputs, chunk_bytes)), len(inputs)
-        mentioned = [name for name in names if name == TEXT or name in columns]
-        return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
-
-    def _left_out(self, files: Files, root: str) -> list[str]:
-        """Lists what else lies in a folder."""
-        if not files.is_folder(self.source.path):
-            return []
-        read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
-        below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
-        others = [path[len(root) + 1 :] for path in below if not path.endswith(read)]
-        return note("other files, left out", others)
-
-    def _patterns(self, files: Files) -> list[str]:
-        """The patterns of all files; those of a folder lie in it or in folders below it."""
-        if not files.is_folder(self.source.path):
-            return super()._patterns(files)
-        folder = escape(self.source.path.rstrip("/"))
-        return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
-
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk; the default key of a line is the digest of its text, that of a file its path."""
-        root, base = self.root(files), self.image_base(files, chunk)
-        if isinstance(chunk.work, WholeFiles):
-            batches = texts_of_files(chunk, root, files, self.source.encoding)
-        else:
-            batches = texts_of_lines(chunk, join(root, chunk.file), files)
-        for texts in batches:
-            raw = rows_of_texts(chunk, texts, columns, base, with_key=key is None)
-            yield make_block(chunk, raw, columns, key, self.source.encoding)

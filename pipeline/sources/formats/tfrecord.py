@@ -2,8 +2,10 @@
 
     source: {format: tfrecord, path: "old/train.tfrecord-*"}
 
-A column is a feature. Files on a local disk are cut where records begin; compressed ones, and those behind a URL, are a
-chunk each. An image's bytes are not copied out of a file that is not compressed: a reference to them is delivered.
+A column is a feature, which is a list: one that is not `many` has one value, or none, which is missing. Values of bytes
+are text, a category or an image's bytes, as the column wants them. Files on a local disk are cut where records begin;
+compressed ones, and those behind a URL, are a chunk each. An image's bytes are not copied out of a file that is not
+compressed: a reference to them is delivered.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +38,140 @@ BYTES, PIECES = "bytes_list", "pieces"
 ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
 """The Arrow types of the kinds of values; `PIECES` are references to images, ready."""
 HEAD = 64  # bytes of an image: enough to find it by
+BLOCK_RECORDS = 8192
+HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # looked at when planning
+NO_EXAMPLE = Fault("malformed_row", "the record is no tf.train.Example, or one without features")
+
+
+Record = tuple[int, bytes | Damage]
+"""The byte where a record begins, and its data or what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class FrameRange:
+    """A piece of a file: the records that start in the bytes `[start, end)`."""
+
+    start: int = 0
+    end: int | None = None
+    """None: to the end."""
+    compressed: bool = False
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first records of a file."""
+
+    records: list[Record]
+    read: int | None
+    """The number of bytes of the file that they are; None where there are no others."""
+
+    def rows(self, file_bytes: int) -> int:
+        """Estimates the number of records in the file."""
+        return len(self.records) if self.read is None else max(1, round(len(self.records) * file_bytes / self.read))
+
+
+class TFRecordReader(ArchiveReader[TFRecord]):
+    """Reads files of TFRecord."""
+
+    endings: ClassVar[tuple[str, ...]] = (".tfrecord*", ".tfrec")
+    looks_at: ClassVar[str] = " in its first records"
+
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+        """Cuts local files where records begin, and counts their rows; estimates those of others by all their heads."""
+        cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
+        chunks = [chunk for file, _ in cuts for chunk in file]
+        names = self._names(files, join(root, inputs[0].path))
+        plain = sum(chunk.bytes for chunk in chunks if not chunk.work.compressed) if has_images(columns) else 0
+        return Plan(chunks, sum(rows for _, rows in cuts), names=names, referred_bytes=plain)
+
+    def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
+        """Returns one file's chunks, and its number of rows."""
+        path = join(root, file.path)
+        compressed = self._is_compressed(files, path)
+        if compressed or "://" in path:
+            work = FrameRange(0, None if compressed else file.bytes, compressed)
+            return [Chunk(0, 0, file.path, file.bytes, work)], _head(files, path, compressed).rows(file.bytes)
+        starts, rows = [0], 0
+        with files.open(path) as opened:
+            for offset in walk(opened, file.bytes):
+                rows += 1
+                if offset - starts[-1] >= chunk_bytes:
+                    starts.append(offset)
+        bounds = zip(starts, [*starts[1:], file.bytes], strict=True)
+        return [Chunk(0, 0, file.path, end - start, FrameRange(start, end)) for start, end in bounds], rows
+
+    def _is_compressed(self, files: Files, path: str) -> bool:
+        if self.source.compression != "auto":
+            return self.source.compression != "none"
+        with files.open(path) as file:
+            header = file.read(HEADER_BYTES)
+        if record_length(header) is not None:
+            return False
+        is_zlib = header[0] & 15 == 8 and int.from_bytes(header[:2], "big") % 31 == 0
+        return header.startswith(b"\x1f\x8b") or is_zlib
+
+    def _names(self, files: Files, path: str) -> list[str]:
+        head = _head(files, path, self._is_compressed(files, path))
+        examples = [parse(data) for _, data in head.records if isinstance(data, bytes)]
+        names = dict.fromkeys(name for example in examples if example for name in example.names())
+        if not names:
+            damage = next((f": {data.message}" for _, data in head.records if isinstance(data, Damage)), "")
+            raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
+        return list(names)
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads the records that start in the chunk's bytes; a row's default key is the digest of its record."""
+        part: FrameRange = chunk.work
+        first = 0
+        with files.open(join(self.root(files), chunk.file)) as opened:
+            if part.start:
+                opened.seek(part.start)
+            records = frames(Inflated(opened) if part.compressed else opened, part.start, part.end)
+            for batch in batches(records, _size, BLOCK_RECORDS):
+                yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None), columns, key)
+                first += len(batch)
+
+
+def _head(files: Files, path: str, compressed: bool) -> Head:
+    """Reads the records that begin in the first 1 MiB, at most 1,000."""
+    records, read = list[Record](), 0
+    with files.open(path) as opened:
+        file = Inflated(opened) if compressed else opened
+        for offset, data in frames(file, 0, None):
+            records.append((offset, data))
+            if isinstance(data, bytes):
+                read = offset + HEADER_BYTES + len(data) + FOOTER_BYTES
+                if len(records) == HEAD_RECORDS or read >= HEAD_BYTES:
+                    return Head(records, file.consumed if isinstance(file, Inflated) else read)
+    return Head(records, None)
+
+
+def _size(record: Record) -> int:
+    return len(record[1]) if isinstance(record[1], bytes) else 0
+
+
+def _raw_rows(chunk: Chunk, first: int, batch: list[Record], columns: Columns, with_key: bool) -> RawRows:
+    """Parses records, the first of which is at the position `first`."""
+    gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
+    in_place = not chunk.work.compressed and has_images(columns)
+    positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
+    for position, (offset, record) in enumerate(batch, first):
+        if isinstance(record, Damage):
+            unparsed.append(as_reject(chunk, position, Fault(record.reason, record.message)))
+            continue
+        key = content_digest(record) if with_key else b""
+        example = parse(record)
+        if example is None:
+            unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
+            continue
+        piece = Piece(record, chunk.file, offset + HEADER_BYTES) if in_place else None
+        for column in gathered.values():
+            column.add(len(positions), example, piece)
+        positions.append(position)
+        keys.append(key)
+    typed = {name: column.typed(len(positions), faults) for name, column in gathered.items()}
+    made = pa.array(keys, pa.binary()) if with_key else None
+    return RawRows(typed, np.array(positions, np.int64), made, len(batch), faults, unparsed)
 
 
 class Piece(NamedTuple):
@@ -119,138 +255,3 @@ def _reference(value: bytes, piece: Piece) -> bytes | None:
     while not piece.data.startswith(value, offset):
         offset = piece.data.find(value[:HEAD], offset + 1)
     return to_piece(piece.file, piece.offset + offset, len(value))
-
-
-BLOCK_RECORDS = 8192
-HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # looked at when planning
-NO_EXAMPLE = Fault("malformed_row", "the record is no tf.train.Example, or one without features")
-
-Record = tuple[int, bytes | Damage]
-"""The byte where a record begins, and its data or what is wrong with it."""
-
-
-@dataclass(frozen=True)
-class Records:
-    """A piece of a file: the records that start in the bytes `[start, end)`."""
-
-    start: int = 0
-    end: int | None = None
-    """None: to the end."""
-    compressed: bool = False
-
-
-@dataclass(frozen=True)
-class Head:
-    """The first records of a file."""
-
-    records: list[Record]
-    read: int | None
-    """The number of bytes of the file that they are; None where there are no others."""
-
-    def rows(self, file_bytes: int) -> int:
-        """Estimates the number of records in the file."""
-        return len(self.records) if self.read is None else max(1, round(len(self.records) * file_bytes / self.read))
-
-
-class TFRecordReader(ArchiveReader[TFRecord]):
-    """Reads files of TFRecord."""
-
-    endings: ClassVar[tuple[str, ...]] = (".tfrecord*", ".tfrec")
-    looks_at: ClassVar[str] = " in its first records"
-
-    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts local files where records begin, and counts their rows; estimates those of others by all their heads."""
-        cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
-        chunks = [chunk for file, _ in cuts for chunk in file]
-        names = self._names(files, join(root, inputs[0].path))
-        plain = sum(chunk.bytes for chunk in chunks if not chunk.work.compressed) if has_images(columns) else 0
-        return Plan(chunks, sum(rows for _, rows in cuts), names=names, referred_bytes=plain)
-
-    def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
-        """One file's chunks, and its number of rows."""
-        path = join(root, file.path)
-        compressed = self._is_compressed(files, path)
-        if compressed or "://" in path:
-            work = Records(0, None if compressed else file.bytes, compressed)
-            return [Chunk(0, 0, file.path, file.bytes, work)], _head(files, path, compressed).rows(file.bytes)
-        starts, rows = [0], 0
-        with files.open(path) as opened:
-            for offset in walk(opened, file.bytes):
-                rows += 1
-                if offset - starts[-1] >= chunk_bytes:
-                    starts.append(offset)
-        bounds = zip(starts, [*starts[1:], file.bytes], strict=True)
-        return [Chunk(0, 0, file.path, end - start, Records(start, end)) for start, end in bounds], rows
-
-    def _is_compressed(self, files: Files, path: str) -> bool:
-        if self.source.compression != "auto":
-            return self.source.compression != "none"
-        with files.open(path) as file:
-            header = file.read(HEADER_BYTES)
-        if record_length(header) is not None:
-            return False
-        is_zlib = header[0] & 15 == 8 and int.from_bytes(header[:2], "big") % 31 == 0
-        return header.startswith(b"\x1f\x8b") or is_zlib
-
-    def _names(self, files: Files, path: str) -> list[str]:
-        head = _head(files, path, self._is_compressed(files, path))
-        examples = [parse(data) for _, data in head.records if isinstance(data, bytes)]
-        names = dict.fromkeys(name for example in examples if example for name in example.names())
-        if not names:
-            damage = next((f": {data.message}" for _, data in head.records if isinstance(data, Damage)), "")
-            raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
-        return list(names)
-
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the records that start in the chunk's bytes; a row's default key is the digest of its record."""
-        part: Records = chunk.work
-        first = 0
-        with files.open(join(self.root(files), chunk.file)) as opened:
-            if part.start:
-                opened.seek(part.start)
-            records = frames(Inflated(opened) if part.compressed else opened, part.start, part.end)
-            for batch in batches(records, _size, BLOCK_RECORDS):
-                yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None), columns, key)
-                first += len(batch)
-
-
-def _head(files: Files, path: str, compressed: bool) -> Head:
-    """The records that begin in the first 1 MiB, at most 1,000."""
-    records, read = list[Record](), 0
-    with files.open(path) as opened:
-        file = Inflated(opened) if compressed else opened
-        for offset, data in frames(file, 0, None):
-            records.append((offset, data))
-            if isinstance(data, bytes):
-                read = offset + HEADER_BYTES + len(data) + FOOTER_BYTES
-                if len(records) == HEAD_RECORDS or read >= HEAD_BYTES:
-                    return Head(records, file.consumed if isinstance(file, Inflated) else read)
-    return Head(records, None)
-
-
-def _size(record: Record) -> int:
-    return len(record[1]) if isinstance(record[1], bytes) else 0
-
-
-def _raw_rows(chunk: Chunk, first: int, batch: list[Record], columns: Columns, with_key: bool) -> RawRows:
-    """Parses records, the first of which is at the position `first`."""
-    gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
-    in_place = not chunk.work.compressed and has_images(columns)
-    positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
-    for position, (offset, record) in enumerate(batch, first):
-        if isinstance(record, Damage):
-            unparsed.append(as_reject(chunk, position, Fault(record.reason, record.message)))
-            continue
-        key = content_digest(record) if with_key else b""
-        example = parse(record)
-        if example is None:
-            unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
-            continue
-        piece = Piece(record, chunk.file, offset + HEADER_BYTES) if in_place else None
-        for column in gathered.values():
-            column.add(len(positions), example, piece)
-        positions.append(position)
-        keys.append(key)
-    typed = {name: column.typed(len(positions), faults) for name, column in gathered.items()}
-    made = pa.array(keys, pa.binary()) if with_key else None
-    return RawRows(typed, np.array(positions, np.int64), made, len(batch), faults, unparsed)

@@ -2,9 +2,11 @@
 
     source: {format: webdataset, path: "shards/train-*.tar"}
 
-A sample is explained in `webdataset.tar_samples`, its columns in `webdataset.sample_columns`. Files on a
-local disk are cut where samples begin; compressed ones, and those behind a URL, are a chunk each. An image's bytes are
-not copied out of a file that is not compressed: a reference to them is delivered.
+A sample is explained in `formats.tar_samples`. A column is a member by its extension: `jpg`; or the first that is there
+of several, `jpg;png;webp`; or a field of one that holds a JSON object, `json.caption`, `meta.json.author.name`; or
+`__key__`, the sample's key. Extensions are compared in small letters. Files on a local disk are cut where samples
+begin; compressed ones, and those behind a URL, are a chunk each. An image's bytes are not copied out of a file that is
+not compressed: a reference to them is delivered.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,118 +41,6 @@ from recordmill.pipeline.sources.typing.python_values import json_object, typed_
 from recordmill.pipeline.sources.typing.values import typed_values
 
 KEY = "__key__"
-
-
-@dataclass(frozen=True)
-class Part:
-    """The part of a sample that a column is: a member, or a field of the JSON object in it."""
-
-    extension: str
-    field: str | None = None
-
-
-def parts(name: str) -> list[Part]:
-    """Lists the parts that a column may be, the first that is there.
-
-    >>> parts("jpg;json.url")
-    [Part(extension='jpg', field=None), Part(extension='json.url', field=None), Part(extension='json', field='url')]
-    """
-    result = []
-    for alternative in name.split(";"):
-        words = alternative.strip().split(".")
-        result.append(Part(".".join(words).lower()))
-        for end in range(1, len(words)):
-            if words[end - 1].lower() == "json":
-                result.append(Part(".".join(words[:end]).lower(), ".".join(words[end:])))
-    return result
-
-
-def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
-    """Lists the extensions of which the bytes are read; those of images only where `images`."""
-    return frozenset(
-        part.extension
-        for name, column in columns.items()
-        for part in parts(name)
-        if images or part.field is not None or column.type is not ColumnType.IMAGE
-    )
-
-
-def object_in(sample: Sample, extension: str) -> dict[str, Any] | Fault:
-    """Parses the JSON object that a member holds, once."""
-    if extension not in sample.objects:
-        data = sample.members[extension].data or b""
-        sample.objects[extension] = json_object(data, f"the member .{extension}")
-    return sample.objects[extension]
-
-
-class SampleColumn:
-    """One column of some samples."""
-
-    def __init__(self, name: str, column: Column, file: str | None, base: ImageBase) -> None:
-        """Takes the column.
-
-        Args:
-            name: its name.
-            column: its type.
-            file: the tar file, relative to the source's root, where images can stay in it.
-            base: what paths of images in JSON are relative to.
-        """
-        self._name, self._column, self._parts = name, column, parts(name)
-        self._file, self._base = file, base
-
-    def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
-        """Returns the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
-        members, values = dict[int, Member](), dict[int, Any]()
-        for row, sample in enumerate(samples):
-            value = sample.key if self._name == KEY else self._value(sample)
-            if isinstance(value, Fault):
-                faults.setdefault(row, value)
-            elif isinstance(value, Member):
-                members[row] = value
-            else:
-                values[row] = value
-        of_values = partial(typed_objects, self._name, self._column, list(values.values()), self._base)
-        groups = [(list(members), partial(self._of_members, list(members.values()))), (list(values), of_values)]
-        return in_groups(len(samples), arrow_type(self._column), groups, faults)
-
-    def _value(self, sample: Sample) -> Any:
-        """The member, or the value of the field, that the column is; None where the sample has neither."""
-        for part in self._parts:
-            member = sample.members.get(part.extension)
-            if member is None:
-                continue
-            if part.field is None and self._column.type is ColumnType.IMAGE and self._file is not None:
-                return member
-            if member.data is None:
-                return Fault("too_large", f"the member .{part.extension} is longer than 64 MiB", self._name)
-            if part.field is None:
-                return member
-            value = self._field(sample, part.extension, part.field)
-            if value is not None:
-                return value
-        return None
-
-    def _field(self, sample: Sample, extension: str, name: str) -> Any:
-        row = object_in(sample, extension)
-        return replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, name)
-
-    def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
-        if self._column.type is ColumnType.IMAGE:
-            references = pa.array([self._reference(member) for member in members], pa.binary())
-            return lists_of_one(references) if self._column.many else references
-        cells = [(member.data or b"").decode("utf-8", "surrogateescape") for member in members]
-        if self._column.type is not ColumnType.TEXT or self._column.many:
-            cells = [cell.rstrip("\r\n") for cell in cells]
-        return typed_values(self._name, self._column, strings(cells), self._base, faults, as_cells=True)
-
-    def _reference(self, member: Member) -> bytes | None:
-        if not member.size:
-            return None
-        return (
-            to_piece(self._file, member.offset, member.size) if self._file is not None else inline(member.data or b"")
-        )
-
-
 BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # looked at when planning
 GZIP = (".gz", ".tgz")
@@ -219,7 +109,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
 
 
 def _size(file: FileInfo) -> int | None:
-    """The bytes of a tar file that is not compressed."""
+    """Returns the bytes of a tar file that is not compressed."""
     return None if file.path.lower().endswith(GZIP) else file.bytes
 
 
@@ -249,7 +139,7 @@ def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> Look:
 
 
 def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -> Iterator[Sample | str]:
-    """The samples of a piece; last, what is wrong with the file, if anything is."""
+    """Reads the samples of a piece; yields last what is wrong with the file, if anything is."""
     with files.open(path) as opened:
         if part.start:
             opened.seek(part.start)
@@ -266,35 +156,8 @@ def _bytes(sample: Sample | str) -> int:
     return sum(len(member.data or b"") for member in sample.members.values()) if isinstance(sample, Sample) else 0
 
 
-def _raw_rows(
-    chunk: Chunk, first: int, batch: list[Sample | str], columns: Mapping[str, SampleColumn], with_key: bool
-) -> RawRows:
-    """Makes rows of samples; `first` is the position of the first one in the chunk."""
-    good, rows, unparsed = list[Sample](), list[int](), list[Reject]()
-    for position, sample in enumerate(batch, first):
-        if isinstance(sample, str):
-            unparsed.append(as_reject(chunk, position, Fault("damaged_record", sample)))
-        elif not is_utf8(sample.key):
-            unparsed.append(as_reject(chunk, position, Fault("invalid_utf8", "the sample's name is not UTF-8")))
-        elif sample.twice:
-            fault = Fault("malformed_row", f"the sample has two members .{sample.twice}")
-            unparsed.append(as_reject(chunk, position, fault, sample.key if with_key else None))
-        else:
-            good.append(sample)
-            rows.append(position)
-    faults: Faults = {}
-    return RawRows(
-        {name: column.typed(good, faults) for name, column in columns.items()},
-        np.array(rows, np.int64),
-        pa.array([path_key(sample.key) for sample in good], pa.binary()) if with_key else None,
-        len(batch),
-        faults,
-        unparsed,
-    )
-
-
 def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) -> list[str]:
-    """The fields of the JSON objects in the first samples, such as `json.caption`."""
+    """Lists the fields of the JSON objects in the first samples, such as `json.caption`."""
     objects = {extension for extension in extensions if extension.split(".")[-1] == "json"}
     if not objects:
         return []
@@ -309,7 +172,7 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
 
 
 def _names(columns: Columns, found: list[str]) -> list[str]:
-    """The columns that are there: those asked for that are there in any way, and all others."""
+    """Lists the columns that are there: those asked for that are there in any way, and all others."""
     ways = {
         name: {f"{part.extension}.{part.field}" if part.field else part.extension for part in parts(name)}
         for name in columns
@@ -324,3 +187,124 @@ def _notes(inputs: Sequence[FileInfo], looks: list[Look]) -> list[str]:
     no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
     cut_off = "maybe cut off, because the mark is missing that a tar file ends with"
     return note("members that are no part of a sample, left out", left_out) + note(cut_off, no_end)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a sample that a column is: a member, or a field of the JSON object in it."""
+
+    extension: str
+    field: str | None = None
+
+
+def parts(name: str) -> list[Part]:
+    """Lists the parts of a sample that a column may be; it is the first that is there.
+
+    >>> parts("jpg;json.url")
+    [Part(extension='jpg', field=None), Part(extension='json.url', field=None), Part(extension='json', field='url')]
+    """
+    result = []
+    for alternative in name.split(";"):
+        words = alternative.strip().split(".")
+        result.append(Part(".".join(words).lower()))
+        for end in range(1, len(words)):
+            if words[end - 1].lower() == "json":
+                result.append(Part(".".join(words[:end]).lower(), ".".join(words[end:])))
+    return result
+
+
+def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
+    """Lists the extensions of which the bytes are read; those of images only where `images`."""
+    return frozenset(
+        part.extension
+        for name, column in columns.items()
+        for part in parts(name)
+        if images or part.field is not None or column.type is not ColumnType.IMAGE
+    )
+
+
+def object_in(sample: Sample, extension: str) -> dict[str, Any] | Fault:
+    """Parses the JSON object that a member holds, once."""
+    if extension not in sample.objects:
+        data = sample.members[extension].data or b""
+        sample.objects[extension] = json_object(data, f"the member .{extension}")
+    return sample.objects[extension]
+
+
+class SampleColumn:
+    """One column of some samples."""
+
+    def __init__(self, name: str, column: Column, file: str | None, base: ImageBase) -> None:
+        """`file` is the tar file, where images can stay in it; paths of images in JSON are relative to `base`."""
+        self._name, self._column, self._parts = name, column, parts(name)
+        self._file, self._base = file, base
+
+    def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
+        """Returns the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
+        members, values = dict[int, Member](), dict[int, Any]()
+        for row, sample in enumerate(samples):
+            value = sample.key if self._name == KEY else self._value(sample)
+            if isinstance(value, Fault):
+                faults.setdefault(row, value)
+            elif isinstance(value, Member):
+                members[row] = value
+            else:
+                values[row] = value
+        of_values = partial(typed_objects, self._name, self._column, list(values.values()), self._base)
+        groups = [(list(members), partial(self._of_members, list(members.values()))), (list(values), of_values)]
+        return in_groups(len(samples), arrow_type(self._column), groups, faults)
+
+    def _value(self, sample: Sample) -> Any:
+        """Finds the member, or the value of the field, that the column is; None where the sample has neither."""
+        for part in self._parts:
+            member = sample.members.get(part.extension)
+            if member is None:
+                continue
+            if part.field is None and self._column.type is ColumnType.IMAGE and self._file is not None:
+                return member
+            if member.data is None:
+                return Fault("too_large", f"the member .{part.extension} is longer than 64 MiB", self._name)
+            if part.field is None:
+                return member
+            value = self._field(sample, part.extension, part.field)
+            if value is not None:
+                return value
+        return None
+
+    def _field(self, sample: Sample, extension: str, name: str) -> Any:
+        row = object_in(sample, extension)
+        return replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, name)
+
+    def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
+        if self._column.type is ColumnType.IMAGE:
+            references = pa.array([self._reference(member) for member in members], pa.binary())
+            return lists_of_one(references) if self._column.many else references
+        cells = [(member.data or b"").decode("utf-8", "surrogateescape") for member in members]
+        if self._column.type is not ColumnType.TEXT or self._column.many:
+            cells = [cell.rstrip("\r\n") for cell in cells]
+        return typed_values(self._name, self._column, strings(cells), self._base, faults, as_cells=True)
+
+    def _reference(self, member: Member) -> bytes | None:
+        if member.size and self._file is not None:
+            return to_piece(self._file, member.offset, member.size)
+        return inline(member.data or b"") if member.size else None
+
+
+def _raw_rows(
+    chunk: Chunk, first: int, batch: list[Sample | str], columns: Mapping[str, SampleColumn], with_key: bool
+) -> RawRows:
+    """Makes rows of samples; `first` is the position of the first one in the chunk."""
+    good, unparsed, faults = dict[int, Sample](), list[Reject](), Faults()
+    for position, sample in enumerate(batch, first):
+        if isinstance(sample, str):
+            unparsed.append(as_reject(chunk, position, Fault("damaged_record", sample)))
+        elif not is_utf8(sample.key):
+            unparsed.append(as_reject(chunk, position, Fault("invalid_utf8", "the sample's name is not UTF-8")))
+        elif sample.twice:
+            fault = Fault("malformed_row", f"the sample has two members .{sample.twice}")
+            unparsed.append(as_reject(chunk, position, fault, sample.key if with_key else None))
+        else:
+            good[position] = sample
+    typed = {name: column.typed(list(good.values()), faults) for name, column in columns.items()}
+    keys = pa.array([path_key(sample.key) for sample in good.values()], pa.binary()) if with_key else None
+    return RawRows(typed, np.array(list(good), np.int64), keys, len(batch), faults, unparsed)

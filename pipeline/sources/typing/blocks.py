@@ -1,4 +1,9 @@
-"""The last step of every source: rows that were parsed and typed become a block of good rows and rejects."""
+"""The last step of every source: rows that were parsed and typed become a block of good rows and rejects.
+
+A value must be more than of its type: there, UTF-8, a finite float32, a category of one line. A row has one fault: of
+the first bad column in the order that they are asked for, its first fault in the order of `CHECKS`. Nothing depends on
+which rows are read together.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +27,7 @@ from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 def check_column(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
     """Checks a column that already has its Arrow type; the faults are added to `faults`.
 
-    Returns:
-        The column, of the same length, with nulls where a value is bad, or absent and optional.
+    Returns the column, of the same length, with nulls where a value is bad, or absent and optional.
     """
     return _check_lists(name, column, values, faults) if column.many else _check_values(name, column, values, faults)
 
@@ -59,11 +63,13 @@ def _mask(result: pa.BooleanArray) -> Mask:
 
 
 def _is_invalid(values: pa.Array) -> Mask:
+    invalid = np.zeros(len(values), bool)
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        return np.array([not _is_utf8(value) for value in values.cast(pa.binary()).to_pylist()], bool)
-    return np.zeros(len(values), bool)
+        for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
+            invalid[row] = value is not None and not _is_utf8(value)
+    return invalid
 
 
 def _is_too_long(values: pa.Array) -> Mask:
@@ -72,9 +78,9 @@ def _is_too_long(values: pa.Array) -> Mask:
     return _mask(pc.greater(pc.binary_length(values), MAX_LINE_BYTES))
 
 
-def _is_utf8(value: bytes | None) -> bool:
+def _is_utf8(value: bytes) -> bool:
     try:
-        (value or b"").decode()
+        value.decode()
     except UnicodeDecodeError:
         return False
     return True
@@ -149,7 +155,7 @@ def make_block(
     Args:
         chunk: where the rows were read.
         raw: the rows; the faults that are found are added to its own.
-        columns: what is asked for; they are checked in this order.
+        columns: the asked columns; they are checked in this order.
         key: the columns that make the key, for the rejects; None where the default key is asked for.
         encoding: the encoding of the file, for messages.
     """
@@ -180,35 +186,33 @@ def _in_encoding(fault: Fault, encoding: str) -> Fault:
 
 
 def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: Sequence[str]) -> str | None:
-    """A rejected row's key, where it is known."""
+    """Returns a rejected row's key, where it is known."""
     if keys is not None:
         default: bytes | None = keys[row].as_py()
         return None if default is None else default.decode("utf-8", "replace")
-    parts = [_key_part(columns[name][row].as_py()) for name in key]
-    known = [part for part in parts if part is not None]
-    return join_key(known).decode("utf-8", "replace") if known and len(known) == len(parts) else None
+    known = [part for name in key if (part := _key_part(columns[name][row].as_py())) is not None]
+    return join_key(known).decode("utf-8", "replace") if known and len(known) == len(key) else None
 
 
 def _key_part(value: object) -> str | None:
-    """A value as a part of a key; an image's is its path, where it is a file of its own."""
+    """Makes a value a part of a key; an image's is its path, where it is a file of its own."""
     if isinstance(value, bytes):
         reference = parse(value)
         return reference.path if reference.data is None and reference.length is None else None
     return None if value is None else str(value)
 
 
-LACKING = b"~"
-
-
 def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.Array:
-    """Returns the key of each row.
+    """Returns the default key of each row: BLAKE2b, 16 bytes in hexadecimal; Arrow `binary`, shape [rows].
+
+    It is of the asked columns in the order of their names, a value as its length in bytes and its bytes (`3:cat`), an
+    absent one as `~`. The bytes are those of a text, a category, or a reference to an image (its path inside the
+    source's folder, or its own bytes); a number is its float64, an integer its int64, little-endian; a list is that of
+    its values. So a key depends neither on the file nor on the values' types there, but on which columns are asked.
 
     Args:
         columns: by name, each of its column's Arrow type and of shape [rows]; at least one.
-        unknown: the rows in which a value could not be read: they have no key.
-
-    Returns:
-        Arrow `binary`, shape [rows]: BLAKE2b, 16 bytes in hexadecimal, or null.
+        unknown: the rows in which a value could not be read; their key is null.
     """
     parts = [_parts(columns[name]) for name in sorted(columns)]
     rows = pc.binary_join_element_wise(*parts, b"").to_pylist()
@@ -219,17 +223,13 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
 
 
 def _parts(values: pa.Array) -> pa.Array:
-    """Each value's part of the key, as Arrow `binary`."""
+    """Makes each value a part of the key, Arrow `binary`."""
     if pt.is_list(values.type):
         lists = as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values))
         values = pc.binary_join(lists, b"")
-    content = _content(values)
+    if pt.is_primitive(values.type):
+        valid, numbers = values.buffers()
+        values = pa.Array.from_buffers(pa.binary(8), len(values), [valid, numbers], offset=values.offset)
+    content = values.cast(pa.binary())
     head = pc.binary_join_element_wise(pc.binary_length(content).cast(pa.string()).cast(pa.binary()), b":", b"")
-    return pc.binary_join_element_wise(head, content, b"").fill_null(LACKING)
-
-
-def _content(values: pa.Array) -> pa.Array:
-    if not pt.is_primitive(values.type):
-        return values.cast(pa.binary())
-    valid, numbers = values.buffers()
-    return pa.Array.from_buffers(pa.binary(8), len(values), [valid, numbers], offset=values.offset).cast(pa.binary())
+    return pc.binary_join_element_wise(head, content, b"").fill_null(b"~")

@@ -74,7 +74,7 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
 
 
 def _of_arrays(arrays: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
-    """Arrow values of NumPy arrays of one dtype: of each a value, or a list."""
+    """Makes Arrow values of NumPy arrays of one dtype: of each a value, or a list."""
     flat = pa.array(np.concatenate([array.ravel() for array in arrays]).astype(dtype, copy=False))
     if not are_lists:
         return flat
@@ -114,7 +114,7 @@ def _whole(value: int) -> Sorted:
 
 
 def _decimal(value: Decimal) -> Sorted:
-    """A whole number where it is written without a point, as in Arrow a decimal is of a type without a fraction."""
+    """Takes a decimal without a point for a whole number, as Arrow does one of a type without a fraction."""
     if value.is_finite() and value.as_tuple().exponent == 0:
         return (BIG, value) if value.is_signed() and not value else _whole(int(value))  # the float -0.0 keeps its sign
     return pa.float64(), math.nan if value.is_snan() else float(value)

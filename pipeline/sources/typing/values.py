@@ -64,7 +64,7 @@ def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def _by_arrow(kind: ColumnType, cells: pa.Array) -> pa.Array | None:
-    """The numbers as Arrow reads them, quickly; None where Python may read one of them otherwise."""
+    """Reads numbers by Arrow, quickly; returns None where Python may read one of them otherwise."""
     try:
         values = cells.cast(ARROW_TYPES[kind])
     except pa.ArrowInvalid:
@@ -114,14 +114,14 @@ def typed_values(
 ) -> pa.Array:
     """Makes an array of the column's type: shape [rows], null where a value is, or is of the wrong type.
 
-    What a value must be beyond its type is for `pipeline.sources.typing.blocks`.
+    What a value must be beyond its type is for `typing.blocks`.
 
     Args:
         name: the column, for messages.
-        column: what is wanted.
+        column: the wanted type.
         values: Arrow values of any type, shape [rows].
-        base: what paths of images are relative to.
-        faults: where the faults are added.
+        base: the folders that paths of images are relative to.
+        faults: the faults, to which those found are added.
         as_cells: whether strings are cells, which may stand for numbers.
     """
     values, as_cells = plain(values), as_cells or column.parse
@@ -183,7 +183,7 @@ def _scalars(
 
 
 def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]:
-    """The values of nested lists one after another, each row's number of them, and the rows where a list in it is null.
+    """Flattens nested lists: the values, each row's number of them, and the rows where a list in it is null.
 
     A value that is no list is a list of one.
     """
@@ -199,12 +199,12 @@ def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]
 
 
 def _ends(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The start of each of some parts, and the end of the last."""
+    """Returns the start of each of some parts, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """References to images (`pipeline.sources.images`); structs are those of Hugging Face's datasets."""
+    """Makes references to images (`sources.images`); structs are those of Hugging Face's datasets."""
     if _is_string(values.type):
         return references(name, _text(values), base, faults)
     if _is_bytes(values.type):
@@ -265,7 +265,7 @@ def _is_image(kind: pa.DataType) -> bool:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """Strings of strings and bytes; whether they are UTF-8 is checked later."""
+    """Makes strings of strings and bytes; whether they are UTF-8 is checked later."""
     return values if pt.is_string(values.type) else values.cast(pa.binary()).view(pa.string())
 
 
@@ -276,7 +276,7 @@ def _name(values: pa.Array) -> pa.Array:
 
 
 def _moment(values: pa.Array) -> pa.Array:
-    """ISO 8601, of times with a zone that in UTC; the same whatever the unit is."""
+    """Writes times in ISO 8601, those with a zone in UTC; the same whatever the unit is."""
     if values.type.tz is not None:
         values = values.cast(pa.timestamp(values.type.unit, "UTC"))
     text = pc.replace_substring(values.cast(pa.string()), " ", "T")
