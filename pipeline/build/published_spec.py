@@ -4,7 +4,8 @@ import os
 from typing import Any
 
 from recordmill.pipeline.safe_text import public_url
-from recordmill.pipeline.spec.model import PATHS, Spec
+from recordmill.pipeline.sources.options import PATHS
+from recordmill.pipeline.spec.model import Spec
 
 
 def published_path(path: str) -> str:

@@ -119,8 +119,6 @@ def _translate(token: re.Match[str]) -> str:
 DIGITS = {"YYYY": 4, "MM": 2, "DD": 2, "HH": 2}
 DAY = re.compile(r"(?P<YYYY>[0-9]{4})-(?P<MM>[0-9]{2})-(?P<DD>[0-9]{2})(?:T(?P<HH>[0-9]{2}))?")
 PLACEHOLDER = re.compile(r"\{(span|YYYY|MM|DD|HH)\}")
-TEMPLATED = ("path", "images")
-"""The options of a source that may hold placeholders."""
 
 
 @dataclass(frozen=True)

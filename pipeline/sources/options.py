@@ -15,6 +15,8 @@ from recordmill.pipeline.options import Options
 
 REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 """A function of the user's: `module:function`."""
+PATHS = ("path", "images")
+"""The options that are paths, and may hold placeholders."""
 Item = TypeVar("Item")
 
 

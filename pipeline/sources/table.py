@@ -74,7 +74,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         return lambda path: join(images if is_image(path) else root, path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists and cuts the files. Raises: SourceError: there is none, all are empty, or a column is not there."""
+        """Lists and cuts the files. Raises: SourceError: no file, or no column that is asked for."""
         with planning(self.source.path):
             root = self.root(files)
             listed = self._listed(files, root)

@@ -27,7 +27,7 @@ from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape, is_glob, is_template
-from recordmill.pipeline.sources.options import AnySource
+from recordmill.pipeline.sources.options import PATHS, AnySource
 from recordmill.pipeline.spec.about import About
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import Category, NamedClasses, check_not_crossed
@@ -47,13 +47,13 @@ def _power_of_two(count: int) -> int:
 
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
-Columns = Annotated[
+ColumnNames = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
 ]
 
 
 def _source(value: Any) -> Any:
-    """Reads `module:function` as a source of kind python."""
+    """Reads `module:function` as a source of format python."""
     return {"format": "python", "rows": value} if isinstance(value, str) else value
 
 
@@ -92,7 +92,7 @@ class ContentKey(Options):
 
 
 Key = Annotated[
-    Annotated[ContentKey, Tag("a content")] | Annotated[Columns, Field(min_length=1), Tag("columns")],
+    Annotated[ContentKey, Tag("a content")] | Annotated[ColumnNames, Field(min_length=1), Tag("columns")],
     Discriminator(lambda value: "a content" if isinstance(value, dict | ContentKey) else "columns"),
 ]
 DuplicatesOrAction = Annotated[
@@ -158,7 +158,7 @@ class Spec(Options):
         return self.analysis == "frozen" or (self.analysis is None and self.has_spans)
 
     def files(self) -> dict[str, str]:
-        """Returns the paths of the files that features name, models and vocabularies, by feature and option."""
+        """Returns the paths of features' files, models and vocabularies, by feature and option."""
         features = self.features.items()
         return {f"{name}.{option}": path for name, feature in features for option, path in feature.files().items()}
 
@@ -343,12 +343,8 @@ def load_spec(path: str) -> Spec:
     return spec
 
 
-PATHS = ("path", "images")
-"""The options of sources that are paths."""
-
-
 def _with_paths(source: AnySource, folder: Path) -> AnySource:
-    """Returns a source with its paths resolved from the spec's folder, whose own name is escaped in a glob."""
+    """Resolves a source's paths from the spec's folder, whose own name is escaped in a glob."""
     paths = {name: getattr(source, name, None) for name in PATHS}
     resolved = {
         name: str(Path(escape(str(folder)) if is_glob(path) else folder, path))
@@ -359,7 +355,7 @@ def _with_paths(source: AnySource, folder: Path) -> AnySource:
 
 
 def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
-    """Returns a feature with its files' paths resolved from the spec's folder, and the classes of a file read."""
+    """Resolves the paths of a feature's files from the spec's folder, and reads the classes of a file."""
     resolved = feature.with_paths(lambda path: path if "://" in path else str(folder / path))
     try:
         return resolved.with_classes() if isinstance(resolved, NamedClasses) else resolved

@@ -16,8 +16,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
-from recordmill.pipeline.sources.globs import TEMPLATED, Template, is_template
-from recordmill.pipeline.sources.options import SourceOptions
+from recordmill.pipeline.sources.globs import Template, is_template
+from recordmill.pipeline.sources.options import PATHS, SourceOptions
 
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1 for no split."""
@@ -184,7 +184,7 @@ def _check_placeholders(source: SourceOptions) -> None:
     names = Template(source.path).names
     if fault := Template(source.path).fault():
         raise WrongValueError(f"{source.path}: {fault}", "source")
-    for option in TEMPLATED:
+    for option in PATHS:
         unknown = sorted(Template(getattr(source, option, None) or "").names - names)
         if unknown:
             raise WrongValueError(f"`{option}` holds {{{unknown[0]}}}, which `path` lacks", "source")

@@ -10,8 +10,8 @@ from typing import Any
 
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.globs import TEMPLATED, Template, escape, is_glob, is_template
-from recordmill.pipeline.sources.options import ImageFolder, SourceOptions
+from recordmill.pipeline.sources.globs import Template, escape, is_glob, is_template
+from recordmill.pipeline.sources.options import PATHS, ImageFolder, SourceOptions
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import Spec
@@ -82,7 +82,7 @@ def _parts(source: SourceOptions, index: int, files: Files) -> Iterator[SpanSour
 
 def _part(source: SourceOptions, index: int, span: str) -> SpanSource:
     """Gives the part of a source that is one span, whose name its paths can hold."""
-    given = {name: path for name in TEMPLATED if (path := getattr(source, name, None))}
+    given = {name: path for name in PATHS if (path := getattr(source, name, None))}
     paths = {name: Template(source.path).fill(span, path) for name, path in given.items()}
     return SpanSource(source.model_copy(update=paths), index, span, key_prefix=f"{span}/")
 
