@@ -55,7 +55,7 @@ NO_ANSWER = {
 
 
 def code_of(error: BaseException) -> ExitCode:
-    """Gives the exit code that an exception ends the command with: its class's, or that of a service's failure."""
+    """Returns the exit code that an exception ends the command with: its class's, or that of a service's failure."""
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     code = getattr(error, "exit_code", ExitCode.ERROR)

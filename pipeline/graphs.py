@@ -97,7 +97,7 @@ def _text(content: memoryview) -> str:
 
 
 def _at(message: memoryview, path: tuple[int, ...]) -> Iterator[memoryview]:
-    """Yields what lies below a message by a path of field numbers, all of fields that have a length."""
+    """Yields what is below a message by a path of field numbers, all of fields that have a length."""
     if not path:
         yield message
         return
@@ -211,9 +211,9 @@ _TABLES_AND_VARIABLES = """
 ALLOWED = frozenset(
     " ".join([_ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES]).split()
 )
-"""Operations that may stand anywhere in a graph."""
+"""Operations that may be anywhere in a graph."""
 SAVING = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
-"""Operations that may stand only in the functions that save and restore a SavedModel's variables."""
+"""Operations that may be only in the functions that save and restore a SavedModel's variables."""
 
 
 class UnsafeGraphError(DatasetError):
@@ -256,7 +256,7 @@ def _assets(model: SavedModel) -> Iterator[str]:
 def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
     """Whether a function runs only to save or restore the model.
 
-    Its name stands twice: where it is defined, and in a node of the graph itself whose output nothing takes.
+    Its name occurs twice: where it is defined, and in a node of the graph itself whose output nothing takes.
     """
     if function is None or not function.startswith(SAVERS) or data.count(function.encode()) != 2:
         return False

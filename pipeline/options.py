@@ -36,7 +36,7 @@ class Options(BaseModel):
 
 
 def _docstrings(options: type[Options]) -> dict[str, str]:
-    """Gives the docstrings below a class's own attributes, by attribute."""
+    """Returns the docstrings below a class's own attributes, by attribute."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(options))).body[0]
     texts = {}
     for before, statement in pairwise(getattr(tree, "body", [])):

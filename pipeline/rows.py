@@ -99,7 +99,7 @@ def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes])
 
 
 def runs(manifest: Manifest) -> Iterator[Run]:
-    """Gives the runs of shards of a version, split by split."""
+    """Yields the runs of shards of a version, split by split."""
     for name, split in manifest.splits.items():
         first = 0
         for _, group in groupby(split.shards, key=lambda shard: shard.span):
@@ -115,7 +115,7 @@ def open_records(folder: str, shard: Shard, blocks: Numbers | None = None) -> Re
 
 
 def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
-    """Gives the numbers of the records of one shard whose keys have some digests, rising.
+    """Returns the numbers of the records of one shard whose keys have some digests, rising.
 
     Raises:
         DatasetError: a record that was looked at is damaged, or the shard or its index is.
@@ -123,7 +123,7 @@ def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
     numbers = []
     for wanted in sorted(digests, key=_position):
         record = bisect_left(range(len(records)), _position(wanted), key=lambda at: key_at(records, at)[0].position)
-        while record < len(records):  # two keys of one position lie side by side
+        while record < len(records):  # two keys of one position are neighbours
             hashed, key = key_at(records, record)
             if hashed.position != _position(wanted):
                 break
@@ -134,7 +134,7 @@ def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
 
 
 def key_digest(record: bytes) -> bytes:
-    """Gives the digest of a record's key. Raises: RowError: it is no record."""
+    """Returns the digest of a record's key. Raises: RowError: it is no record."""
     return digest(bytes(parse([record], KEY_ALONE)[KEY][0]))
 
 
@@ -167,7 +167,7 @@ TOGETHER_BYTES = 16 << 20  # 16 MiB of records at a time, or one record
 
 
 def copy_without(records: Records, writer: ShardWriter, removed: Collection[int]) -> list[bytes]:
-    """Copies the records of a shard but some, each checked by its CRC-32C; gives the data of those left out.
+    """Copies the records of a shard but some, each checked by its CRC-32C; returns the data of those left out.
 
     Args:
         records: one shard's.
@@ -206,7 +206,7 @@ class RejectLine(TypedDict, total=False):
 
 
 def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Gives the lines of a file of rejects, as they are and as they are read; of an empty file none.
+    """Yields the lines of a file of rejects, as they are and as they are read; of an empty file none.
 
     Raises:
         DatasetError: the file leaves the folder, is missing, damaged, or larger than 2 GiB; a line is than 1 MiB.
@@ -282,7 +282,7 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
 
 
 def _lines(folder: Location, path: str) -> Iterator[tuple[bytes, bytes | None, str]]:
-    """Gives the lines of a file of rejects, each with the digest of the row's key, if it has one, and the reason."""
+    """Yields the lines of a file of rejects, each with the digest of the row's key, if it has one, and the reason."""
     for line, reject in read_reject_lines(folder, path):
         id_ = reject.get("id")
         key = None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))

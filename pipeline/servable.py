@@ -53,7 +53,7 @@ class Servable(tf.Module):
             self.signature = serve.get_concrete_function(**self._inputs)
 
     def __call__(self, **raw: Any) -> dict[str, tf.Tensor]:
-        """Gives the outputs for a batch of raw rows, by input as the signature takes them."""
+        """Returns the outputs for a batch of raw rows, by input as the signature takes them."""
         return self.signature(**{name: tf.constant(raw[name], spec.dtype) for name, spec in self._inputs.items()})
 
     def save(self, folder: str | Path) -> None:
@@ -100,7 +100,7 @@ class Servable(tf.Module):
 
 
 def _class_names(dataset: DatasetVersion) -> list[str] | None:
-    """Gives the names of the label's classes; None where the label has none."""
+    """Returns the names of the label's classes; None where the label has none."""
     if dataset.label is None:
         return None
     label = read_description(dataset.manifest.feature(dataset.label))
@@ -109,7 +109,7 @@ def _class_names(dataset: DatasetVersion) -> list[str] | None:
 
 
 def _inputs_of(model: keras.Model, features: Tensors) -> Any:
-    """Gives what the model takes of the features. Raises: UserError: it takes something else."""
+    """Returns what the model takes of the features. Raises: UserError: it takes something else."""
     wanted = getattr(model, "input", None)
     if wanted is None:  # a subclass of keras.Model, which takes what it was trained on
         return dict(features)

@@ -47,7 +47,7 @@ Options = ParamSpec("Options")
 def _takes(
     options: Callable[Options, ReadOptions],
 ) -> Callable[[Callable[..., "Input"]], Callable[Concatenate["Dataset", Options], "Input"]]:
-    """Types a method by the options that it takes: their names, types and defaults stand in `ReadOptions` alone."""
+    """Types a method by the options that it takes: `ReadOptions` alone has their names, types and defaults."""
     return lambda method: method
 
 

@@ -1,4 +1,4 @@
-"""Keras: checkpoints that hold the input's position, the input's speed beside the losses, and a model to serve.
+"""Keras: checkpoints that hold the input's position, the input's speed in the logs, and a model to serve.
 
 >>> from recordmill.keras import TrainingCheckpoint, restore_training, servable
 >>> train, epoch = restore_training("run/", model, train)  # doctest: +SKIP
@@ -34,7 +34,7 @@ def servable(model: Any, dataset: "Dataset", **options: Any) -> "Servable":
 
     Raises:
         UserError: the model takes features or shapes that the transform does not give.
-        UnsafeGraphError: `serving/` is not what the manifest says. DatasetError: the dataset lies at a URL.
+        UnsafeGraphError: `serving/` is not what the manifest says. DatasetError: the dataset is at a URL.
     """
     from recordmill.pipeline.servable import Servable
 

@@ -44,7 +44,7 @@ _TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}
 
 
 def croissant(manifest: Manifest) -> bytes:
-    """Gives `croissant.json`; what nobody wrote under `about` in the spec is left out, and the licence is unknown."""
+    """Returns `croissant.json`; what nobody wrote under `about` in the spec is left out, and the licence is unknown."""
     about: Json = manifest.spec.get("about") or {}
     creators = [{"@type": "Organization", "name": name} for name in about.get("creators") or ()]
     described = {
@@ -68,12 +68,12 @@ def croissant(manifest: Manifest) -> bytes:
 
 
 def labels_file(feature: str) -> str:
-    """Gives the name of the file that holds the names of a category, by id."""
+    """Returns the name of the file that holds the names of a category, by id."""
     return f"{feature}.labels.txt"
 
 
 def _path(shard: Shard) -> str:
-    """Gives a shard's path from the version's folder."""
+    """Returns a shard's path from the version's folder."""
     return shard.file if shard.version is None else f"../{shard.version}/{shard.file}"
 
 
@@ -98,7 +98,7 @@ def _file(path: str, entry: Mapping[str, Any], encoding: str) -> Json:
 
 
 def _shards(manifest: Manifest) -> Json:
-    """Gives all shards as one set: those in the version's own folder by a pattern, others by their paths."""
+    """Returns all shards as one set: those in the version's own folder by a pattern, others by their paths."""
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in shards) else []
     return {
@@ -124,7 +124,7 @@ def _splits(manifest: Manifest) -> Json:
 
 
 def _names(manifest: Manifest) -> Iterator[Json]:
-    """Gives a set of records for each category whose names a file holds: id and name."""
+    """Yields a set of records for each category whose names a file holds: id and name."""
     for feature in manifest.features:
         if labels_file(feature) not in manifest.files:
             continue
@@ -167,7 +167,7 @@ def _records(manifest: Manifest) -> Json:
 
 
 def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
-    """Gives the field of a part of a record; one with several values says so."""
+    """Returns the field of a part of a record; one with several values says so."""
     is_image = description is not None and description.is_image_file and stored.dtype == "bytes"
     field = _field(
         f"records/{name}",
@@ -191,7 +191,7 @@ SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
 def dataset_info(manifest: Manifest) -> bytes:
-    """Gives the file as `tensorflow_datasets` 4.9 reads it, without the splits that hold no record: it refuses one."""
+    """Returns the file as `tensorflow_datasets` 4.9 reads it, without splits of no record: it refuses one."""
     splits = [
         {
             "name": name,

@@ -123,7 +123,7 @@ def parse(record: bytes) -> Example | None:
 
 
 def canonical(record: bytes) -> bytes | None:
-    """Gives an Example in the one form that all writers give it; None for bytes that are no Example.
+    """Returns an Example in the one form that all writers give it; None for bytes that are no Example.
 
     Entries of a name and a feature, each name once, one list a feature, numbers packed, no unknown fields.
     """

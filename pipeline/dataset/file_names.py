@@ -40,7 +40,7 @@ def span_file(span: str, name: str) -> str:
 
 
 def span_of_file(path: str) -> str | None:
-    """Gives the span of a file of its version; None for a file of no span."""
+    """Returns the span of a file of its version; None for a file of no span."""
     folder, _, rest = path.partition("/")
     return rest.partition("/")[0] if folder == SPANS else None
 
@@ -67,7 +67,7 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     """Locates a shard that the manifest in a folder, local or a URL, lists.
 
     Raises:
-        DatasetError: the shard lies in another version, and the folder was copied away from the others; or a link
+        DatasetError: the shard is in another version, and the folder was copied away from the others; or a link
             leads out.
     """
     paths = ShardPaths(folder, *inner_paths(shard))
@@ -84,7 +84,7 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
 
 
 def inner_paths(shard: Shard) -> tuple[str, str]:
-    """Gives the paths of a shard's file and index in its version's folder or, of another version's, in `versions`."""
+    """Returns the paths of a shard's file and index in its version's folder or, of another version's, in `versions`."""
     if shard.version is None:
         return shard.file, shard.index
     return f"{shard.version}/{shard.file}", f"{shard.version}/{shard.index}"

@@ -68,7 +68,7 @@ class Histogram:
         return 2.0 ** (self.lost - MANTISSA_BITS) if self.lost else 0.0
 
     def at(self, ranks: Iterable[int]) -> list[float]:
-        """Gives the values at ranks (0, 1, …) of all values in ascending order."""
+        """Returns the values at ranks (0, 1, …) of all values in ascending order."""
         ends = np.cumsum(self.counts)
         return self.values[np.searchsorted(ends, np.array([*ranks], np.int64), side="right")].tolist()
 
@@ -79,13 +79,13 @@ class Histogram:
         return np.copysign(values, self.keys).astype(np.float64)
 
     def median(self) -> float:
-        """Gives the middle value, or the mean of the two in the middle; 0 where nothing was seen."""
+        """Returns the middle value, or the mean of the two in the middle; 0 where nothing was seen."""
         count = int(self.counts.sum())
         low, high = self.at([(count - 1) // 2, count // 2]) if count else (0.0, 0.0)
         return (low + high) / 2
 
     def boundaries(self, buckets: int) -> list[float]:
-        """Gives the lower bound of each of `buckets` equal buckets but the first: value number `i * count // buckets`.
+        """Returns the lower bounds of `buckets` equal buckets but the first: value number `i * count // buckets`.
 
         Equal values are in one bucket: a boundary that is there already, or has nothing below it, is left out.
         """

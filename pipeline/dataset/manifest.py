@@ -54,10 +54,10 @@ class Shard:
     span: str | None = None
     """The span of its records (`Manifest.spans`); None where the version has none."""
     version: str | None = None
-    """The version in whose folder file and index lie; None for this one."""
+    """The version whose folder holds file and index; None for this one."""
 
     def to_json(self) -> Json:
-        """Gives the shard as JSON, without what is None."""
+        """Returns the shard as JSON, without what is None."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
@@ -92,7 +92,7 @@ class Span:
     """The keys of the spans that `--compact` put together here, by name; empty for any other."""
 
     def to_json(self) -> Json:
-        """Gives the span as JSON, without `members` where there are none."""
+        """Returns the span as JSON, without `members` where there are none."""
         return {name: value for name, value in vars(self).items() if name != "members" or value}
 
     @classmethod
@@ -128,7 +128,7 @@ class Split:
         return sum(shard.bytes for shard in self.shards)
 
     def to_json(self) -> Json:
-        """Gives the split as JSON, with its sums."""
+        """Returns the split as JSON, with its sums."""
         return {
             "records": self.records,
             "bytes": self.bytes,
@@ -192,13 +192,13 @@ class Manifest:
         return str(self.provenance.get("source_key", self.build_key))
 
     def split(self, name: str) -> Split:
-        """Gives a split by its name. Raises: DatasetError for an unknown name."""
+        """Returns a split by its name. Raises: DatasetError for an unknown name."""
         if name not in self.splits:
             raise self._unknown("split", name, self.splits)
         return self.splits[name]
 
     def feature(self, name: str) -> Json:
-        """Gives a feature's description by its name. Raises: DatasetError for an unknown name."""
+        """Returns a feature's description by its name. Raises: DatasetError for an unknown name."""
         if name not in self.features:
             raise self._unknown("feature", name, self.features)
         return self.features[name]
@@ -208,7 +208,7 @@ class Manifest:
         return DatasetError(f"{self.name} has no {what} '{name}'{near}; there are: {listed([*known])}")
 
     def to_text(self) -> str:
-        """Gives `dataset.json`: the same text for the same manifest, ending in a newline.
+        """Returns `dataset.json`: the same text for the same manifest, ending in a newline.
 
         Raises:
             ValueError: a number is NaN or infinite, which JSON cannot hold.
@@ -293,7 +293,7 @@ class Latest:
     """The version that the gate held back last, until it is approved, rejected, or another build ends."""
 
     def to_text(self) -> str:
-        """Gives the pointer's text, without its empty fields."""
+        """Returns the pointer's text, without its empty fields."""
         extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing", "same")}
         extra["candidate"] = vars(self.candidate) if self.candidate else None
         return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
@@ -323,7 +323,7 @@ def version_folder(output: str, version: str) -> Path: ...
 @overload
 def version_folder(output: _Folder, version: str) -> _Folder: ...
 def version_folder(output: str | Location, version: str) -> Location:
-    """Gives the folder of a version, whether it is there or not.
+    """Returns the folder of a version, whether it is there or not.
 
     Raises:
         DatasetError: `version` is no name of a folder.
@@ -390,7 +390,7 @@ def _to_text(value: Json) -> str:
 
 
 def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
-    """Gives a key of a JSON object; with a default, the key may be absent or null."""
+    """Returns a key of a JSON object; with a default, the key may be absent or null."""
     if not isinstance(value, dict):
         raise DatasetError(f"where '{name}' should be a key there is {cut(repr(value))}")
     content = value.get(name)

@@ -50,7 +50,7 @@ class Remote(Protocol):
         """Whether it is a folder."""
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Gives a file's first bytes, at most `most`. Raises: DatasetError."""
+        """Returns a file's first bytes, at most `most`. Raises: DatasetError."""
 
 
 Location: TypeAlias = Path | Remote
@@ -58,7 +58,7 @@ Location: TypeAlias = Path | Remote
 
 
 def check_inner(path: str) -> str:
-    """Refuses the path of a file that does not lie below the folder it is relative to, by its text alone.
+    """Refuses the path of a file that is not below the folder it is relative to, by its text alone.
 
     Raises:
         DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or unprintable characters, or is
@@ -74,7 +74,7 @@ def check_inner(path: str) -> str:
 
 
 def locate(folder: str, path: str) -> str:
-    """Gives the path of a local file or folder that a version lists, links followed; it need not be there.
+    """Returns the path of a local file or folder that a version lists, links followed; it need not be there.
 
     Raises:
         DatasetError: `path` leaves `folder`, or a symbolic link in it does.
@@ -126,7 +126,7 @@ def open_file(path: str) -> BufferedReader:
 
 
 def file_bytes(path: str) -> int:
-    """Gives the size of a regular file in bytes. Raises: OSError as `open_file`."""
+    """Returns the size of a regular file in bytes. Raises: OSError as `open_file`."""
     state = os.stat(path)
     _check_regular(path, state)
     return state.st_size

@@ -161,7 +161,7 @@ class Layout:
         return int(self._first_group[-1])
 
     def split_of(self, split_hashes: Hashes) -> Numbers:
-        """Gives the keys' splits, as positions in `splits`."""
+        """Returns the keys' splits, as positions in `splits`."""
         bounds = np.array([bound for bound in split_bounds(self.weights) if bound < 1 << 64], np.uint64)
         return np.searchsorted(bounds, split_hashes, side="right").astype(np.int64)
 
@@ -172,38 +172,38 @@ class Layout:
         return first[splits] + shard_of(positions, self._counts[row][splits])
 
     def shard_of_group(self, group: int) -> tuple[str, int]:
-        """Gives the split of a group, and the number of the shard in it."""
+        """Returns the split of a group, and the number of the shard in it."""
         span, split = self._cell(group)
         number = group - int(self._first_group[span * len(self.splits) + split]) + int(self._first_shard[span, split])
         return self.splits[split], number
 
     def span_of_group(self, group: int) -> str | None:
-        """Gives the span of a group; None where there are no spans."""
+        """Returns the span of a group; None where there are no spans."""
         return self._names[self._cell(group)[0]] if self.spans else None
 
     def groups_of_span(self, span: str) -> range:
-        """Gives the groups of a span, split by split."""
+        """Returns the groups of a span, split by split."""
         first, after = (
             int(self._first_group[row * len(self.splits)]) for row in (self._rows[span], self._rows[span] + 1)
         )
         return range(first, after)
 
     def group(self, split: str, shard: int) -> int:
-        """Gives the group of a shard, by its split and its number in it."""
+        """Returns the group of a shard, by its split and its number in it."""
         column = self.splits.index(split)
         span = int(np.searchsorted(self._first_shard[:, column], shard, side="right")) - 1
         first = int(self._first_group[span * len(self.splits) + column])
         return first + shard - int(self._first_shard[span, column])
 
     def _cell(self, group: int) -> tuple[int, int]:
-        """Gives the position of a group's span, and of its split."""
+        """Returns the position of a group's span, and of its split."""
         return divmod(int(np.searchsorted(self._first_group, group, side="right")) - 1, len(self.splits))
 
 
 def strata_of(
     split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
 ) -> npt.NDArray[np.int64]:
-    """Gives the keys' splits, as positions in `splits`, where each class has bounds of its own (stratified splits).
+    """Returns the keys' splits, as positions in `splits`, where each class has bounds of its own (stratified splits).
 
     A class without bounds is that of rejected rows, whose split does not matter.
     """

@@ -53,7 +53,7 @@ class FeatureProfile:
     """Those among them that stand for unknown names or words."""
 
     def to_json(self) -> dict[str, Any]:
-        """Gives the counts as JSON, without those that the kind does not have."""
+        """Returns the counts as JSON, without those that the kind does not have."""
         json: dict[str, Any] = {"rows": self.rows, "missing": self.missing}
         if self.histogram is not None:
             keys, counts = self.histogram.keys.tolist(), self.histogram.counts.tolist()
@@ -154,7 +154,7 @@ def by_split(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Featur
 
 
 def profile_to_json(profile: Profile) -> dict[str, Any]:
-    """Gives a profile as JSON, the features by name."""
+    """Returns a profile as JSON, the features by name."""
     return {name: profile[name].to_json() for name in sorted(profile)}
 
 
@@ -170,7 +170,7 @@ def _items(json: Any) -> Iterable[tuple[str, Any]]:
 
 
 def to_text(profiles: Profiles) -> str:
-    """Gives the text of `profile/features.json`: the same for the same counts."""
+    """Returns the text of `profile/features.json`: the same for the same counts."""
     splits = {split: profile_to_json(profile) for split, profile in sorted(profiles.items())}
     return json.dumps(splits, separators=(",", ":")) + "\n"
 
@@ -223,7 +223,7 @@ def measure_lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
 
 
 def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:
-    """Gives the lengths of several shards together, at least one."""
+    """Returns the lengths of several shards together, at least one."""
     return {name: (max if name == "longest" else sum)(shard[name] for shard in measured) for name in measured[0]}
 
 

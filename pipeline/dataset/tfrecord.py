@@ -1,7 +1,7 @@
 """The framing of TFRecord files, and a writer of one file with its index: the bytes of `tf.io.TFRecordWriter`.
 
 A frame is a header (the data's length as uint64, the length's masked CRC-32C), the data, and a footer (the data's
-masked CRC-32C), all little-endian, as in TensorFlow's `record_writer.cc`. The index beside a file holds each record's
+masked CRC-32C), all little-endian, as in TensorFlow's `record_writer.cc`. A file's index holds each record's
 byte offset and, last, the file's size, as little-endian uint64.
 
 >>> framed = frame(b"abc")
@@ -30,32 +30,32 @@ _crc = struct.Struct("<I").pack
 
 
 def masked_crc(data: bytes) -> int:
-    """Gives the CRC-32C of data, rotated and shifted as TFRecord wants it."""
+    """Returns the CRC-32C of data, rotated and shifted as TFRecord wants it."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @lru_cache(1 << 13)
 def frame_head(length: int) -> bytes:
-    """Gives the header of data of `length` bytes."""
+    """Returns the header of data of `length` bytes."""
     data = _length(length)
     return data + _crc(masked_crc(data))
 
 
 def record_length(header: bytes) -> int | None:
-    """Gives the number of bytes of a record's data, by its header; None where that is cut off or damaged."""
+    """Returns the number of bytes of a record's data, by its header; None where that is cut off or damaged."""
     length = int.from_bytes(header[:8], "little")
     return length if header == frame_head(length) else None
 
 
 def frame_tails(records: Sequence[bytes | npt.NDArray[np.uint8]]) -> bytes:
-    """Gives the footers of records, joined: 4 bytes each."""
+    """Returns the footers of records, joined: 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
 
 
 def frame(record: bytes) -> bytes:
-    """Gives a record with its header and its footer."""
+    """Returns a record with its header and its footer."""
     return b"".join(_frame_parts(record))
 
 
@@ -123,11 +123,11 @@ class ShardWriter:
         return self._sha256.hexdigest()
 
     def index_entry(self) -> dict[str, Any]:
-        """Gives `bytes` and `sha256` of the index, as the manifest lists a file."""
+        """Returns `bytes` and `sha256` of the index, as the manifest lists a file."""
         data = self._index_data()
         return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
     def report(self) -> dict[str, Any]:
-        """Gives a shard's facts for the manifest."""
+        """Returns a shard's facts for the manifest."""
         index = self.index_entry()["sha256"]
         return {"bytes": self.bytes, "records": self.records, "sha256": self.sha256, "index_sha256": index}

@@ -22,7 +22,7 @@ ADVICE = "copy the version again, or build again"
 
 
 def read_vocabulary(folder: Location, description: Description, feature: str = "it") -> list[str]:
-    """Gives the words of a feature by id: first the special entries that the feature has, then its file's lines.
+    """Returns the words of a feature by id: first the special entries that the feature has, then its file's lines.
 
     The words of a text of bytes are `<0x00>` to `<0xFF>`. A given model's special entries are named in its file.
 
@@ -49,12 +49,12 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
 
 
 def padding_id(description: Description) -> int | None:
-    """Gives the id that fills up a feature's lists; None where it has none."""
+    """Returns the id that fills up a feature's lists; None where it has none."""
     return description.padding_id if isinstance(description, TextDescription | CategoriesDescription) else None
 
 
 def _special(description: Ids) -> list[str]:
-    """Gives the entries below the first id of the words' own; unknown words may share several ids."""
+    """Returns the entries below the first id of the words' own; unknown words may share several ids."""
     unknown, first = description.unknown_id, description.first_id or 0
     buckets = 1 if description.oov_buckets is None else description.oov_buckets
     if max(buckets, first) > MOST_SPECIAL:

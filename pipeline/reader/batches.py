@@ -23,7 +23,7 @@ Batch: TypeAlias = Any
 """`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
 
 
-BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out how long batches take
+BATCHES_AHEAD = 2  # ready or in the making, besides one a thread: what evens out how long batches take
 
 
 class Batches(Protocol):
@@ -33,7 +33,7 @@ class Batches(Protocol):
     """Seconds by stage, and the number of records left out."""
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
-        """Gives the batches of steps, counted from epoch 0; None where all records of one were left out."""
+        """Returns the batches of steps, counted from epoch 0; None where all records of one were left out."""
 
     def close(self) -> None:
         """Closes files and frees memory."""
@@ -60,7 +60,7 @@ class BatchSource(Protocol):
         """Counts the records that all hosts have read when a step begins."""
 
     def open(self) -> Batches:
-        """Opens the records, and gives the maker of batches."""
+        """Opens the records, and returns the maker of batches."""
 
     def starting_at(self, step: int) -> "BatchSource":
         """Returns the same source, beginning at another step."""
@@ -73,7 +73,7 @@ class SplitBatches:
         self.rows, self.counters = rows, rows.counters
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
-        """Gives the batches of steps."""
+        """Returns the batches of steps."""
         chosen = [choose(self.rows, step) for step in steps]
         read = self.rows.read([records for records, _ in chosen])
         return [self._batch(*of_step, *result) for of_step, result in zip(chosen, read, strict=True)]
@@ -90,7 +90,7 @@ class SplitBatches:
 
 
 def choose(rows: Rows, step: int) -> tuple[Chosen, npt.NDArray[np.float32] | None]:
-    """Gives the records of a step, and with `pad` the rows' weights; the split's first record fills a batch up."""
+    """Returns the records of a step, and with `pad` the rows' weights; the split's first record fills a batch up."""
     request = rows.request
     epoch, in_epoch = divmod(step, request.steps.of_epoch)
     positions = request.steps.positions(in_epoch)
@@ -115,7 +115,7 @@ def in_structure(request: Request, features: Any, label: Any, weights: Any) -> B
     return tuple(parts) if len(parts) > 1 else features
 
 
-BYTES_TOGETHER = 2 << 20  # 2 MiB of records: the steps of NumPy then cost little beside what they work on
+BYTES_TOGETHER = 2 << 20  # 2 MiB of records: a step of NumPy then costs little for each byte
 MOST_TOGETHER = 32  # steps
 
 
@@ -134,7 +134,7 @@ class SplitSource:
         self._labels: Any = None
 
     def order_facts(self) -> dict[str, Any]:
-        """Gives the facts that determine the order of the batches."""
+        """Returns the facts that determine the order of the batches."""
         return self.request.order_facts()
 
     def consumed(self, step: int) -> int:
@@ -142,7 +142,7 @@ class SplitSource:
         return self.request.steps.consumed(step)
 
     def open(self) -> SplitBatches:
-        """Opens the records, and gives the maker of batches."""
+        """Opens the records, and returns the maker of batches."""
         return SplitBatches(self.rows())
 
     def rows(self, counters: Counters | None = None) -> Rows:
@@ -153,12 +153,12 @@ class SplitSource:
         return rows
 
     def starting_at(self, step: int) -> "SplitSource":
-        """Gives the same source, beginning at another step."""
+        """Returns the same source, beginning at another step."""
         return SplitSource(replace(self.request, given=replace(self.given, start_step=step)))
 
 
 def element_spec(request: Request) -> Any:
-    """Gives the structure of a batch, from a batch of no rows: there a side that differs from batch to batch is 0.
+    """Returns the structure of a batch, from a batch of no rows: there a side that differs from batch to batch is 0.
 
     Raises:
         DatasetError: a mixture does not fit the features, or a package is missing.

@@ -91,7 +91,7 @@ class Input:
         return batches
 
     def as_tf_data(self, *, native: bool = False) -> "tf.data.Dataset":
-        """Gives the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
+        """Returns the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
 
         Args:
             native: False: the batches of `as_numpy`, handed over several at a time, without a copy.
@@ -120,7 +120,7 @@ class Input:
         self._passes.set_epoch(epoch)
 
     def state(self, step: int | None = None) -> State:
-        """Gives the input's position, for a checkpoint: JSON, under 1 KB.
+        """Returns the input's position, for a checkpoint: JSON, under 1 KB.
 
         Args:
             step: the steps that the model has taken, counted from the first of epoch 0; by default those whose batches
@@ -133,7 +133,7 @@ class Input:
         return _state(self.source, step)
 
     def resume(self, state: State) -> "Input":
-        """Gives the same input from a state on: the batches that would have come.
+        """Returns the same input from a state on: the batches that would have come.
 
         Raises:
             DatasetError: the state is of another dataset, version (which may have been pruned), order or global batch
@@ -171,7 +171,7 @@ class NumpyBatches(Iterator[Batch]):
         self._close = weakref.finalize(self, _close, self._made, self._batches)
 
     def __next__(self) -> Batch:
-        """Gives the next batch."""
+        """Returns the next batch."""
         batch = None
         while batch is None:  # all of its records were left out
             with self.meter.waiting():
@@ -209,12 +209,12 @@ class NumpyBatches(Iterator[Batch]):
         return int(self._batches.counters.counts[SKIPPED])
 
     def state(self) -> State:
-        """Gives the state after the batches that were given out."""
+        """Returns the state after the batches that were given out."""
         return _state(self.source, self.step)
 
 
 def _made(source: BatchSource, batches: Batches, steps: range) -> Generator[tuple[int, Batch | None], None, None]:
-    """Gives the batches with their steps."""
+    """Yields the batches with their steps."""
     size = source.steps_together
     groups = (steps[start : start + size] for start in count(0, size))
     some = takewhile(len, groups)

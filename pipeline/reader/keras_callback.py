@@ -170,13 +170,13 @@ def restore_training(folder: str | Path, model: Any, train: Input) -> tuple[Inpu
 
 
 def load_state(folder: str | Path) -> State:
-    """Gives the input's state of the last checkpoint. Raises: DatasetError where nothing was saved."""
+    """Returns the input's state of the last checkpoint. Raises: DatasetError where nothing was saved."""
     state: State = _read(folder)["input"]
     return state
 
 
 def _seeds(model: Any) -> list[Any]:
-    """Gives the seeds of the layers' random numbers, as in Dropout; Keras does not save them with the weights."""
+    """Returns the seeds of the layers' random numbers, as in Dropout; Keras does not save them with the weights."""
     return [variable for variable in model.variables if variable.path.endswith("seed_generator_state")]
 
 

@@ -45,12 +45,12 @@ class ShardFile:
     sha256: str
 
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Gives the file's path and bytes, and the index's: a uint64 for each record's offset, and the file's size."""
+        """Returns path and bytes of the file, and of the index: a uint64 for each record's offset, and the file's size."""
         return (self.file, self.bytes), (self.index, 8 * (self.records + 1))
 
 
 class Shards(Protocol):
-    """The bytes of a split's shards, wherever they lie; each is given by its number."""
+    """The bytes of a split's shards, local or remote; each shard is named by its number."""
 
     def index(self, shard: int) -> memoryview:
         """The index of a shard that holds records: uint64 [records + 1].
@@ -70,7 +70,7 @@ class Shards(Protocol):
         """Checks that every file is there and of its size. Raises: DatasetError for the first that is not."""
 
     def sha256(self, shard: int) -> str:
-        """Gives the digest of a shard's bytes, in hex. Raises: DatasetError if it cannot be read."""
+        """Returns the digest of a shard's bytes, in hex. Raises: DatasetError if it cannot be read."""
 
     def close(self) -> None:
         """Closes all files; a later read opens them again."""
@@ -126,14 +126,14 @@ def check_size(path: str, found: int, expected: int) -> None:
 
 
 def unreadable(path: str, error: Exception) -> DatasetError:
-    """Gives the error for a file that is missing or cannot be read."""
+    """Returns the error for a file that is missing or cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DatasetError(f"{path} is missing: {ADVICE}")
     return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {ADVICE}")
 
 
 def _most_open() -> int:
-    """Gives the most shards to keep open: their two maps each take half of the process' file descriptors."""
+    """Returns the most shards to keep open: their two maps each take half of the process' file descriptors."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_OPEN if allowed == resource.RLIM_INFINITY else max(1, min(allowed // 4, MOST_OPEN))
 
@@ -153,7 +153,7 @@ def _map_shard(
 def _map(path: str, expected: int) -> mmap.mmap:
     try:
         with open_file(path) as file:
-            # Before it is mapped: to touch what lies beyond the file's end would end the process.
+            # Before it is mapped: touching bytes beyond the file's end would end the process.
             check_size(path, os.fstat(file.fileno()).st_size, expected)
             return mmap.mmap(file.fileno(), expected, prot=mmap.PROT_READ)
     except OSError as error:

@@ -56,19 +56,19 @@ class Counters:
             self.add({stage: time.perf_counter() - start})
 
     def totals(self) -> dict[str, float]:
-        """Gives a copy of the counts."""
+        """Returns a copy of the counts."""
         with self._lock:
             return dict(self.counts)
 
     def take(self) -> dict[str, float]:
-        """Gives the counts, and sets them to zero."""
+        """Returns the counts, and sets them to zero."""
         with self._lock:
             counts, self.counts = dict(self.counts), defaultdict(float)
         return counts
 
 
 def counters_of(batches: Any) -> Counters:
-    """Gives `batches.counters`, or new ones where it counts nothing."""
+    """Returns `batches.counters`, or new ones where it counts nothing."""
     return getattr(batches, "counters", None) or Counters()
 
 
@@ -85,7 +85,7 @@ class Figures:
     """The totals of `Counters`."""
 
     def since(self, earlier: "Figures") -> "Figures":
-        """Gives the measurements between two moments."""
+        """Returns the measurements between two moments."""
         return Figures(
             self.seconds - earlier.seconds,
             self.batches - earlier.batches,
@@ -113,7 +113,7 @@ class Figures:
         return (stage, spent[stage] / total) if total > 0 else None
 
     def line(self, step: int) -> str:
-        """Gives the figures as a line of text."""
+        """Returns the figures as a line of text."""
         waited = f"waited for input {_percent(self.waited_share)} of the time"
         parts = [f"step {step:,}", f"{self.rows_per_second:,.0f} rows/s", waited]
         if longest := self.longest_stage:
@@ -155,7 +155,7 @@ class Meter:
             self._first = self._now()
 
     def figures(self) -> Figures:
-        """Gives the measurements since the first batch came, which is not among the batches."""
+        """Returns the measurements since the first batch came, which is not among the batches."""
         return self._now().since(self._first or self._now())
 
     def _now(self) -> Figures:
@@ -172,11 +172,11 @@ class Metered(Protocol[Batch]):
         """The step of the next batch."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """Gives the batches."""
+        """Returns the batches."""
 
 
 def with_progress(batches: Metered[Batch], every: float = 10.0, out: TextIO | None = None) -> Iterator[Batch]:
-    """Gives the batches, and prints every few seconds how fast they come and how long they were waited for.
+    """Yields the batches, and prints every few seconds how fast they come and how long they were waited for.
 
     Args:
         batches: the iterator that `as_numpy` gave.

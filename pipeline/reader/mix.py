@@ -25,7 +25,7 @@ from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged
 
 MIXED = 201
-"""The purpose of a block's permutation, beside those of `order`."""
+"""The purpose of a block's permutation; `order` has others."""
 BLOCK = 10_000  # records in which the shares are exact, at most
 
 
@@ -39,7 +39,7 @@ def mix(
     threads: int | None = None,
     workers: int = 0,
 ) -> Input:
-    """Gives batches whose records come from several inputs, each record of one that is drawn by its weight.
+    """Returns batches whose records come from several inputs, each record of one that is drawn by its weight.
 
     Each input keeps its own order, and begins its next epoch when it is used up. An epoch of the mixture has as many
     records as the inputs hold together.
@@ -72,7 +72,7 @@ def mix(
 
 
 def quotas(weights: Sequence[float]) -> list[int]:
-    """Gives the records of each input in a block: whole numbers in the ratio of the weights, at least 1.
+    """Returns the records of each input in a block: whole numbers in the ratio of the weights, at least 1.
 
     >>> quotas([0.7, 0.3]), quotas([2, 2])
     ([7, 3], [1, 1])
@@ -98,7 +98,7 @@ class MixedSource:
         self.element_spec = sources[0].element_spec
 
     def order_facts(self) -> dict[str, Any]:
-        """Gives the facts that determine the order of the batches."""
+        """Returns the facts that determine the order of the batches."""
         mixed = [source.order_facts() for source in self.sources]
         return {
             "mixed": [{name: value for name, value in facts.items() if name != "global_batch_size"} for facts in mixed],
@@ -112,12 +112,12 @@ class MixedSource:
         return step * self.steps.global_batch
 
     def open(self) -> "MixedBatches":
-        """Opens the records, and gives the maker of batches."""
+        """Opens the records, and returns the maker of batches."""
         counters = Counters()
         return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.given.seed)
 
     def starting_at(self, step: int) -> "MixedSource":
-        """Gives the same source, beginning at another step."""
+        """Returns the same source, beginning at another step."""
         return MixedSource(self.sources, self.quotas, replace(self.given, start_step=step))
 
 
@@ -129,7 +129,7 @@ class MixedBatches:
         self._quotas, self._seed = quotas, seed
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
-        """Gives the batches of steps, counted from the first."""
+        """Returns the batches of steps, counted from the first."""
         return [self._batch(step) for step in steps]
 
     def _batch(self, step: int) -> Batch | None:
@@ -152,7 +152,7 @@ class MixedBatches:
 
 
 def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Integers, Integers]:
-    """Gives the input of each position of the mixture, and the records that this input gave before."""
+    """Returns the input of each position of the mixture, and the records that this input gave before."""
     ends = np.array(list(accumulate(quotas)), np.int64)
     blocks, within = np.divmod(positions, ends[-1])
     slots = np.empty_like(positions)

@@ -60,7 +60,7 @@ class ReadOptions(FinishOptions):
     """`global` permutes all records; `blocks` permutes blocks of neighbours, and the records of each 64 MiB of blocks,
     for files that are read by ranges; `none` keeps the dataset's own order."""
     balance: bool = _only("training", False)
-    """Gives every class of the label as often as any other; records of rare classes come again."""
+    """Reads every class of the label as often as any other; records of rare classes come again."""
     drop_remainder: bool = _only("training", True)
     """Leaves out the records at an epoch's end that fill no batch on all hosts."""
     pad: bool | None = _only("evaluation", None)
@@ -72,7 +72,7 @@ class ReadOptions(FinishOptions):
     label: str | None = THE_LABEL
     """The target, None for none; the dataset's label where it is not given."""
     features: Collection[str] | None = None
-    """The features to read beside the label; all where they are not given; an empty list: the label and keys alone."""
+    """The features to read besides the label; all where they are not given; an empty list: the label and keys alone."""
     with_key: bool = False
     """Adds `key`, the rows' keys (bytes, [batch]), to the features."""
     host_index: int = 0
@@ -80,7 +80,7 @@ class ReadOptions(FinishOptions):
     host_count: int = 1
     """The number of hosts, which all have the same number of batches."""
     input_context: "tf.distribute.InputContext | None" = None
-    """Gives `host_index` and `host_count` where `tf.distribute` makes the input."""
+    """Sets `host_index` and `host_count` where `tf.distribute` makes the input."""
     start_step: int = _only("training", 0)
     """The step to begin with, counted from the first of epoch 0."""
     threads: int | None = None
@@ -135,7 +135,7 @@ def evaluation_options(split: str, options: Mapping[str, Any]) -> ReadOptions:
 
 
 def option_names(method: str) -> list[str]:
-    """Gives the names of the options that `training_input` or `evaluation_input` has beside `split`."""
+    """Returns the names of the options that `training_input` or `evaluation_input` has besides `split`."""
     return [
         each.name
         for each in fields(ReadOptions)
@@ -168,7 +168,7 @@ FORM = "a split is written like train, train[:80%], train[100:200] or train+vali
 
 
 def ranges(expression: str, records: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """Gives the ranges of records that an expression means: split, first record, end.
+    """Returns the ranges of records that an expression means: split, first record, end.
 
     A share is rounded to the nearest record, half to even, so that `train[:80%]` and `train[80%:]` share none and miss
     none. Numbers beyond the split stop at its end; negative ones count from there.

@@ -41,7 +41,7 @@ def combine(*numbers: int) -> int:
 
 
 def uniform(key: int, positions: Integers, lanes: int) -> npt.NDArray[np.float64]:
-    """Gives random numbers for positions in a sequence.
+    """Returns random numbers for positions in a sequence.
 
     Args:
         key: of the sequence, from `combine`.
@@ -102,7 +102,7 @@ class Order(Protocol):
     """The number of positions of an epoch."""
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """Gives the records at positions 0..size-1, int64 [rows]."""
+        """Returns the records at positions 0..size-1, int64 [rows]."""
 
 
 class InOrder:
@@ -112,7 +112,7 @@ class InOrder:
         self.size = size
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """Gives the positions themselves."""
+        """Returns the positions themselves."""
         return positions
 
 
@@ -124,14 +124,14 @@ class GlobalShuffle:
         self._seed = seed
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """Gives the records at positions."""
+        """Returns the records at positions."""
         return Permutation(self.size, combine(self._seed, RECORDS, epoch))(positions)
 
 
 class BlockShuffle:
     """A permutation of blocks of neighbours, then of the records within each group of blocks.
 
-    Records read together lie together: whole blocks, one group at a time. The shards are in the order of a hash
+    Records that are read together are neighbours: whole blocks, one group at a time. The shards are in the order of a hash
     already, so that neighbours have nothing in common. The records that fill no block come with the last group.
     """
 
@@ -143,7 +143,7 @@ class BlockShuffle:
         self._in_group = block * group
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """Gives the records at positions."""
+        """Returns the records at positions."""
         groups = positions // self._in_group
         shuffled = np.empty_like(positions)
         for group in np.unique(groups).tolist():
@@ -186,7 +186,7 @@ class Balanced:
         self._members = [part for part in np.split(by_class, starts) if len(part)]
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """Gives the records at positions."""
+        """Returns the records at positions."""
         running = epoch * self.size + positions  # the turns go on from epoch to epoch
         turns, seats = np.divmod(running, max(1, len(self._members)))
         classes = np.empty_like(positions)
@@ -222,7 +222,7 @@ class Bucketed:
         self._order, self._seed, self._batch, self._sizes = order, seed, batch, sizes
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """Gives the records at positions."""
+        """Returns the records at positions."""
         windows = positions // (self._batch * self.WINDOW)
         result = np.empty_like(positions)
         for window in np.unique(windows).tolist():
@@ -250,7 +250,7 @@ class Ahead:
         self._kept: dict[tuple[int, int], Integers] = {}
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """Gives the records at positions."""
+        """Returns the records at positions."""
         if not len(positions):
             return positions
         first, last = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk
@@ -278,5 +278,5 @@ class Selected:
         self.size = int(lengths.sum())
 
     def records(self, numbers: Integers) -> Integers:
-        """Gives the records of numbers 0..size-1."""
+        """Returns the records of numbers 0..size-1."""
         return numbers + self._shift[np.searchsorted(self._ends, numbers, side="right")]

@@ -109,7 +109,7 @@ class _Heads:
         """The least size of a feature with a list that has a field; 0 where its values are not wanted."""
 
     def passed(self, joined: bytes, offsets: Int64s, sizes: Int64s) -> Int64s:
-        """Gives the offsets after the heads of fields of these sizes. Raises: _Differ where another head stands."""
+        """Returns the offsets after the heads of fields of these sizes. Raises: _Differ where a head differs."""
         lengths = self._lengths.take(sizes)
         if not lengths.all():
             self._learn(sizes[lengths == 0])
@@ -141,7 +141,7 @@ class _Heads:
 
 
 def _head(tag: int, size: int) -> tuple[bytes, int]:
-    """Gives the tag and the length of a field that takes `size` bytes in all, and that length."""
+    """Returns the tag and the length of a field that takes `size` bytes in all, and that length."""
     if 2 <= size < 2 + 128:
         return bytes([tag, size - 2]), size - 2
     if 3 + 128 <= size < LIMIT:
@@ -150,13 +150,13 @@ def _head(tag: int, size: int) -> tuple[bytes, int]:
 
 
 def _windows(joined: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Gives a value at every byte."""
+    """Returns a value at every byte."""
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(0, len(joined) - width + 1),), dtype, joined, strides=(1,))
 
 
 def _totals() -> Int64s:
-    """Gives the bytes of a field, its tag included, by the two bytes that hold its length; 0 for longer ones."""
+    """Returns the bytes of a field, its tag included, by the two bytes that hold its length; 0 for longer ones."""
     low, high = np.arange(1 << 16) & 255, np.arange(1 << 16) >> 8
     long = np.where((high > 0) & (high < 128), 3 + (low & 127) + (high << 7), 0)
     return np.where(low < 128, 2 + low, np.where(long < LIMIT, long, 0))
@@ -213,7 +213,7 @@ def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) ->
 
 
 def _walked(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, _Values] | None:
-    """Gives the values of small records of one layout; None for others."""
+    """Returns the values of small records of one layout; None for others."""
     if len(records) < FEW or sum(map(len, records)) > SMALL * len(records):
         return None
     if any(stored.dtype == "bytes" and stored.shape != () for stored in parts.values()):

@@ -1,6 +1,6 @@
 """Random access to the records of a split: by number, checked, from mapped files or an object store.
 
-A record's number counts over the shards in their order, from 0. The index beside each shard says where its records lie,
+A record's number counts over the shards in their order, from 0. Each shard has an index of its records' offsets,
 so nothing is searched, and no byte of a damaged file is taken for a size. The framing is that of
 TensorFlow's `record_reader.cc`: length (uint64), its masked CRC-32C, data, the data's masked CRC-32C.
 
@@ -111,7 +111,7 @@ class Records:
         return [data if isinstance(data, bytes) else data.data for data in payloads]
 
     def sizes(self, numbers: Numbers) -> npt.NDArray[np.int64]:
-        """Gives the bytes of each record's data, int64 [rows], from the indexes alone.
+        """Returns the bytes of each record's data, int64 [rows], from the indexes alone.
 
         Raises:
             RowError: the index gives a record an impossible place.
@@ -127,7 +127,7 @@ class Records:
         return (ends - starts).astype(np.int64) - (HEADER_BYTES + FOOTER_BYTES)
 
     def where(self, number: int) -> Place:
-        """Gives the place of a record, for messages. Raises: DatasetError, IndexError as `read`."""
+        """Returns the place of a record, for messages. Raises: DatasetError, IndexError as `read`."""
         (shard,), (record,) = self._locate(np.array([number]))
         return Place(self._shards[shard].file, int(record), self._files.index(int(shard))[record])
 
@@ -163,7 +163,7 @@ class Records:
                 threads.shutdown(cancel_futures=True)  # after an error no other shard is read
 
     def _locate(self, numbers: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Gives the shard of each record, and the record's number in it."""
+        """Returns the shard of each record, and the record's number in it."""
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             wrong = numbers.min() if numbers.min() < 0 else numbers.max()
             raise IndexError(f"there is no record {wrong}: the records are 0 to {len(self) - 1}")
@@ -171,7 +171,7 @@ class Records:
         return shards, numbers - self._firsts[shards]
 
     def _cuts(self) -> list[Numbers] | None:
-        """Gives the records of each shard with which blocks begin, by their numbers in the shard: 0, and more."""
+        """Returns the records of each shard with which blocks begin, by their numbers in the shard: 0, and more."""
         if self._blocks is None:
             return None
         bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)

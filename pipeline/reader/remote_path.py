@@ -31,7 +31,7 @@ class RemotePath:
         return self.url
 
     def __truediv__(self, inner: str) -> "RemotePath":
-        """Gives the address of a file or folder in this folder."""
+        """Returns the address of a file or folder in this folder."""
         return RemotePath(f"{self.url}/{inner}")
 
     @property
@@ -41,7 +41,7 @@ class RemotePath:
 
     @property
     def parent(self) -> "RemotePath":
-        """The folder that this lies in."""
+        """The folder that holds this."""
         return RemotePath(self.url.rpartition("/")[0])
 
     def is_file(self) -> bool:
@@ -52,21 +52,21 @@ class RemotePath:
             return False
 
     def is_dir(self) -> bool:
-        """Whether anything lies below. Raises: DatasetError if the store cannot be asked."""
+        """Whether anything is below. Raises: DatasetError if the store cannot be asked."""
         try:
             return self._type() == "directory"
         except PermissionError as error:
             raise unreadable(self.url, error) from None
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Gives the object's content, or its first bytes. Raises: DatasetError if it is missing or cannot be read."""
+        """Returns the object's content, or its first bytes. Raises: DatasetError if it is missing or cannot be read."""
         try:
             return bytes(file_system(self.url).cat_file(self.url, end=most))
-        except Exception as error:  # a store's library has its own errors beside OSError
+        except Exception as error:  # a store's library has its own errors, not only OSError
             raise unreadable(self.url, error) from None
 
     def glob(self, pattern: str) -> Iterator["RemotePath"]:
-        """Gives the addresses below that match a pattern. Raises: DatasetError if the store cannot be asked."""
+        """Returns the addresses below that match a pattern. Raises: DatasetError if the store cannot be asked."""
         store = file_system(self.url)
         try:
             paths = store.glob(f"{self.url}/{pattern}")
@@ -86,7 +86,7 @@ class RemotePath:
 
 
 def file_system(url: str) -> Any:
-    """Gives fsspec's file system for a URL. Raises: DatasetError if its package is not installed."""
+    """Returns fsspec's file system for a URL. Raises: DatasetError if its package is not installed."""
     scheme = url.partition("://")[0]
     try:
         # A cache of listings would hide a version that is published later.
@@ -100,7 +100,7 @@ def file_system(url: str) -> Any:
 
 
 def unreadable(url: str, error: Exception) -> DatasetError:
-    """Gives the error for an object that cannot be read; raise it `from None`: a store's own has secrets."""
+    """Returns the error for an object that cannot be read; raise it `from None`: a store's own has secrets."""
     if isinstance(error, FileNotFoundError):
         return DatasetError(f"{url} is missing: {MISSING}")
     reason = redacted(str(getattr(error, "strerror", None) or error), url)

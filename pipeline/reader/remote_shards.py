@@ -45,7 +45,7 @@ class RecentBlocks:
         self._lock = threading.Lock()
 
     def get(self, wanted: Sequence[Range]) -> list[bytes]:
-        """Gives the bytes of ranges, which all differ.
+        """Returns the bytes of ranges, which all differ.
 
         Raises:
             Exception: whatever `read` raises, in all threads that waited for it; the next call reads again.
@@ -143,7 +143,7 @@ class RemoteShards:
         try:
             with file_system(path).open(path, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-        except Exception as error:  # a store's library has its own errors beside OSError
+        except Exception as error:  # a store's library has its own errors, not only OSError
             raise unreadable(path, error) from None
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class RemoteShards:
         self._blocks.clear()
 
     def _range(self, shard: int, first: int, end: int) -> Range:
-        """Gives the range of records, by the index."""
+        """Returns the range of records, by the index."""
         index = self._indexes[shard]
         return Range(self._shards[shard].file, index[first], index[end])
 
@@ -160,7 +160,7 @@ class RemoteShards:
         return span.start < span.end <= self._shards[shard].bytes
 
     def _block(self, cuts: npt.NDArray[np.int64], shard: int, record: int, span: Range) -> Range:
-        """Gives the block of a record; where the index is damaged, the record alone."""
+        """Returns the block of a record; where the index is damaged, the record alone."""
         number = int(np.searchsorted(cuts, record, side="right"))
         end = cuts[number] if number < len(cuts) else self._shards[shard].records
         block = self._range(shard, int(cuts[number - 1]), int(end))
@@ -209,7 +209,7 @@ def together(spans: Sequence[Range]) -> tuple[list[Range], dict[Range, bytes]]:
 
 
 def merge(ranges: Sequence[Range]) -> tuple[list[Range], list[int]]:
-    """Joins sorted ranges of a file that touch, overlap or lie less than `GAP` apart.
+    """Joins sorted ranges of a file that touch, overlap or are less than `GAP` apart.
 
     Returns:
         the joined ranges, and for each of `ranges` the number of the one that holds it.

@@ -146,7 +146,7 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Description], manife
 
 
 def images_of(features: Mapping[str, Description]) -> list[str]:
-    """Gives the features that are images."""
+    """Returns the features that are images."""
     return [name for name, description in features.items() if isinstance(description, Pixels)]
 
 
@@ -168,7 +168,7 @@ def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> No
 
 
 def _augmentations(given: Any, features: Mapping[str, Description], label: str | None) -> dict[str, Any]:
-    """Checks `augment`, and gives the fields of a request that follow from it."""
+    """Checks `augment`, and returns the fields of a request that follow from it."""
     images = images_of(features)
     if given and not images:
         raise DatasetError("augment is for images, and none is read: leave it out")
@@ -212,7 +212,7 @@ def _list(given: Any) -> Sequence[Any]:
 def _shards(
     folder: str, manifest: Manifest, expression: str
 ) -> tuple[tuple[ShardFile, ...], tuple[tuple[int, int], ...]]:
-    """Gives the shards of the splits that an expression names, each once, and the ranges of their records."""
+    """Returns the shards of the splits that an expression names, each once, and the ranges of their records."""
     wanted = ranges(expression, {name: split.records for name, split in manifest.splits.items()})
     starts: dict[str, int] = {}
     shards: list[ShardFile] = []

@@ -1,6 +1,6 @@
 """Records of one dataset, by their positions in an epoch, as model-ready arrays.
 
-A row that cannot be read is an error that says where it lies, or, with `on_error="skip"`, is left out and counted.
+A row that cannot be read is an error that names its place, or, with `on_error="skip"`, is left out and counted.
 """
 
 import logging
@@ -38,7 +38,7 @@ from recordmill.transforms.numpy.features import finish
 
 LOG = logging.getLogger("recordmill")
 AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001
-"""Purposes of random numbers, beside those of the permutations of `order`."""
+"""Purposes of random numbers; the permutations of `order` have others."""
 LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`
 
 
@@ -62,7 +62,7 @@ class Chosen(NamedTuple):
         return Chosen(batches[0].epoch, *map(np.concatenate, zip(*parts, strict=True)))
 
     def keep(self, rows: Any) -> "Chosen":
-        """Gives the rows that a mask or indices choose."""
+        """Returns the rows that a mask or indices choose."""
         return Chosen(self.epoch, self.positions[rows], self.numbers[rows])
 
 
@@ -86,11 +86,11 @@ class Rows:
         return Rows, (self.request, self._labels, self.counters)
 
     def choose(self, epoch: int, positions: Integers) -> Chosen:
-        """Gives the records at positions of an epoch."""
+        """Returns the records at positions of an epoch."""
         return Chosen(epoch, positions, self._selected.records(self.order.records(epoch, positions)))
 
     def read(self, batches: Sequence[Chosen]) -> list[tuple[dict[str, Any], Integers]]:
-        """Gives each batch's model-ready arrays by the parts' names, and the positions of the rows that they hold.
+        """Returns each batch's model-ready arrays by the parts' names, and the positions of the rows that they hold.
 
         The records of all batches are read and parsed together: of small records, that takes a third of the time.
 
@@ -183,7 +183,7 @@ class Rows:
         return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
 
     def _blocks(self) -> Integers | None:
-        """Gives the records with which blocks begin, for files that are read by ranges; None to read records alone.
+        """Returns the records with which blocks begin, for files that are read by ranges; None to read records alone.
 
         Blocks serve where neighbours are read at about the same time, and where all of them are kept.
         """
@@ -249,7 +249,7 @@ class Rows:
 
 
 def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:
-    """Gives the columns of some rows."""
+    """Returns the columns of some rows."""
     return {name: _part(column, start, end) for name, column in columns.items()}
 
 

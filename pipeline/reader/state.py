@@ -20,7 +20,7 @@ State = dict[str, Any]
 
 
 def make_state(order: Mapping[str, Any], step: int, of_epoch: int, records: int) -> State:
-    """Gives the state after so many steps, in which all hosts together have read so many records.
+    """Returns the state after so many steps, in which all hosts together have read so many records.
 
     Args:
         order: the facts that determine the order of the batches, by name: dataset, version, split, seed, ….
@@ -32,12 +32,12 @@ def make_state(order: Mapping[str, Any], step: int, of_epoch: int, records: int)
 
 
 def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | None = None) -> int:
-    """Gives the step at which a state goes on, for an input of the same order; the number of hosts may differ.
+    """Returns the step at which a state goes on, for an input of the same order; the number of hosts may differ.
 
     Args:
         state: as `make_state` gives it.
         order: the input's facts.
-        folder: that of the input's version, to look for the state's version beside it.
+        folder: that of the input's version, in whose parent the state's version is looked for.
 
     Raises:
         DatasetError: it is no state, or belongs to another dataset, version, order or global batch size.

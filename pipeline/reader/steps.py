@@ -45,7 +45,7 @@ class Steps:
         return full if self.drop_remainder else -(-self.records // self.global_batch)
 
     def positions(self, step: int) -> Integers:
-        """Gives this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
+        """Returns this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
         start = step * self.global_batch + self.host_index * self.batch_size
         return np.arange(start, max(start, min(start + self.batch_size, self.records)), dtype=np.int64)
 

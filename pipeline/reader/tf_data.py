@@ -40,12 +40,12 @@ def in_groups(
     structured: Callable[[Sequence[tf.Tensor]], Any],
     most: int,
 ) -> tf.data.Dataset:
-    """Gives batches as a dataset.
+    """Yields batches as a dataset.
 
     Args:
         begin: begins an iteration over the batches.
         specs: the shape and dtype of each of their arrays.
-        structured: gives the tensors of a batch, which lie in the order of its arrays, the structure of an element.
+        structured: makes an element of the tensors of a batch, which are in the order of its arrays.
         most: the batches of a call of Python.
     """
 
@@ -64,7 +64,7 @@ def in_groups(
 
 
 def _grouped(batches: Iterable[Arrays], most: int) -> Iterator[list[Arrays]]:
-    """Gives the first batch alone, so that it comes at once, then twice as many each time, up to the limits."""
+    """Yields the first batch alone, so that it comes at once, then twice as many each time, up to the limits."""
     group: list[Arrays] = []
     size, limit = 0, 1
     try:
@@ -83,7 +83,7 @@ def _grouped(batches: Iterable[Arrays], most: int) -> Iterator[list[Arrays]]:
 
 
 MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
-AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
+AHEAD = 2  # batches that tf.data holds ready, besides those that the reader makes ahead
 
 Begin: TypeAlias = Callable[[BatchSource], Iterable[Batch]]
 """Begins the next iteration over a source."""
@@ -91,7 +91,7 @@ Begin: TypeAlias = Callable[[BatchSource], Iterable[Batch]]
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dataset:
-    """Gives an input's batches; see `Input.as_tf_data`."""
+    """Returns an input's batches; see `Input.as_tf_data`."""
     batches = _generated(_in_one_thread(source), begin)
     if _is_whole(source):  # Keras shows its progress by the number of batches
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
@@ -111,7 +111,7 @@ def _in_one_thread(source: BatchSource) -> BatchSource:
 
 
 def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
-    """Gives the batches of a source; ragged lists travel as pairs of values and splits."""
+    """Returns the batches of a source; ragged lists travel as pairs of values and splits."""
     spec = source.element_spec
     specs = _mapped(_tensor_spec, spec)
     batches = in_groups(
@@ -188,7 +188,7 @@ Piece = tuple[str, int, int]
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def native_tf_data(source: BatchSource) -> tf.data.Dataset:
-    """Gives an input's batches; see `Input.as_tf_data`.
+    """Returns an input's batches; see `Input.as_tf_data`.
 
     Raises:
         DatasetError: the input was asked for something that needs its exact order, or code that is no TensorFlow.
@@ -225,7 +225,7 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
 
 
 def _of_host(request: Request) -> Iterator[Piece]:
-    """Gives the pieces of files that this host reads: an equal part of the records, one after another."""
+    """Yields the pieces of files that this host reads: an equal part of the records, one after another."""
     steps = request.steps
     first, end = (steps.records * host // steps.host_count for host in (steps.host_index, steps.host_index + 1))
     passed = 0  # records of the ranges before
@@ -236,7 +236,7 @@ def _of_host(request: Request) -> Iterator[Piece]:
 
 
 def _pieces_between(request: Request, low: int, high: int) -> Iterator[Piece]:
-    """Gives the pieces of files that hold the records `low` to `high`, by their numbers in all shards."""
+    """Yields the pieces of files that hold the records `low` to `high`, by their numbers in all shards."""
     before = 0
     for shard in request.shards:
         skip, until = max(0, low - before), min(shard.records, high - before)

@@ -56,7 +56,7 @@ class VersionFiles:
         try:
             size = int(store.info(url)["size"])
             return cast(BufferedReader, store.open(url, "rb", block_size=BLOCK, cache_type="readahead")), size
-        except Exception as error:  # a store's library raises errors of its own beside OSError
+        except Exception as error:  # a store's library raises errors of its own, not only OSError
             raise unreadable(url, error) from None
 
     def located(self, shard: Shard) -> tuple["VersionFiles", str, str]:

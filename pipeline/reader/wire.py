@@ -32,7 +32,7 @@ class Malformed(ValueError):
 
 
 def decode(data: bytes, sizes: Int64s) -> tuple[Int64s, Int64s]:
-    """Decodes the integers of rows that lie one after another.
+    """Decodes the integers of rows that follow each other.
 
     Args:
         data: the rows, then `PADDING` bytes of 0.
@@ -111,7 +111,7 @@ class _OtherForm(Exception):
 
 
 def scan(record: bytes | memoryview, names: Collection[bytes]) -> Lists:
-    """Gives the features of these names; one that is not there, or has no list, is left out.
+    """Returns the features of these names; one that is not there, or has no list, is left out.
 
     Raises:
         Malformed: the record is no Example, or one of another form where protobuf is not installed; features of other
@@ -124,7 +124,7 @@ def scan(record: bytes | memoryview, names: Collection[bytes]) -> Lists:
 
 
 def names_of(record: bytes | memoryview) -> list[bytes]:
-    """Gives the names of a record's features in their order. Raises: as `scan`."""
+    """Returns the names of a record's features in their order. Raises: as `scan`."""
     try:
         entries = _entries(memoryview(record))
     except (_OtherForm, IndexError):
@@ -180,7 +180,7 @@ def _entries(data: memoryview) -> list[Entry]:
 
 
 def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
-    """Gives the content of a feature's list."""
+    """Returns the content of a feature's list."""
     kind = data[offset]
     size, offset = _length(data, offset + 1)
     if offset + size != stop or kind not in (BYTES, FLOATS, INTS):
@@ -196,7 +196,7 @@ def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
 
 
 def _length(data: memoryview, offset: int) -> tuple[int, int]:
-    """Reads a length, and gives the offset after it too. Raises: IndexError at the end of the data."""
+    """Reads a length, and returns the offset after it too. Raises: IndexError at the end of the data."""
     byte = data[offset]
     if byte < 128:
         return byte, offset + 1

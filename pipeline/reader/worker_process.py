@@ -37,7 +37,7 @@ ADDRESSES = 1 << 40  # 1 TiB of addresses, more than there is memory: pages come
 
 
 def new_file() -> int:
-    """Gives the descriptor of a new file in memory; the caller closes it."""
+    """Returns the descriptor of a new file in memory; the caller closes it."""
     file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
     os.ftruncate(file, ADDRESSES)
     return file
@@ -54,7 +54,7 @@ class SharedMemory:
         self._free: defaultdict[int, list[int]] = defaultdict(list)
 
     def take(self, size: int) -> memoryview:
-        """Gives a block, page-aligned; its pages go back to the system when the block is dropped.
+        """Returns a block, page-aligned; its pages go back to the system when the block is dropped.
 
         Args:
             size: in bytes; the same few sizes each time, since a block is only used again for its own size.
@@ -69,12 +69,12 @@ class SharedMemory:
         return block
 
     def offset(self, buffer: Any) -> int | None:
-        """Gives the offset of a buffer in this memory; None where it lies elsewhere."""
+        """Returns the offset of a buffer in this memory; None where it is elsewhere."""
         offset = _address(buffer) - self._start
         return offset if 0 <= offset < ADDRESSES else None
 
     def array(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
-        """Gives a view of the memory: uint8 [size]."""
+        """Returns a view of the memory: uint8 [size]."""
         return np.frombuffer(self._map, np.uint8, size, offset)
 
     def _give_back(self, offset: int, size: int) -> None:

@@ -1,7 +1,7 @@
 """Batches made in worker processes, where Python's lock is the limit: the same batches, in the same order.
 
 A worker is a plain `python -c` with a pipe, not `multiprocessing`: a fork is not safe where TensorFlow or JAX runs
-threads, and `spawn` imports the user's script again, which then needs a guard. The batch lies in memory that worker and
+threads, and `spawn` imports the user's script again, which then needs a guard. The batch is in memory that worker and
 parent share; it is used again when the parent has dropped the last view of it. A worker owns nothing that outlives it,
 so it is simply killed in the end, and ends by itself when its parent is killed.
 
@@ -44,7 +44,7 @@ main(int(pipe), int(file))
 def in_processes(
     make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int
 ) -> Generator[tuple[Asked, Made], None, None]:
-    """Gives each step with its batch, in the order of the steps; no steps give nothing.
+    """Yields each step with its batch, in the order of the steps; no steps give nothing.
 
     The processes end with the iterator, or when it is dropped.
 
@@ -146,7 +146,7 @@ class _Worker:
             self._pipe.send((step, dropped))
 
     def batch(self) -> tuple[Any, dict[str, float]]:
-        """Waits for the oldest batch that was requested, and gives it with the worker's counts since the last one."""
+        """Waits for the oldest batch that was requested, and returns it with the worker's counts since the last one."""
         try:
             answer: Answer = self._pipe.recv()
         except (EOFError, ConnectionError):
@@ -172,7 +172,7 @@ class _Worker:
     def _died(self) -> DatasetError:
         status = self._process.wait()
         if status >= 0:
-            return DatasetError(f"worker process {self._number} ended with status {status}; what it said stands above")
+            return DatasetError(f"worker process {self._number} ended with status {status}; its output is above")
         died = f"worker process {self._number} died of signal {-status} ({signal.strsignal(-status)})"
         return DatasetError(f"{died}: {_DEATHS.get(-status, 'workers=0 reads without processes')}")
 
