@@ -107,7 +107,7 @@ def test_a_worker_imports_the_numpy_reader_alone_and_its_counts_are_summed_here(
             DatasetError,
             r"^worker process 0 died of signal 9 \(Killed\): out of memory\? take fewer workers",
         ),
-        ("exits", DatasetError, "^worker process 0 ended with status 3; what it said stands above$"),
+        ("exits", DatasetError, "^worker process 0 ended with status 3; its output is above$"),
     ],
 )
 def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exception], message: str) -> None:

@@ -45,7 +45,7 @@ class ShardFile:
     sha256: str
 
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Returns path and bytes of the file, and of the index: a uint64 for each record's offset, and the file's size."""
+        """Returns path and bytes of the file, and of the index: an offset of 8 bytes a record, and the file's size."""
         return (self.file, self.bytes), (self.index, 8 * (self.records + 1))
 
 

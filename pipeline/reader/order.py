@@ -131,8 +131,8 @@ class GlobalShuffle:
 class BlockShuffle:
     """A permutation of blocks of neighbours, then of the records within each group of blocks.
 
-    Records that are read together are neighbours: whole blocks, one group at a time. The shards are in the order of a hash
-    already, so that neighbours have nothing in common. The records that fill no block come with the last group.
+    Records that are read together are neighbours: whole blocks, one group at a time. The shards are in the order of a
+    hash, so neighbours have nothing in common. The records that fill no block come with the last group.
     """
 
     def __init__(self, size: int, seed: int, block: int, group: int) -> None:
