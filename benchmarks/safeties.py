@@ -45,7 +45,7 @@ SAFETIES = {
     "size check of an image": f"{BUILD}.images.image_files._check_bytes",
     "CRC-32C of records": f"{DATASET}.tfrecord.masked_crc",
     "digests of contents": f"{BUILD}.worker.build_shard.digest_rows",
-    "digest of a batch's inputs": f"{BUILD}.worker.batch.Batch.digest",
+    "digest of a batch's inputs": f"{BUILD}.worker.batch.RowBatch.digest",
     "fsync": "os.fsync",
 }
 """The functions that make a build safe, as their callers look them up; the shards' SHA-256 is patched by itself."""

@@ -9,7 +9,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from recordmill.pipeline.build.beam.shared_steps import ListChunks, read_chunk
+from recordmill.pipeline.build.beam.steps import ListChunks, read_chunk
 from recordmill.pipeline.build.context.chunk_pages import PAGE_CHUNKS, ChunkPages
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report
 from recordmill.pipeline.sources.batches import pack

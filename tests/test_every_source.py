@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.driver import build
-from recordmill.pipeline.build.images.read import ImageReader
+from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.spec.model import parse_spec
@@ -156,7 +156,7 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
     files = BeamFiles()
     plan = make_plan(spec, files, 20_000)
     work = planned_build(plan, str(folder), files, inline=False, threads=1)
-    pictures = ImageReader(files, work.roots, str(folder))
+    pictures = BuildImageReader(files, work.roots, str(folder))
     found: dict[bytes, Row] = {}
     for chunk in plan.chunks:
         for block in work.readers[chunk.source].read(chunk, files, work.schema.columns, work.schema.source_key):
@@ -174,7 +174,7 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
     return found
 
 
-def _bytes(pictures: ImageReader, source: int, value: Any) -> Any:
+def _bytes(pictures: BuildImageReader, source: int, value: Any) -> Any:
     if isinstance(value, list):
         return [_bytes(pictures, source, one) for one in value]
     return pictures.read(source, value) if value else b""

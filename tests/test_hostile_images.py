@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.images.read import ImageReader
+from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.sources.images import inline, to_file, to_piece
 from recordmill.transforms.contract.image_header import PNG
@@ -80,11 +80,11 @@ def graph() -> Graph:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> ImageReader:
-    return ImageReader(BeamFiles(), [str(tmp_path)], str(tmp_path / "scratch"))
+def reader(tmp_path: Path) -> BuildImageReader:
+    return BuildImageReader(BeamFiles(), [str(tmp_path)], str(tmp_path / "scratch"))
 
 
-def outcome(graph: Graph, reader: ImageReader, data: bytes) -> str:
+def outcome(graph: Graph, reader: BuildImageReader, data: bytes) -> str:
     """`accepted`, or the reason; any other exception is the test's."""
     try:
         graph(tf.constant(reader.load(0, inline(data), OPTIONS).data))
@@ -96,7 +96,7 @@ def outcome(graph: Graph, reader: ImageReader, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_cut_anywhere_it_is_accepted_or_refused(graph: Graph, reader: ImageReader, name: str) -> None:
+def test_cut_anywhere_it_is_accepted_or_refused(graph: Graph, reader: BuildImageReader, name: str) -> None:
     data = FORMATS[name]
     found = [outcome(graph, reader, data[:size]) for size in range(0, len(data), max(1, len(data) // 40))]
     assert set(found[1:]) <= {"accepted", "unsupported_format", "undecodable_image", "too_many_pixels"}
@@ -112,7 +112,7 @@ def test_with_any_bytes_changed_it_is_accepted_or_refused(graph: Graph, name: st
         place = data.draw(st.integers(0, min(len(changed), 400) - 1))
         piece = data.draw(st.sampled_from([b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f", b"\xff\xda"]))
         changed[place : place + len(piece)] = piece
-    assert outcome(graph, ImageReader(BeamFiles(), [], ""), bytes(changed)) in ("accepted", *REASONS)
+    assert outcome(graph, BuildImageReader(BeamFiles(), [], ""), bytes(changed)) in ("accepted", *REASONS)
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_with_any_bytes_changed_it_is_accepted_or_refused(graph: Graph, name: st
     ],
 )
 def test_the_reason_of_what_is_known_to_be_hostile(
-    graph: Graph, reader: ImageReader, data: bytes, expected: str
+    graph: Graph, reader: BuildImageReader, data: bytes, expected: str
 ) -> None:
     assert outcome(graph, reader, data) == expected
 
 
 @pytest.mark.parametrize("name", [b"zTXt", b"iTXt", b"iCCP"])
-def test_a_bomb_beside_the_pixels_is_not_blown_up(graph: Graph, reader: ImageReader, name: bytes) -> None:
+def test_a_bomb_beside_the_pixels_is_not_blown_up(graph: Graph, reader: BuildImageReader, name: bytes) -> None:
     head = {b"zTXt": b"k\0\0", b"iTXt": b"k\0\1\0\0\0", b"iCCP": b"k\0\0"}[name]
     good = saved(form="PNG")
     data = good[:AFTER_HEAD] + chunk(name, head + BOMB) + good[AFTER_HEAD:]
@@ -164,7 +164,7 @@ def test_a_bomb_beside_the_pixels_is_not_blown_up(graph: Graph, reader: ImageRea
     assert peak() - before < 15_000_000
 
 
-def test_more_pixels_than_the_header_says_are_left(graph: Graph, reader: ImageReader) -> None:
+def test_more_pixels_than_the_header_says_are_left(graph: Graph, reader: BuildImageReader) -> None:
     good = saved(form="PNG")
     start = good.index(b"IDAT") - 4
     data = good[:start] + chunk(b"IDAT", BOMB) + chunk(b"IEND", b"")
@@ -181,7 +181,7 @@ def peak() -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def test_what_is_no_file_is_unreadable_and_nobody_waits_for_it(reader: ImageReader, tmp_path: Path) -> None:
+def test_what_is_no_file_is_unreadable_and_nobody_waits_for_it(reader: BuildImageReader, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "folder.jpg").mkdir()
     (tmp_path / "loop.jpg").symlink_to("loop.jpg")
@@ -192,7 +192,7 @@ def test_what_is_no_file_is_unreadable_and_nobody_waits_for_it(reader: ImageRead
         assert error.value.reason == "unreadable"
 
 
-def test_a_file_of_gigabytes_is_not_read(reader: ImageReader, tmp_path: Path) -> None:
+def test_a_file_of_gigabytes_is_not_read(reader: BuildImageReader, tmp_path: Path) -> None:
     with open(tmp_path / "large.jpg", "wb") as file:
         file.write(saved())
         file.truncate(200 << 30)
@@ -214,7 +214,7 @@ def test_a_large_image_with_alpha_is_laid_on_its_background_by_bands(graph: Grap
     np.testing.assert_array_equal(got, expected)
 
 
-def test_the_name_says_nothing(graph: Graph, reader: ImageReader) -> None:
+def test_the_name_says_nothing(graph: Graph, reader: BuildImageReader) -> None:
     Path(reader.roots[0], "x.jpg").write_bytes(FORMATS["tiff"])
     loaded = reader.load(0, to_file("x.jpg"), OPTIONS)
     assert loaded.transcoded == "TIFF"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.images.read import ImageReader
+from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.worker.packing import ImageSpill
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
@@ -75,7 +75,7 @@ def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:
     with ImageSpill(str(tmp_path)) as spill:
         moved = spill.move(pa.chunked_array([[inline(b"one"), to_file("a.png")], [inline(b"")]]))
         lists = spill.move(pa.chunked_array([pa.array([[inline(b"two")], [], [to_file("b"), inline(b"3")]])]))
-    pictures = ImageReader(BeamFiles(), ["/nowhere"], str(tmp_path))
+    pictures = BuildImageReader(BeamFiles(), ["/nowhere"], str(tmp_path))
     assert pictures.read(0, moved[0].as_py()) == b"one"
     with pytest.raises(ImageError, match="absent, null or empty"):
         pictures.read(0, moved[2].as_py())
@@ -94,7 +94,7 @@ def test_where_nothing_is_inline_there_is_no_file(tmp_path: Path) -> None:
 
 def test_a_piece_of_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
-    pictures = ImageReader(BeamFiles(), [str(tmp_path)], "/nowhere")
+    pictures = BuildImageReader(BeamFiles(), [str(tmp_path)], "/nowhere")
     assert pictures.read(0, to_piece("a.tar", 3, 4)) == b"3456"
     with pytest.raises(ImageError, match="the file b.tar: No such file"):
         pictures.read(0, to_piece("b.tar", 3, 4))

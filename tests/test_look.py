@@ -25,7 +25,7 @@ from recordmill.pipeline.build.context.reports import LOOK_REPORTS, ProgressRead
 from recordmill.pipeline.build.context.workspace import read_report
 from recordmill.pipeline.build.images.read import PixelMeter
 from recordmill.pipeline.build.summaries.look import PartialSums, full_buckets
-from recordmill.pipeline.build.summaries.pixels import SCHEMA, Pixels
+from recordmill.pipeline.build.summaries.pixels import SCHEMA, PixelSums
 from recordmill.pipeline.build.summaries.statistics import LearnedAnalysis, learned
 from recordmill.pipeline.build.summaries.summary import of_bytes, to_bytes
 from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted
@@ -284,7 +284,7 @@ def test_pixels_of_workers_add_up(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/b.png").write_bytes(b"")
     look, _ = planned_look(tmp_path / "b", spec.replace("IN", str(tmp_path)) + "normalize: dataset}}}")
-    (pixels,) = (summary for summary in look.summaries if isinstance(summary, Pixels))
+    (pixels,) = (summary for summary in look.summaries if isinstance(summary, PixelSums))
     parts = [[1, 4, [8, 4], [16, 4]], [2, 12, [8, 60], [80, 316]]]
     tables = [
         pa.table([["image"] * 2, [0, 1], [0] * 2, [images] * 2, [count] * 2, total, squares], schema=SCHEMA)

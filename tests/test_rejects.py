@@ -17,11 +17,11 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.images.read import ImageReader, MemoryGate, PixelMeter, pixel_graph, retry_alone
+from recordmill.pipeline.build.images.read import BuildImageReader, MemoryGate, PixelMeter, pixel_graph, retry_alone
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.results import Results
-from recordmill.pipeline.build.worker.batch import Batch, BatchTransformer
+from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.sources.encoded import Inflated
 from recordmill.pipeline.sources.faults import REASONS, Reject
@@ -147,7 +147,7 @@ def test_a_damaged_image_is_one_all_the_same() -> None:
 @pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
 def test_an_image_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "open", Failing(error, function=Image.open))
-    assert ImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).transcoded == "GIF"
+    assert BuildImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).transcoded == "GIF"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_what_fails_alone_too_is_believed(
 ) -> None:
     monkeypatch.setattr(Image, "open", Failing(error, error))
     with pytest.raises(expected, match=message):
-        ImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS)
+        BuildImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_fails_alone_too_is_believed(
 )
 def test_statistics_leave_out_only_what_is_damaged_twice(errors: tuple[Exception, ...], is_measured: bool) -> None:
     graph = Failing(*errors, function=pixel_graph(OPTIONS))
-    pixels, _, _ = PixelMeter(ImageReader(BeamFiles(), [""], ""), OPTIONS, graph).measure([0], [inline(PNG)])
+    pixels, _, _ = PixelMeter(BuildImageReader(BeamFiles(), [""], ""), OPTIONS, graph).measure([0], [inline(PNG)])
     assert (pixels[0] > 0) == is_measured
 
 
@@ -180,16 +180,16 @@ def transformer(graph: Any) -> BatchTransformer:
 
 
 @pytest.fixture
-def batch() -> Batch:
+def batch() -> RowBatch:
     """Three rows, of which the second has a bad image."""
     rows = pa.table({"@key": [b"a", b"b", b"c"], "@chunk": [0, 0, 0], "@position": [4, 5, 6]})
-    return Batch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, whole={}, looks={}, needs=0)
+    return RowBatch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, whole={}, looks={}, needs=0)
 
 
 def graph(*failures: Exception) -> Failing:
     """A graph that fails so often, and then decodes all but what is bad; it gives what it decoded."""
 
-    def decode(batch: Batch) -> Any:
+    def decode(batch: RowBatch) -> Any:
         if b"bad" in batch.images["image"]:
             raise INVALID
         return batch.images
@@ -199,7 +199,7 @@ def graph(*failures: Exception) -> Failing:
 
 @pytest.mark.parametrize("failures", [(), (INVALID,), (EXHAUSTED,), (MemoryError(),)])
 def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
-    batch: Batch, failures: tuple[Exception, ...]
+    batch: RowBatch, failures: tuple[Exception, ...]
 ) -> None:
     failing = graph(INVALID, *failures)  # the whole batch, then row by row
     kept, stored = transformer(failing)(batch)
@@ -210,12 +210,12 @@ def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
     assert failing.calls == 1 + 4 + len(failures) + 1  # the bad row twice
 
 
-def test_an_error_that_no_image_causes_is_raised(batch: Batch) -> None:
+def test_an_error_that_no_image_causes_is_raised(batch: RowBatch) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid JPEG data or crop window"):
         BatchTransformer(graph(), {"image": "photo"}, lambda name, data: True)(batch)
 
 
-def test_rows_are_not_rejected_because_memory_is_short(batch: Batch) -> None:
+def test_rows_are_not_rejected_because_memory_is_short(batch: RowBatch) -> None:
     with pytest.raises(OutOfMemoryError, match="send 3 rows through the transform graph"):
         transformer(graph(EXHAUSTED, EXHAUSTED))(batch)
 

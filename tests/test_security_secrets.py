@@ -172,7 +172,7 @@ def test_a_dataset_that_cannot_be_read_tells_no_password(monkeypatch: pytest.Mon
         (["--s3_secret_acces_key", "C4nary"], "no option --s3_secret_acces_key"),
         (["--direct_num_workers=C4nary"], r"does not take these options: --direct_num_workers=\*\*\*$"),
         (["--direct_num_workers", "C4nary", "--x"], r"these options: --direct_num_workers \*\*\* --x$"),
-        (["--runner=C4nary"], "--runner stands before the --"),
+        (["--runner=C4nary"], "--runner belongs before the --"),
         (["--save_main_session", "--s3_secret_access_key=C4nary"], "--save_main_session is refused"),
     ],
 )

@@ -1,12 +1,13 @@
-"""A look at all rows as one Beam job, before the job that writes them (`pipeline.build.summaries`).
+"""Learns of the rows all that the transform graph must hold, by a look at all rows, and makes the graph.
 
-chunks ─ LookAtChunks ─▶ (bucket, sums) ─ GroupByBucket ─▶ MergeBuckets ─▶ files
+chunks ─ LookAtChunks ─▶ (bucket, sums) ─ GroupByBucket ─▶ MergeBuckets ─▶ files (`pipeline.build.summaries`)
 """
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -31,7 +32,7 @@ from recordmill.pipeline.build.analysis.graph import (
 from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
 from recordmill.pipeline.build.beam.probe import TEMP, probe_temp
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.beam.shared_steps import ListChunks
+from recordmill.pipeline.build.beam.steps import ListChunks, Step, WorkerStep
 from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
@@ -65,25 +66,25 @@ def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
             if look.planned.has_spans:
                 _add_up_spans(sums, look)
             else:
-                _ = sums | "MergeBuckets" >> beam.ParDo(MergeBuckets(look))
+                _ = sums | "MergeBuckets" >> beam.ParDo(Step(look.planned, partial(_merge, look)))
         done = look.finish()
     return done
 
 
 def _add_up_spans(sums: beam.PCollection, look: Look) -> None:
     """Adds up the buckets of each span, then those of all spans."""
-    read = sums | "MergeSpans" >> beam.ParDo(MergeSpans(look))
+    read = sums | "MergeSpans" >> beam.ParDo(Step(look.planned, partial(_merge_span, look)))
     kept = [(key, None) for key in look.kept.keys()] if look.kept else []  # noqa: SIM118 - no mapping
     _ = (
         [read, sums.pipeline | "ListKept" >> beam.Create(kept)]
         | "AllSpans" >> beam.Flatten()
         | "GroupBySummary" >> beam.GroupByKey()
-        | "AddUpSpans" >> beam.ParDo(AddUpSpans(look))
+        | "AddUpSpans" >> beam.ParDo(Step(look.planned, partial(_add_up, look)))
     )
 
 
 class LookAtChunks(beam.DoFn):  # type: ignore[misc]
-    """`pipeline.build.worker.read_chunk.LookReader` on Beam, which passes on the sums of many chunks together."""
+    """Adds up the sums of many chunks (`pipeline.build.worker.read_chunk.LookReader`) before it passes them on."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -103,46 +104,24 @@ class LookAtChunks(beam.DoFn):  # type: ignore[misc]
             yield from self._sums.add(self._reader.read(chunk), self._look.planned.spans[chunk.source])
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields what is left."""
+        """Yields the rest of the sums."""
         for element in self._sums.flush():
             yield beam.transforms.window.GlobalWindows.windowed_value(element)
 
 
-class MergeBuckets(beam.DoFn):  # type: ignore[misc]
-    """`Look.merge` on Beam."""
-
-    def __init__(self, look: Look) -> None:
-        self._look = look
-
-    def process(self, bucket: tuple[str, Iterable[bytes]]) -> None:
-        """Adds up one bucket."""
-        with leaving_error(self._look.planned.workspace):
-            self._look.merge(*bucket)
+def _merge(look: Look, bucket: tuple[str, Iterable[bytes]]) -> Iterable[None]:
+    look.merge(*bucket)
+    return ()
 
 
-class MergeSpans(beam.DoFn):  # type: ignore[misc]
-    """`Look.merge_span` on Beam."""
-
-    def __init__(self, look: Look) -> None:
-        self._look = look
-
-    def process(self, bucket: tuple[str, Iterable[bytes]]) -> Iterator[tuple[str, str]]:
-        """Adds up one bucket of one span; yields the bucket and the span."""
-        with leaving_error(self._look.planned.workspace):
-            yield self._look.merge_span(*bucket)
+def _merge_span(look: Look, bucket: tuple[str, Iterable[bytes]]) -> Iterable[tuple[str, str]]:
+    return [look.merge_span(*bucket)]
 
 
-class AddUpSpans(beam.DoFn):  # type: ignore[misc]
-    """`Look.add_up` on Beam."""
-
-    def __init__(self, look: Look) -> None:
-        self._look = look
-
-    def process(self, bucket: tuple[str, Iterable[str | None]]) -> None:
-        """Adds up one bucket of all spans."""
-        key, spans = bucket
-        with leaving_error(self._look.planned.workspace):
-            self._look.add_up(key, sorted(span for span in spans if span is not None))
+def _add_up(look: Look, bucket: tuple[str, Iterable[str | None]]) -> Iterable[None]:
+    key, spans = bucket
+    look.add_up(key, sorted(span for span in spans if span is not None))
+    return ()
 
 
 def learn(
@@ -278,7 +257,8 @@ def _analyze(
         batches = (
             pipeline
             | "ListChunks" >> ListChunks(context.workspace, chunks)
-            | "ReadForAnalysis" >> beam.ParDo(ReadForAnalysis(context, columns))
+            | "ReadForAnalysis"
+            >> beam.ParDo(WorkerStep(context, lambda: partial(_read_for_analysis, context, columns)))
         )
         saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
         metadata = beam.pvalue.AsSingleton(metadata.deferred_metadata)
@@ -288,19 +268,7 @@ def _analyze(
     return str(report["export"])
 
 
-class ReadForAnalysis(beam.DoFn):  # type: ignore[misc]
+def _read_for_analysis(context: BuildContext, columns: frozenset[str], chunk: Chunk) -> Iterator[pa.RecordBatch]:
     """Reads the rows of the train split as the user's own analyzers take them."""
-
-    def __init__(self, context: BuildContext, columns: frozenset[str]) -> None:
-        self._context, self._columns = context, columns
-
-    def setup(self) -> None:
-        """Sources may be the user's own."""
-        install_user_code(self._context)
-
-    def process(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """Reads one chunk."""
-        context = self._context
-        with leaving_error(context.workspace):
-            for block in keyed_blocks(context, context.decisions, chunk, images=()):
-                yield from analysis_batches(context, self._columns, train_rows(context, block.rows))
+    for block in keyed_blocks(context, context.decisions, chunk, images=()):
+        yield from analysis_batches(context, columns, train_rows(context, block.rows))

@@ -21,12 +21,9 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.beam.duplicates import FindDuplicates
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.beam.shared_steps import Keep, ListChunks, Send, rows_of, send
+from recordmill.pipeline.build.beam.steps import Keep, ListChunks, Send, Step, WorkerStep, composite, rows_of, send
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
-from recordmill.pipeline.build.context.graph import install_user_code
-from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report, write_report
-from recordmill.pipeline.build.duplicates import decisions
 from recordmill.pipeline.build.duplicates.counts import (
     NEAR,
     outline,
@@ -40,6 +37,11 @@ from recordmill.pipeline.build.duplicates.decisions import (
     DROPPED,
     MOVED,
     dropped,
+    incidences,
+    join_clusters,
+    moves,
+    moves_of_chunks,
+    shared,
     with_joined,
     write_decisions,
     write_joined,
@@ -58,7 +60,7 @@ from recordmill.pipeline.sources.source_reader import Chunk
 
 FOLDER = "decisions"
 UNITS = "units"
-Step = Callable[[pa.Table], pa.Table]
+TableStep = Callable[[pa.Table], pa.Table]
 
 
 def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
@@ -84,10 +86,14 @@ def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Row
     return decisions
 
 
-def _resolve(planned: PlannedBuild, decisions: RowDecisions, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
+def _resolve(planned: PlannedBuild, decided: RowDecisions, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
     """Finds the duplicates and resolves them."""
     with runner.pipeline(planned) as pipeline:
-        _ = pipeline | "ListChunks" >> ListChunks(planned.workspace, chunks) | ResolveDuplicates(planned, decisions)
+        _ = (
+            pipeline
+            | "ListChunks" >> ListChunks(planned.workspace, chunks)
+            | "ResolveDuplicates" >> ResolveDuplicates(planned, decided)
+        )
     action, contents = planned.duplicates.action, partial(contents_of_chunk, planned)
     counts = read_counts(planned.workspace, f"{FOLDER}/counts")
     if action == "fail" and counts.groups:
@@ -95,155 +101,114 @@ def _resolve(planned: PlannedBuild, decisions: RowDecisions, chunks: Sequence[Ch
     if planned.hashed_images():
         write_report(planned.workspace, NEAR, published(counts, planned.layout.splits, contents))
     if action == "drop":
-        return replace(decisions, dropped=DROPPED)
-    return replace(decisions, moved=MOVED) if action == "same_split" else decisions
+        return replace(decided, dropped=DROPPED)
+    return replace(decided, moved=MOVED) if action == "same_split" else decided
 
 
-def _stratify(planned: PlannedBuild, decisions: RowDecisions, chunks: Sequence[Chunk], runner: Runner) -> Strata:
+def _stratify(planned: PlannedBuild, decided: RowDecisions, chunks: Sequence[Chunk], runner: Runner) -> Strata:
     """Cuts each class of the feature that the spec stratifies by."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
             | "ListChunks" >> ListChunks(planned.workspace, chunks)
-            | "ReadClasses" >> beam.ParDo(ReadClasses(planned, decisions))
+            | "ReadClasses" >> beam.ParDo(WorkerStep(planned, lambda: partial(_read_classes, planned, decided)))
             | "GroupByHash" >> beam.GroupByKey()
             | "CountClasses" >> beam.ParDo(Keep(planned, write_classes))
         )
     return cut_strata(planned)
 
 
-class ResolveDuplicates(beam.PTransform):  # type: ignore[misc]
-    """From chunks to the files of decisions, or of counts for `fail`."""
-
-    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
-        super().__init__()
-        self._planned, self._decisions = planned, decisions
-
-    def expand(self, chunks: beam.PCollection) -> None:
-        """Adds the steps."""
-        planned = self._planned
-        distance = planned.duplicates.distance if planned.hashed_images() else None
-        read = chunks | beam.ParDo(ReadContents(planned, self._decisions)).with_outputs(UNITS, main="rows")
-        found = (
-            read["rows"]
-            | "GroupByKeyHash" >> beam.GroupByKey()
-            | "FollowFirsts" >> self._send(partial(_by_hash, follow_firsts, "high", planned.buckets()))
-            | "FindDuplicates" >> FindDuplicates(planned, distance, FOLDER)
-        )
-        if planned.duplicates.action == "drop":
-            self._drop(found)
-        elif planned.duplicates.action == "fail":
-            self._count(found)
-        else:
-            self._move(found, read[UNITS])
-
-    def _drop(self, found: beam.PCollection) -> None:
-        self._write(found | "ChooseDropped" >> self._send(partial(_by_chunk, dropped)), DROPPED, "position")
-
-    def _count(self, found: beam.PCollection) -> None:
-        _ = found | "Count" >> beam.ParDo(Keep(self._planned, partial(write_count, f"{FOLDER}/counts")))
-
-    def _move(self, found: beam.PCollection, of_chunks: beam.PCollection) -> None:
-        planned = self._planned
-        write = partial(write_joined, f"{FOLDER}/joined-decisions.arrow", decisions.join_clusters)
-        of_units = (
-            found
-            | "ListUnits" >> self._send(partial(_by_hash, decisions.incidences, "unit", planned.buckets()))
-            | "GroupByUnit" >> beam.GroupByKey()
-        )
-        joined = beam.pvalue.AsList(
-            of_units
-            | "ChooseShared" >> self._send(partial(_in_one, decisions.shared))
-            | "GroupShared" >> beam.GroupByKey()
-            | "JoinClusters" >> beam.ParDo(Keep(planned, write))
-        )
-        moves = of_units | "FindMoves" >> beam.ParDo(
-            Send(planned, partial(with_joined, planned, decisions.moves)), joined
-        )
-        together = {"moves": moves, "units": of_chunks} | "AddChunks" >> beam.CoGroupByKey()
-        self._write(together | "FindMovesOfChunks" >> beam.ParDo(FindMovesOfChunks(planned)), MOVED, "unit")
-        if planned.hashed_images():
-            count = partial(write_moved_count, f"{FOLDER}/counts")
-            outlines = found | "Outline" >> self._send(outline)
-            _ = outlines | "CountMoved" >> beam.ParDo(Keep(planned, count), joined)
-
-    def _write(self, by_chunk: beam.PCollection, folder: str, order: str) -> None:
-        write = partial(write_decisions, folder, order)
-        _ = by_chunk | "GroupByChunk" >> beam.GroupByKey() | "Write" >> beam.ParDo(Keep(self._planned, write))
-
-    def _send(self, step: Step) -> beam.ParDo:
-        return beam.ParDo(Send(self._planned, step))
+@composite
+def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild, decided: RowDecisions) -> None:
+    """Makes the files of decisions, or of counts for `fail`, of chunks."""
+    distance = planned.duplicates.distance if planned.hashed_images() else None
+    reader = WorkerStep(planned, lambda: partial(_read_contents, planned, ContentReader(planned, decided)))
+    read = chunks | "ReadContents" >> beam.ParDo(reader).with_outputs(UNITS, main="rows")
+    found = (
+        read["rows"]
+        | "GroupByKeyHash" >> beam.GroupByKey()
+        | "FollowFirsts" >> _send(planned, partial(_by_hash, follow_firsts, "high", planned.buckets()))
+        | "FindDuplicates" >> FindDuplicates(planned, distance, FOLDER)
+    )
+    if planned.duplicates.action == "drop":
+        _write(planned, found | "ChooseDropped" >> _send(planned, partial(_by_chunk, dropped)), DROPPED, "position")
+    elif planned.duplicates.action == "fail":
+        _ = found | "Count" >> beam.ParDo(Keep(planned, partial(write_count, f"{FOLDER}/counts")))
+    else:
+        _move(planned, found, read[UNITS])
 
 
-class ReadContents(beam.DoFn):  # type: ignore[misc]
-    """Sends the fingerprints of chunks to their keys' buckets, and for `same_split` the chunks' units to theirs."""
-
-    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
-        self._planned, self._decisions = planned, decisions
-
-    def setup(self) -> None:
-        """Sources may be the user's own."""
-        install_user_code(self._planned)
-        self._reader = ContentReader(self._planned, self._decisions)
-
-    def process(self, chunk: Chunk) -> Iterator[Any]:
-        """Reads one chunk."""
-        planned, buckets = self._planned, self._planned.buckets()
-        with leaving_error(planned.workspace):
-            contents = self._reader.read(chunk)
-            if not contents.num_rows:
-                return
-            rows = fingerprints(contents, "hash", "sample", "unit", near=bool(planned.hashed_images()))
-            yield from send(planned, by_hash(rows, "hash", buckets))
-            if planned.duplicates.action == "same_split":
-                distinct = np.unique(contents["unit"].to_numpy())
-                table = pa.table({"unit": distinct, "chunk": np.full(len(distinct), chunk.index)})
-                for element in send(planned, by_hash(table, "unit", buckets)):
-                    yield beam.pvalue.TaggedOutput(UNITS, element)
+def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PCollection) -> None:
+    """Decides the moves of clusters' units, and counts the clusters after them."""
+    of_units = (
+        found
+        | "ListUnits" >> _send(planned, partial(_by_hash, incidences, "unit", planned.buckets()))
+        | "GroupByUnit" >> beam.GroupByKey()
+    )
+    joined = beam.pvalue.AsList(
+        of_units
+        | "ChooseShared" >> _send(planned, partial(_in_one, shared))
+        | "GroupShared" >> beam.GroupByKey()
+        | "JoinClusters"
+        >> beam.ParDo(Keep(planned, partial(write_joined, f"{FOLDER}/joined-units.arrow", join_clusters)))
+    )
+    moved = of_units | "FindMoves" >> beam.ParDo(Send(planned, partial(with_joined, planned, moves)), joined)
+    together = {"moves": moved, "units": of_chunks} | "AddChunks" >> beam.CoGroupByKey()
+    _write(
+        planned, together | "FindMovesOfChunks" >> beam.ParDo(Step(planned, partial(_spread, planned))), MOVED, "unit"
+    )
+    if planned.hashed_images():
+        outlines = found | "Outline" >> _send(planned, outline)
+        _ = outlines | "CountMoved" >> beam.ParDo(Keep(planned, partial(write_moved_count, f"{FOLDER}/counts")), joined)
 
 
-class ReadClasses(beam.DoFn):  # type: ignore[misc]
-    """Sends the classes and hashes of chunks to the buckets of the hashes."""
-
-    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
-        self._planned, self._decisions = planned, decisions
-
-    def setup(self) -> None:
-        """Sources may be the user's own."""
-        install_user_code(self._planned)
-
-    def process(self, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
-        """Reads one chunk."""
-        planned = self._planned
-        with leaving_error(planned.workspace):
-            table = read_classes(planned, self._decisions, chunk)
-            if table.num_rows:
-                yield from send(planned, by_hash(table, "hash", planned.buckets()))
+def _write(planned: PlannedBuild, by_chunk: beam.PCollection, folder: str, order: str) -> None:
+    """Writes the decisions on each chunk."""
+    write = Keep(planned, partial(write_decisions, folder, order))
+    _ = by_chunk | "GroupByChunk" >> beam.GroupByKey() | "Write" >> beam.ParDo(write)
 
 
-class FindMovesOfChunks(beam.DoFn):  # type: ignore[misc]
+def _send(planned: PlannedBuild, step: TableStep) -> beam.ParDo:
+    return beam.ParDo(Send(planned, step))
+
+
+def _read_contents(planned: PlannedBuild, reader: ContentReader, chunk: Chunk) -> Iterator[Any]:
+    """Sends a chunk's fingerprints to their keys' buckets, and for `same_split` the chunk's units to theirs."""
+    contents, buckets = reader.read(chunk), planned.buckets()
+    if not contents.num_rows:
+        return
+    rows = fingerprints(contents, "hash", "sample", "unit", near=bool(planned.hashed_images()))
+    yield from send(planned, by_hash(rows, "hash", buckets))
+    if planned.duplicates.action == "same_split":
+        distinct = np.unique(contents["unit"].to_numpy())
+        table = pa.table({"unit": distinct, "chunk": np.full(len(distinct), chunk.index)})
+        for element in send(planned, by_hash(table, "unit", buckets)):
+            yield beam.pvalue.TaggedOutput(UNITS, element)
+
+
+def _read_classes(planned: PlannedBuild, decided: RowDecisions, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
+    """Sends a chunk's classes and hashes to the buckets of the hashes."""
+    table = read_classes(planned, decided, chunk)
+    if table.num_rows:
+        yield from send(planned, by_hash(table, "hash", planned.buckets()))
+
+
+def _spread(planned: PlannedBuild, element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
     """Sends the moves of a bucket of units to the chunks that hold these."""
-
-    def __init__(self, planned: PlannedBuild) -> None:
-        self._planned = planned
-
-    def process(self, element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
-        """Takes one bucket."""
-        moves, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
-        if moves:
-            with leaving_error(self._planned.workspace):
-                found = decisions.moves_of_chunks(rows_of(moves), rows_of(of_chunks))
-                yield from send(self._planned, found.append_column(BUCKET, found["chunk"]))
+    moved, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
+    if moved:
+        found = moves_of_chunks(rows_of(moved), rows_of(of_chunks))
+        yield from send(planned, found.append_column(BUCKET, found["chunk"]))
 
 
-def _by_hash(step: Step, column: str, buckets: int, table: pa.Table) -> pa.Table:
+def _by_hash(step: TableStep, column: str, buckets: int, table: pa.Table) -> pa.Table:
     return by_hash(step(table), column, buckets)
 
 
-def _by_chunk(step: Step, table: pa.Table) -> pa.Table:
+def _by_chunk(step: TableStep, table: pa.Table) -> pa.Table:
     found = step(table)
     return found.append_column(BUCKET, found["chunk"])
 
 
-def _in_one(step: Step, table: pa.Table) -> pa.Table:
+def _in_one(step: TableStep, table: pa.Table) -> pa.Table:
     return to_one(step(table))

@@ -1,10 +1,9 @@
-"""Keeps Beam's servers off the network: Beam 2.77 opens them on all interfaces, and asks nobody who they are.
+"""The runners of a build by their names; the local one's workers end with their driver, and its servers are private.
 
-What runs code for whoever connects is for this user alone: the workers of `--processes N` find their driver at Unix
-sockets in a folder of mode 0700. A runner connects to the worker pool of `environment_type=LOOPBACK` by TCP, so that
-pool listens on the loopback address.
-
-    runner = PrivateFnApiRunner(environment)        # of `worker_handler.WORKER_COMMAND`
+Beam 2.77 opens its servers on all interfaces, and asks nobody who they are. A server that runs code for whoever
+connects is for this user alone: the workers of `--processes N` find their driver at Unix sockets in a folder of mode
+0700. A runner connects to the worker pool of `environment_type=LOOPBACK` by TCP, so that pool listens on the loopback
+address.
 """
 
 import itertools
@@ -47,6 +46,92 @@ Listen = Callable[[str], int]
 FIT = re.compile(r"[\w/.+-]{1,70}", re.ASCII)
 """Temporary folders that fit: a socket's path has at most 103 bytes on macOS, and gRPC reads it as a URL."""
 SHORT = "/tmp"  # noqa: S108 - for a folder of mode 0700 in it
+WORKER_COMMAND = shlex.join([sys.executable, "-P", child_process.__file__])
+"""The command of a worker (`runners.child_process`), without its driver's number."""
+NAMES = {"DirectRunner": "local", "prism": "PrismRunner", "DataflowRunner": "dataflow"}
+"""Other names of runners."""
+
+
+def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - frozen
+    """Makes the runner that a build's options name.
+
+    `local` is Beam's FnApiRunner, also by the name `DirectRunner`, which for Beam is Prism wherever its binary is.
+
+    Raises:
+        RunnerError: an option loses data or does not exist.
+    """
+    name = NAMES.get(options.runner, options.runner)
+    beam_options = parse_options(options.beam_options, passes_on=name == "flink")
+    direct = beam_options.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
+        raise RunnerError(
+            "direct_running_mode=multi_threading is refused: Apache Beam 2.77 silently loses records in it "
+            "(its data buffer is cleared without a lock). Leave it out: a build uses every core in one process; "
+            "or run separate processes with `--processes N`"
+        )
+    if name != "local":
+        if options.processes > 1:
+            raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
+        if name == "flink":
+            return FlinkRunner(options)
+        if name == "dataflow":
+            from recordmill.pipeline.build.beam.dataflow import DataflowRunner  # loads Google's clients
+
+            return DataflowRunner(options)
+        return RemoteRunner(_beam_runner(name), beam_options, options.attempts)
+    direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
+    direct.direct_num_workers = options.processes
+    environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if options.processes > 1 else None
+    threads = worker_threads(options.processes)
+    return Runner(PrivateFnApiRunner(environment), beam_options, is_local=True, threads=threads)
+
+
+def _beam_runner(name: str) -> PipelineRunner:
+    try:
+        return create_runner(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        reason = str(error).splitlines()[0]
+        ours = "'local', 'flink', 'dataflow'"
+        raise RunnerError(f"there is no runner '{name}': use {ours} or one of Beam's: {reason}") from None
+
+
+def worker_threads(processes: int) -> int:
+    """Returns the number of threads of a local worker's transform graph: its share of the cores."""
+    return max(1, cores() // processes)
+
+
+@WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
+class WorkerProcessHandler(SubprocessSdkWorkerHandler):  # type: ignore[misc]
+    """Runs a worker as a child of this process; a thread waits for it and raises `DeadWorkerError` if it dies.
+
+    The handler of Apache Beam 2.77, in whose place it is registered, has a shell start the worker, and reports a death
+    as a RuntimeError with the status in its text and without the process.
+    """
+
+    def start_worker(self) -> None:
+        """Starts the process from the thread that waits for it (`child_process` ends with that thread)."""
+        self.worker_thread = threading.Thread(name="run_worker", target=self._run)
+        self.worker_thread.start()
+
+    def _run(self) -> None:
+        command = [*shlex.split(self._worker_command_line.decode()), str(os.getpid())]
+        process = subprocess.Popen(command, env=os.environ | self._environment())  # noqa: S603 - our own worker
+        status = process.wait()
+        if status:
+            raise DeadWorkerError(process.pid, status)
+
+    def port_from_worker(self, port: str) -> str:
+        """Returns the URL of a service, which is what `PrivateGrpcServer` calls its port."""
+        return port
+
+    def _environment(self) -> dict[str, str]:
+        """Makes the variables that `apache_beam.runners.worker.sdk_worker_main` reads."""
+        services = {"CONTROL": self.control_api_service_descriptor(), "LOGGING": self.logging_api_service_descriptor()}
+        return {
+            **{f"{name}_API_SERVICE_DESCRIPTOR": text_format.MessageToString(url) for name, url in services.items()},
+            "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
+            "WORKER_ID": self.worker_id,
+        }
 
 
 def _with_globals(function: Any, **names: object) -> Any:
@@ -103,93 +188,3 @@ def _on_loopback(listen: Listen, address: str) -> int:
 BeamFnExternalWorkerPoolServicer.start = classmethod(
     _with_globals(BeamFnExternalWorkerPoolServicer.start.__func__, grpc=_grpc(_on_loopback))
 )
-
-
-WORKER_COMMAND = shlex.join([sys.executable, "-P", child_process.__file__])
-"""The command of a worker (`runners.child_process`), without its driver's number."""
-
-
-@WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
-class WorkerProcessHandler(SubprocessSdkWorkerHandler):  # type: ignore[misc]
-    """Runs a worker as a child of this process; a thread waits for it and raises `DeadWorkerError` if it dies.
-
-    The handler of Apache Beam 2.77, in whose place it is registered, has a shell start the worker, and reports a death
-    as a RuntimeError with the status in its text and without the process.
-    """
-
-    def start_worker(self) -> None:
-        """Starts the process from the thread that waits for it (`child_process` ends with that thread)."""
-        self.worker_thread = threading.Thread(name="run_worker", target=self._run)
-        self.worker_thread.start()
-
-    def _run(self) -> None:
-        command = [*shlex.split(self._worker_command_line.decode()), str(os.getpid())]
-        process = subprocess.Popen(command, env=os.environ | self._environment())  # noqa: S603 - our own worker
-        status = process.wait()
-        if status:
-            raise DeadWorkerError(process.pid, status)
-
-    def port_from_worker(self, port: str) -> str:
-        """The URL of a service, which is what `private_servers.PrivateGrpcServer` calls its port."""
-        return port
-
-    def _environment(self) -> dict[str, str]:
-        """The variables that `apache_beam.runners.worker.sdk_worker_main` reads."""
-        services = {"CONTROL": self.control_api_service_descriptor(), "LOGGING": self.logging_api_service_descriptor()}
-        return {
-            **{f"{name}_API_SERVICE_DESCRIPTOR": text_format.MessageToString(url) for name, url in services.items()},
-            "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
-            "WORKER_ID": self.worker_id,
-        }
-
-
-def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - frozen
-    """Makes the runner that a build's options name.
-
-    `local` is Beam's FnApiRunner, also by the name `DirectRunner`, which for Beam is Prism wherever its binary is.
-
-    Raises:
-        RunnerError: an option loses data or does not exist.
-    """
-    name = NAMES.get(options.runner, options.runner)
-    beam_options = parse_options(options.beam_options, passes_on=name == "flink")
-    direct = beam_options.view_as(DirectOptions)
-    if direct.direct_running_mode == "multi_threading":
-        raise RunnerError(
-            "direct_running_mode=multi_threading is refused: Apache Beam 2.77 silently loses records in it "
-            "(its data buffer is cleared without a lock). Leave it out: a build uses every core in one process; "
-            "or run separate processes with `--processes N`"
-        )
-    if name != "local":
-        if options.processes > 1:
-            raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
-        if name == "flink":
-            return FlinkRunner(options)
-        if name == "dataflow":
-            from recordmill.pipeline.build.beam.dataflow import DataflowRunner  # loads Google's clients
-
-            return DataflowRunner(options)
-        return RemoteRunner(_beam_runner(name), beam_options, options.attempts)
-    direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
-    direct.direct_num_workers = options.processes
-    environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if options.processes > 1 else None
-    threads = worker_threads(options.processes)
-    return Runner(PrivateFnApiRunner(environment), beam_options, is_local=True, threads=threads)
-
-
-NAMES = {"DirectRunner": "local", "prism": "PrismRunner", "DataflowRunner": "dataflow"}
-"""Other names of runners."""
-
-
-def _beam_runner(name: str) -> PipelineRunner:
-    try:
-        return create_runner(name)
-    except (ValueError, ImportError, AttributeError) as error:
-        reason = str(error).splitlines()[0]
-        ours = "'local', 'flink', 'dataflow'"
-        raise RunnerError(f"there is no runner '{name}': use {ours} or one of Beam's: {reason}") from None
-
-
-def worker_threads(processes: int) -> int:
-    """The number of threads of a local worker's transform graph: its share of the cores."""
-    return max(1, cores() // processes)

@@ -3,16 +3,16 @@
 chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─▶ reports ─▶ CountDuplicates
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 
 import apache_beam as beam
 
 from recordmill.pipeline.build.beam.duplicates import CountDuplicates
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.beam.shared_steps import ListChunks
+from recordmill.pipeline.build.beam.steps import ListChunks, WorkerStep
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import install_user_code
-from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report, write_report
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
@@ -27,8 +27,8 @@ def run_job(context: BuildContext, chunks: Sequence[Chunk], finished: Sequence[i
 
     Args:
         context: the build.
-        chunks: those that are read.
-        finished: the groups of the shards that an earlier attempt built, whose duplicates are counted with the others.
+        chunks: the chunks that are read.
+        finished: the groups of the shards that an earlier attempt built, whose duplicates are counted, too.
         runner: the runner.
     """
     install_user_code(context)
@@ -55,48 +55,18 @@ def build_graph(
 
 def _build(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk]) -> beam.PCollection:
     """Reads chunks and builds shards; returns their groups."""
+    reader = WorkerStep(context, lambda: ChunkReader(context, context.decisions, context.groups).read)
+    builder = WorkerStep(context, lambda: partial(_build_shard, cache(partial(ShardBuilder, context))))
     return (
         pipeline
         | "ListChunks" >> ListChunks(context.workspace, chunks)
-        | "ReadChunks" >> beam.ParDo(ReadChunks(context))
+        | "ReadChunks" >> beam.ParDo(reader)
         | "GroupByShard" >> beam.GroupByKey()
-        | "BuildShards" >> beam.ParDo(BuildShards(context))
+        | "BuildShards" >> beam.ParDo(builder)
     )
 
 
-class ReadChunks(beam.DoFn):  # type: ignore[misc]
-    """`pipeline.build.worker.read_chunk.ChunkReader` on Beam."""
-
-    def __init__(self, context: BuildContext) -> None:
-        self._context = context
-
-    def setup(self) -> None:
-        """Makes the worker's reader."""
-        install_user_code(self._context)
-        self._reader = ChunkReader(self._context, self._context.decisions, self._context.groups)
-
-    def process(self, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
-        """Yields packed rows with their groups."""
-        with leaving_error(self._context.workspace):
-            yield from self._reader.read(chunk)
-
-
-class BuildShards(beam.DoFn):  # type: ignore[misc]
-    """`pipeline.build.worker.build_shard.ShardBuilder` on Beam."""
-
-    def __init__(self, context: BuildContext) -> None:
-        self._context = context
-
-    def setup(self) -> None:
-        """Begins without the transform graph."""
-        install_user_code(self._context)
-        self._builder: ShardBuilder | None = None
-
-    def process(self, group: tuple[int, Iterable[Packed]]) -> Iterator[int]:
-        """Builds one shard; yields its group."""
-        number, packed = group
-        with leaving_error(self._context.workspace):
-            if self._builder is None:
-                self._builder = ShardBuilder(self._context)
-            self._builder.build(number, packed)
-            yield number
+def _build_shard(builder: Callable[[], ShardBuilder], group: tuple[int, Iterable[Packed]]) -> Iterator[int]:
+    """Builds one shard, with a builder that is made for the first one; yields its group."""
+    builder().build(*group)
+    yield group[0]

@@ -121,7 +121,7 @@ PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[n
 
 
 @dataclass(frozen=True)
-class ImageReader(ImageFiles):
+class BuildImageReader(ImageFiles):
     """Reads the images of a build."""
 
     isolation: Isolation | None = None
@@ -185,11 +185,11 @@ def give_back_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
-def image_reader(context: PlannedBuild) -> ImageReader:
+def image_reader(context: PlannedBuild) -> BuildImageReader:
     """Creates the reader of a build's images, on a worker."""
     give_back_large_blocks()
     isolation = shared_isolation() if context.isolated else None
-    return ImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation)
+    return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation)
 
 
 References = bytes | Sequence[bytes] | None
@@ -219,7 +219,7 @@ class PixelMeter:
     May be used by several threads.
     """
 
-    def __init__(self, reader: ImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
+    def __init__(self, reader: BuildImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
         self._reader, self._options = reader, options
         self._graph = graph or pixel_graph(options)  # traced here, not in the threads
 

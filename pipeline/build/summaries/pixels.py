@@ -24,7 +24,7 @@ KEYS = ("feature", "channel", "level")
 SCHEMA = pa.schema([(KEYS[0], pa.string()), *((name, pa.int64()) for name in (*KEYS[1:], *SUMS))])
 
 
-class Pixels(Summary[dict[str, dict[str, Any]]]):
+class PixelSums(Summary[dict[str, dict[str, Any]]]):
     """Measures images at their final size, before they are encoded; an image that cannot be decoded counts nothing."""
 
     name = "pixels"

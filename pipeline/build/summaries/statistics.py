@@ -10,7 +10,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDec
 from recordmill.pipeline.build.frozen import LiveAnalysis
 from recordmill.pipeline.build.summaries.look import KeptSums, Look, Sums
 from recordmill.pipeline.build.summaries.numbers import Moments, Quantiles
-from recordmill.pipeline.build.summaries.pixels import Pixels
+from recordmill.pipeline.build.summaries.pixels import PixelSums
 from recordmill.pipeline.build.summaries.summary import Summary, add_up
 from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
 from recordmill.pipeline.compare.distributions import Drift, statistics_drift
@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 NAME = "statistics"
-MEASURED = (Moments, Quantiles, Pixels)
+MEASURED = (Moments, Quantiles, PixelSums)
 """The summaries of numbers and images, whose results are statistics by feature."""
 
 
@@ -60,7 +60,7 @@ class LearnedAnalysis:
 
 def statistics_look(planned: PlannedBuild, decisions: RowDecisions, live: LiveAnalysis | None = None) -> Look:
     """Returns the look that a build learns from; one without summaries where nothing is learned of the rows."""
-    kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, Pixels]
+    kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums]
     needed = [summary for kind in kinds if (summary := kind(planned)).is_needed]
     kept = KeptSums(open_store(live.folder).url, live.summaries, count=not live.is_frozen) if live else None
     return Look(NAME, planned, decisions, [RowsSeen(planned), *needed] if needed else [], kept)

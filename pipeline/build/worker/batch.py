@@ -1,4 +1,7 @@
-"""A batch of keyed rows with their images' bytes, which the transform graph takes as tensors."""
+"""A batch of keyed rows: its images are loaded, and it goes through the transform graph.
+
+Rows whose image cannot be loaded or decoded are rejected, and no others.
+"""
 
 import hashlib
 from collections import Counter
@@ -18,7 +21,7 @@ from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpa
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images.read import (
     UNDECODABLE,
-    ImageReader,
+    BuildImageReader,
     Loaded,
     kept,
     perceptual_hash_of,
@@ -34,10 +37,15 @@ from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
+Stored = Mapping[str, Any]
+"""Stored tensors by feature."""
+ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
+PART_BYTES = 8 << 20  # 8 MiB: a batch ends with the image that reaches it; a thread holds several times as much
+MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Keyed rows and, by image feature, their images' bytes: not in Arrow, where each step would copy them."""
 
     rows: pa.Table
@@ -45,7 +53,7 @@ class Batch:
     files: Mapping[str, list[bytes]]
     """The joined SHA-256 digests of each row's files as the source has them, by image feature."""
     whole: dict[str, bytes]
-    """The SHA-256 digests of local files that were read as a whole, by full path; also those of rows left out."""
+    """The SHA-256 digests of local files that were read as a whole, by full path; rows left out are included."""
     looks: Mapping[str, list[bytes]]
     """Perceptual hashes, by image feature that is compared by them (`pipeline.build.images.perceptual_hash`)."""
     needs: int
@@ -55,7 +63,7 @@ class Batch:
     transcoded: Counter[str] = field(default_factory=Counter)
     """The number of images that were transcoded, by feature and format: `image TIFF`."""
 
-    def keep(self, good: npt.NDArray[np.bool_]) -> "Batch":
+    def keep(self, good: npt.NDArray[np.bool_]) -> "RowBatch":
         """Returns the rows that are good."""
         if good.all():
             return self
@@ -82,31 +90,27 @@ class Batch:
         return hashlib.sha256(b"".join(chain(keys, *self.files.values()))).digest()
 
 
-ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
-PART_BYTES = 8 << 20  # 8 MiB: a batch ends with the image that reaches it; a thread holds several times as much
-
-
 class ImageLoader:
     """Loads the images of keyed rows; may be called from several threads."""
 
-    def __init__(self, context: BuildContext, reader: ImageReader) -> None:
+    def __init__(self, context: BuildContext, reader: BuildImageReader) -> None:
         self._reader = reader
         self._images = context.images()
         self._columns = context.schema.features
         is_hashed = context.duplicates.action == "keep"  # otherwise the pass over the contents did it
         self._hashed = context.hashed_images() if is_hashed else []
 
-    def batches(self, rows: pa.Table) -> Iterator[Batch]:
+    def batches(self, rows: pa.Table) -> Iterator[RowBatch]:
         """Yields the rows with their images, in order; several batches where the images are many bytes."""
         if not self._images:
-            yield Batch(rows, {}, {}, {}, {}, 0)
+            yield RowBatch(rows, {}, {}, {}, {}, 0)
             return
         while rows.num_rows:
             loaded, taken = self._load_first(rows)
             yield loaded
             rows = rows.slice(taken)
 
-    def _load_first(self, rows: pa.Table) -> tuple[Batch, int]:
+    def _load_first(self, rows: pa.Table) -> tuple[RowBatch, int]:
         """Loads the images of the first rows, up to about `PART_BYTES`; returns also how many rows it took."""
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
@@ -133,7 +137,7 @@ class ImageLoader:
             if size >= PART_BYTES:
                 break
         loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
-        return Batch(loaded_rows, images, files, whole, looks, needs + 2 * size, rejects, transcoded), len(good)
+        return RowBatch(loaded_rows, images, files, whole, looks, needs + 2 * size, rejects, transcoded), len(good)
 
     def _load_row(self, source: int, references: Sequence[bytes | list[bytes]]) -> dict[str, list[Loaded]] | Fault:
         """Loads a row's images by feature; returns the fault of a row whose image cannot be had."""
@@ -156,11 +160,6 @@ class ImageLoader:
         return loaded
 
 
-Stored = Mapping[str, Any]
-"""Stored tensors by feature."""
-MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
-
-
 class StoredGraph:
     """The transform graph: raw columns to stored tensors; may be called from several threads."""
 
@@ -176,7 +175,7 @@ class StoredGraph:
         self._graph = tf.function(unencoded, input_signature=[self._specs], autograph=False)
         self._graph.get_concrete_function()  # traced here, not in the threads
 
-    def __call__(self, batch: Batch) -> Stored:
+    def __call__(self, batch: RowBatch) -> Stored:
         """Returns the stored tensors by feature.
 
         Raises:
@@ -203,20 +202,17 @@ class BatchTransformer:
 
     def __init__(
         self,
-        graph: Callable[[Batch], Stored],
+        graph: Callable[[RowBatch], Stored],
         image_columns: Mapping[str, str],
         is_decodable: Callable[[str, bytes], bool],
     ) -> None:
-        """Takes what it needs of a build.
+        """Takes the graph, the column of each image feature, and whether the graph can decode a feature's image.
 
-        Args:
-            graph: gives the stored tensors; raises `tf.errors.InvalidArgumentError` where an image cannot be decoded.
-            image_columns: the column of each image feature.
-            is_decodable: whether the graph can decode an image, by its feature and its bytes.
+        The graph raises `tf.errors.InvalidArgumentError` where an image cannot be decoded.
         """
         self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
 
-    def __call__(self, batch: Batch) -> tuple[Batch, Stored]:
+    def __call__(self, batch: RowBatch) -> tuple[RowBatch, Stored]:
         """Returns the rows that could be transformed, with the rejects of the others, and their stored tensors.
 
         Raises:
@@ -231,12 +227,12 @@ class BatchTransformer:
         batch = self._drop_undecodable(batch)
         return batch, self._stored(batch, UNDECODABLE)
 
-    def _stored(self, batch: Batch, doubtful: tuple[type[Exception], ...] = ()) -> Stored:
+    def _stored(self, batch: RowBatch, doubtful: tuple[type[Exception], ...] = ()) -> Stored:
         purpose = f"send {batch.rows.num_rows} rows through the transform graph"
         return retry_alone(lambda: self._graph(batch), purpose, doubtful, batch.needs)
 
-    def _drop_undecodable(self, batch: Batch) -> Batch:
-        """Tries each row by itself, and one that fails once more with nothing beside it: only bad ones are dropped."""
+    def _drop_undecodable(self, batch: RowBatch) -> RowBatch:
+        """Tries each row by itself, and a failed one again with nothing else at work: only bad ones are dropped."""
         good, rejects = np.ones(batch.rows.num_rows, bool), list[Reject]()
         for row in range(batch.rows.num_rows):
             try:
@@ -249,7 +245,7 @@ class BatchTransformer:
                 rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
         return replace(batch.keep(good), rejects=batch.rejects + rejects)
 
-    def _undecodable_column(self, batch: Batch, row: int) -> str | None:
+    def _undecodable_column(self, batch: RowBatch, row: int) -> str | None:
         """Returns the column whose image of this row cannot be decoded; None where all can."""
         for name, column in self._image_columns.items():
             images = batch.images[name][row]

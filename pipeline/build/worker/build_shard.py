@@ -19,7 +19,7 @@ from recordmill.pipeline.build.context.reports import Progress, reject_duplicate
 from recordmill.pipeline.build.context.workspace import write_report
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
-from recordmill.pipeline.build.worker.batch import Batch, BatchTransformer, ImageLoader, Stored, StoredGraph
+from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, Stored, StoredGraph
 from recordmill.pipeline.build.worker.examples import PackedRecords, encode
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import ProfileSum, ShardTotals, profile_of
@@ -91,7 +91,7 @@ class ShardBuilder:
         """Builds the records of a batch; in several parts where its images are many bytes."""
         return [self._built(*self._transform(batch)) for batch in self._loader.batches(rows)]
 
-    def _built(self, batch: Batch, stored: Stored) -> BuiltBatch:
+    def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         keys = batch.rows["@key"].to_pylist()
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
         texts = self._texts(stored)

@@ -37,58 +37,6 @@ from recordmill.transforms.contract.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]
 """Returns the bytes of an image by its source and its reference. Raises OSError or ImageError."""
-
-
-class RowKeys:
-    """Makes the keys of one block's rows, with their faults, by row."""
-
-    def __init__(self, table: pa.Table, chunk: Chunk, schema: RowSchema, read_image: ReadImage | None) -> None:
-        self._table, self._chunk, self._schema, self._read_image = table, chunk, schema, read_image
-        self.faults: Faults = {}
-        is_default = schema.key is None and schema.content_key is None
-        self._prefix = schema.key_prefixes[chunk.source] if is_default and schema.key_prefixes else b""
-
-    def keys(self) -> list[bytes | None]:
-        """Returns each row's key; None for a row at fault."""
-        schema = self._schema
-        if schema.content_key is not None:
-            column = schema.content_key
-            keys = [content_digest(value) for value in self.values(column, column, self._image)]
-        elif schema.key is None:
-            return [self._prefix + key for key in self._table["@key"].to_pylist()]
-        elif len(schema.key) == 1:
-            keys = self.values(schema.key[0], None, self.image_name)
-        else:
-            columns = [self.values(name, None, self.image_name) for name in schema.key]
-            keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
-        return [None if row in self.faults else key for row, key in enumerate(keys)]
-
-    def values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
-        """Returns a column as parts of keys; an image that cannot be read is a fault, of the column `at_fault`."""
-        column = self._table[name]
-        if self._schema.columns[name].type is not ColumnType.IMAGE:
-            return column.cast(pa.string()).cast(pa.binary()).to_pylist()
-        values = list[bytes]()
-        for row, reference in enumerate(column.to_pylist()):
-            try:
-                values.append(of_image(reference))
-            except ImageError as error:
-                values.append(b"")
-                self.faults.setdefault(row, Fault(error.reason, error.message, at_fault, error.path))
-        return values
-
-    def _image(self, reference: bytes) -> bytes:
-        """Returns an image's bytes."""
-        return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
-
-    def image_name(self, reference: bytes) -> bytes:
-        """Returns an image's path where it is a file of its own, else the digest of its bytes."""
-        parsed = parse(reference)
-        if parsed.data is None and parsed.length is None:
-            return parsed.path.encode()
-        return content_digest(parsed.data or self._image(reference))
-
-
 FROZEN_LABEL = "the label is not among the classes of the frozen analysis: `analysis: refresh` gives it an id"
 
 
@@ -145,9 +93,9 @@ def _without_forgotten(
     stays = np.ones(rows.num_rows, bool)
     for row in forgotten.near(rows["@hash"].to_numpy()).tolist():
         stays[row] = not forgotten.holds(rows["@key"][row].as_py())
-    left = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
-    gone = rows.num_rows - int(stays.sum()) + len(rejects) - len(left)
-    return rows.filter(pa.array(stays)), left, gone
+    rest = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
+    count = rows.num_rows - int(stays.sum()) + len(rejects) - len(rest)
+    return rows.filter(pa.array(stays)), rest, count
 
 
 def key_rows(
@@ -160,17 +108,10 @@ def key_rows(
     moved: pa.Table | None = None,
     span: str | None = None,
 ) -> tuple[pa.Table, list[Reject]]:
-    """Returns a block's keyed rows, and all its rejects, those of the source and those found here.
+    """Returns a chunk's block as keyed rows, and all its rejects: the source's, and those found here.
 
-    Args:
-        block: the block.
-        chunk: the chunk that it belongs to.
-        schema: the columns.
-        layout: the splits and shards.
-        read_image: reads images whose content is the key.
-        strata: the bounds of classes (`RowDecisions`).
-        moved: the moves that concern the chunk (`duplicates.decisions`).
-        span: the span of the rows.
+    `read_image` reads images whose content is the key; `strata` are the bounds of classes (`RowDecisions`), `moved` the
+    moves that concern the chunk (`duplicates.decisions`).
     """
     keying = _Keying(block.table, chunk, schema, read_image)
     keys = keying.keys()
@@ -180,11 +121,9 @@ def key_rows(
     splits = keying.splits(units, layout, strata)
     if moved is not None:
         splits = move(moved, units, splits)
-    for row in np.flatnonzero(splits < 0).tolist():
-        message = "the row's value names none of the spec's splits, or is no time"
-        faults.setdefault(
-            row, Fault("unknown_split", message, schema.split_by.read_column if schema.split_by else None)
-        )
+    column = schema.split_by.read_column if schema.split_by else None
+    unknown = Fault("unknown_split", "the row's value names none of the spec's splits, or is no time", column)
+    faults |= {row: unknown for row in np.flatnonzero(splits < 0).tolist() if row not in faults}
     columns = {
         "@group": layout.group_of(np.maximum(splits, 0), positions, span),
         "@split": splits,
@@ -196,14 +135,63 @@ def key_rows(
         "@position": block.table["@position"],
         "@unit": units,
     }
-    features = {name: keying.final(name, block.table[column]) for name, column in schema.features.items()}
-    rows = pa.table({**columns, **features})
-    rejects = keying.prefixed(block.rejects)
+    columns |= {name: keying.final(name, block.table[column]) for name, column in schema.features.items()}
+    rows, rejects = pa.table(columns), keying.prefixed(block.rejects)
     if not faults:
         return rows, rejects
     good = np.ones(len(keys), bool)
     good[list(faults)] = False
     return rows.filter(pa.array(good)), [*rejects, *(keying.reject(row, keys[row]) for row in sorted(faults))]
+
+
+class RowKeys:
+    """Makes the keys of one block's rows, with their faults, by row."""
+
+    def __init__(self, table: pa.Table, chunk: Chunk, schema: RowSchema, read_image: ReadImage | None) -> None:
+        self._table, self._chunk, self._schema, self._read_image = table, chunk, schema, read_image
+        self.faults: Faults = {}
+        is_default = schema.key is None and schema.content_key is None
+        self._prefix = schema.key_prefixes[chunk.source] if is_default and schema.key_prefixes else b""
+
+    def keys(self) -> list[bytes | None]:
+        """Returns each row's key; None for a row at fault."""
+        schema = self._schema
+        if schema.content_key is not None:
+            column = schema.content_key
+            keys = [content_digest(value) for value in self.values(column, column, self._image)]
+        elif schema.key is None:
+            return [self._prefix + key for key in self._table["@key"].to_pylist()]
+        elif len(schema.key) == 1:
+            keys = self.values(schema.key[0], None, self.image_name)
+        else:
+            columns = [self.values(name, None, self.image_name) for name in schema.key]
+            keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
+        return [None if row in self.faults else key for row, key in enumerate(keys)]
+
+    def values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
+        """Returns a column as parts of keys; an image that cannot be read is a fault, of the column `at_fault`."""
+        column = self._table[name]
+        if self._schema.columns[name].type is not ColumnType.IMAGE:
+            return column.cast(pa.string()).cast(pa.binary()).to_pylist()
+        values = list[bytes]()
+        for row, reference in enumerate(column.to_pylist()):
+            try:
+                values.append(of_image(reference))
+            except ImageError as error:
+                values.append(b"")
+                self.faults.setdefault(row, Fault(error.reason, error.message, at_fault, error.path))
+        return values
+
+    def _image(self, reference: bytes) -> bytes:
+        """Returns an image's bytes."""
+        return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
+
+    def image_name(self, reference: bytes) -> bytes:
+        """Returns an image's path where it is a file of its own, else the digest of its bytes."""
+        parsed = parse(reference)
+        if parsed.data is None and parsed.length is None:
+            return parsed.path.encode()
+        return content_digest(parsed.data or self._image(reference))
 
 
 class _Keying(RowKeys):
@@ -227,11 +215,9 @@ class _Keying(RowKeys):
         fixed = schema.source_splits[self._chunk.source] if schema.source_splits else None
         if fixed is not None:
             return np.full(self._table.num_rows, layout.splits.index(fixed), np.int64)
-        if by is None or by.group is not None:
-            return layout.split_of(units)
-        if by.stratify is None:
+        if by is not None and by.group is None and by.stratify is None:
             return by.places(self._table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
-        if strata is None:
+        if by is None or by.stratify is None or strata is None:
             return layout.split_of(units)
         return strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
 

@@ -25,7 +25,7 @@ from recordmill.pipeline.build.duplicates.fingerprints import (
     numbered,
 )
 from recordmill.pipeline.build.duplicates.strata import bounds, class_counts, class_hashes, distinct
-from recordmill.pipeline.build.images.read import ImageReader, Loaded, image_reader, kept, perceptual_hash_of
+from recordmill.pipeline.build.images.read import BuildImageReader, Loaded, image_reader, kept, perceptual_hash_of
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
@@ -40,7 +40,7 @@ PLACE = ("@source", "@chunk", "@position")
 Summarize = Callable[[pa.Table, list[Reject]], pa.Table]
 
 
-class Row(NamedTuple):
+class RowImages(NamedTuple):
     """A row's images by feature: the digests of their files, and their perceptual hashes."""
 
     files: Mapping[str, bytes]
@@ -137,7 +137,7 @@ class ContentReader:
         self._hashed = planned.hashed_images()
 
     @cached_property
-    def _reader(self) -> ImageReader:
+    def _reader(self) -> BuildImageReader:
         return image_reader(self._planned)
 
     def read(self, chunk: Chunk) -> pa.Table:
@@ -148,7 +148,7 @@ class ContentReader:
         return look_at(self._planned, self._decisions, chunk, summaries, self._images)
 
     def _contents(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        loaded: list[Row] = [Row({}, {})] * rows.num_rows
+        loaded: list[RowImages] = [RowImages({}, {})] * rows.num_rows
         if self._images:
             with ThreadPoolExecutor(self._planned.threads) as pool:
                 references = rows.select([*PLACE, *self._images]).to_pylist()
@@ -162,7 +162,7 @@ class ContentReader:
         numbers = numbered(int(chunk[0]), positions) if len(chunk) else positions
         return table.append_column("row", pa.array(numbers, pa.int64())).append_column("unit", rows["@unit"])
 
-    def _row(self, rejects: list[Reject], row: Mapping[str, Any]) -> Row | None:
+    def _row(self, rejects: list[Reject], row: Mapping[str, Any]) -> RowImages | None:
         """Reads a row's images; returns None for a row that will be a reject."""
         files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
@@ -177,7 +177,7 @@ class ContentReader:
         except ImageError as error:
             rejects.append(Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path))
             return None
-        return Row(files, looks)
+        return RowImages(files, looks)
 
     def _load(self, source: int, reference: bytes, options: ImageOptions) -> Loaded:
         """Loads an image as its shard will; decodes nothing where perceptual hashes do not matter."""

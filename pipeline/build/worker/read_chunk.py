@@ -1,14 +1,14 @@
-"""Reads one chunk: rows, keyed and packed by shard.
+"""Reads one chunk: rows, keyed and packed by shard; and looks at one: the sums of its rows for every summary.
 
-A chunk's report is written when it has been read to its end. On the local runner a look at the rows reads them first:
-it packs them on its way, and leaves beside them the list of what it packed, so that nothing is read twice.
+A chunk's report is written when it has been read to its end. On the local runner a look reads the rows first: it packs
+them on its way, and leaves a list of what it packed with them, so that nothing is read twice.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,8 @@ from recordmill.pipeline.sources.source_reader import Chunk
 
 OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
 """Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""
+SizedRows = tuple[int, pa.Table]
+"""Some rows of a block, for the summaries that take so many at once."""
 
 
 class ChunkReader:
@@ -72,17 +74,17 @@ class ChunkReader:
         planned = self._planned
         step = chunk_step(chunk.index)
         progress = Progress(planned.progress, step)
-        positions, duplicates, rejects, groups, waiting = 0, 0, list[Reject](), Counter[int](), list[pa.Table]()
-        forgotten = 0
+        positions, duplicates, forgotten = 0, 0, 0
+        rejects, groups, waiting = list[Reject](), Counter[int](), list[pa.Table]()
         with ImageSpill(planned.scratch) as spill:
-            for rows, bad, dropped, covered, gone in keyed_blocks(planned, self._decisions, chunk):
+            for rows, bad, dropped, covered, left_out in keyed_blocks(planned, self._decisions, chunk):
                 duplicates += dropped
-                forgotten += gone
+                forgotten += left_out
                 positions += covered
                 rejects += bad
                 groups.update(rows["@group"].to_pylist())
                 waiting.append(self._spilled(self._unbuilt(rows), spill))
-                progress.add(read=len(bad) + dropped + gone, refused=len(bad), left_out=dropped + gone)
+                progress.add(read=len(bad) + dropped + left_out, refused=len(bad), left_out=dropped + left_out)
                 for count in on_block(rows, bad):
                     progress.add(read=count)
                 if sum(table.nbytes for table in waiting) >= planned.pack_bytes:
@@ -162,11 +164,6 @@ class LookReader:
             look_progress(planned, chunk).add(**counts)
 
 
-class RowSlice(NamedTuple):
-    """Some rows of a block, for the summaries that take so many at once."""
-
-    size: int
-    rows: pa.Table
 
 
 class ChunkSums:
@@ -187,25 +184,20 @@ class ChunkSums:
             yield rows.num_rows
             return
         slowest = min(self._by_size)
-        pieces = (
-            RowSlice(size, rows.slice(start, size)) for size in self._by_size for start in range(0, len(rows), size)
-        )
-        for piece, tables, found in in_order(self._sum, pieces, self._look.planned.threads):
+        pieces = ((size, rows.slice(start, size)) for size in self._by_size for start in range(0, len(rows), size))
+        for (size, piece), tables, found in in_order(self._sum, pieces, self._look.planned.threads):
             for name, table in tables.items():
                 self._sums[name].add(table)
             self._rejects += found
-            if piece.size == slowest:
-                yield len(piece.rows)
+            if size == slowest:
+                yield len(piece)
 
-    def _sum(self, piece: "RowSlice") -> tuple["RowSlice", Sums, list[Reject]]:
-        rejects = list[Reject]()
-        return piece, {each.name: each.of_rows(piece.rows, rejects) for each in self._by_size[piece.size]}, rejects
+    def _sum(self, piece: SizedRows) -> tuple[SizedRows, Sums, list[Reject]]:
+        (size, rows), rejects = piece, list[Reject]()
+        return piece, {each.name: each.of_rows(rows, rejects) for each in self._by_size[size]}, rejects
 
     def write(self) -> Sums:
-        """Writes the sums, and before them the rejects of rows whose file could not be read, which may be back.
-
-        Returns the sums of the summaries that have any.
-        """
+        """Writes the sums of the summaries that have any, after the rejects of rows whose file may be back later."""
         look, away = self._look, [reject for reject in self._rejects if reject.path]
         write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", away)
         added = {name: fold.sum() for name, fold in self._sums.items()}
