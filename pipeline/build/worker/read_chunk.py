@@ -164,8 +164,6 @@ class LookReader:
             look_progress(planned, chunk).add(**counts)
 
 
-
-
 class ChunkSums:
     """The sums of one chunk."""
 
