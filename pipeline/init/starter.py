@@ -20,11 +20,11 @@ from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, cou
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.sources.options import PATHS
 from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.spec.yaml_document import STRING
 
-PATHS = ("path", "images")
 COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
 LONG = 120  # a longer line has its comment above it
 SHOWN = 400  # characters of a comment

@@ -160,7 +160,7 @@ def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, dupl
         raise WrongValueError(message, *comparison.option)
 
 
-class Comparison(NamedTuple):
+class ComparedRows(NamedTuple):
     """The option of a spec that compares the rows of all spans."""
 
     option: tuple[str, ...]
@@ -168,15 +168,15 @@ class Comparison(NamedTuple):
     remedy: str
 
 
-def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> Comparison | None:
+def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> ComparedRows | None:
     """Finds the option that compares each row with those of all spans, which a build of one does not read."""
     others = "each row with those of all spans, which a build of one does not read"
     if duplicates.action != "keep":
-        return Comparison(("duplicates",), f"`{duplicates.action}` compares {others}", "choose `keep`")
+        return ComparedRows(("duplicates",), f"`{duplicates.action}` compares {others}", "choose `keep`")
     if duplicates.near:
-        return Comparison(("duplicates", "near"), f"`near` compares {others}", "leave it out")
+        return ComparedRows(("duplicates", "near"), f"`near` compares {others}", "leave it out")
     if split_by is not None and split_by.stratify is not None:
-        return Comparison(("split_by",), f"`stratify` counts {others}", "split by a column")
+        return ComparedRows(("split_by",), f"`stratify` counts {others}", "split by a column")
     return None
 
 

@@ -25,9 +25,9 @@ from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import (
+    CsvRecords,
     Dialect,
     RecordRange,
-    Records,
     Rows,
     cut_file,
     read_range,
@@ -39,7 +39,7 @@ from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, jo
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
-from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 HEADER_BYTES = 64 << 10  # 64 KiB: read at once for a header
@@ -107,7 +107,7 @@ class CsvReader(TableReader[DelimitedOptions]):
                     as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
                     for record, (message, row_key) in cells.faults.items()
                 ]
-                raw = RawRows(typed, lines[cells.good], cells.keys, covered, faults, unparsed)
+                raw = TypedRows(typed, lines[cells.good], cells.keys, covered, faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
 
 
@@ -184,7 +184,7 @@ class CellReader:
     """The columns that are read, rising."""
     with_keys: bool
 
-    def read(self, records: Records, batch: Rows) -> Cells:
+    def read(self, records: CsvRecords, batch: Rows) -> Cells:
         """Reads some records, none blank, that follow one another; each comes out as it would alone."""
         is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
         columns = None if is_broken else self._by_arrow(records, batch)
@@ -196,7 +196,7 @@ class CellReader:
     def _needed(self) -> Sequence[int]:
         return range(self.width) if self.with_keys else self.columns  # a key is made of all
 
-    def _by_arrow(self, records: Records, batch: Rows) -> dict[int, pa.Array] | None:
+    def _by_arrow(self, records: CsvRecords, batch: Rows) -> dict[int, pa.Array] | None:
         """Reads the columns; returns None where a record is not as long as the header."""
         if not len(batch) or not self._needed:
             return None
@@ -224,7 +224,7 @@ class CellReader:
         return {column: table[name].combine_chunks() for column, name in zip(self._needed, names, strict=True)}
 
     def _by_python(
-        self, records: Records, batch: Rows
+        self, records: CsvRecords, batch: Rows
     ) -> tuple[Rows, dict[int, pa.Array], dict[int, tuple[str, str | None]]]:
         """Finds the records that are rows, their columns, and what is wrong with the others."""
         good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()

@@ -43,7 +43,7 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Records:
+class CsvRecords:
     """Some whole records of a file, one after another."""
 
     data: bytes
@@ -79,7 +79,9 @@ class Records:
         return self.data[self.starts[record] : self.stops[record]]
 
 
-def read_records(file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None) -> Iterator[Records]:
+def read_records(
+    file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None
+) -> Iterator[CsvRecords]:
     """Yields all records from the file's position on, where one starts.
 
     Each piece has at most about `piece_bytes` (by default 8 MiB), or is one longer record.
@@ -98,7 +100,7 @@ def read_records(file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: in
             yield too_large
 
 
-def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> Records:
+def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     """Finds the records in some bytes that begin with one; what may not be whole is left, unless it `is_last`."""
     buffer = np.frombuffer(data, np.uint8)
     breaks = _line_breaks(data, buffer, is_last)
@@ -115,7 +117,7 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> Records:
     faults = {int(np.searchsorted(starts, quote, "right")) - 1: TEXT_BEHIND_QUOTE for quote in broken if quote < end}
     if is_last and len(bounds) % 2:
         faults[len(starts) - 1] = OPEN_QUOTE
-    return Records(data, starts, stops, lines[: len(starts)], line_count, end, faults)
+    return CsvRecords(data, starts, stops, lines[: len(starts)], line_count, end, faults)
 
 
 def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Rows:
@@ -172,7 +174,7 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
     return np.array(bounds, np.int64), broken
 
 
-def _too_large(file: BinaryIO | EncodedFile, data: bytes) -> tuple[Records, bytes]:
+def _too_large(file: BinaryIO | EncodedFile, data: bytes) -> tuple[CsvRecords, bytes]:
     """Skips a record to the first line break behind its first 64 MiB; returns it empty, and what was read behind it."""
     held = data[-1:] if data.endswith(b"\r") else b""
     lines = len(_line_breaks(data, np.frombuffer(data, np.uint8), is_last=False))
@@ -185,7 +187,7 @@ def _too_large(file: BinaryIO | EncodedFile, data: bytes) -> tuple[Records, byte
         held = more[-1:] if more.endswith(b"\r") else b""
         size += len(more) - len(held)
     zero = np.zeros(1, np.int64)
-    return Records(b"", zero, zero + size, zero, lines + 1, size, {0: TOO_LARGE}, is_too_large=True), rest
+    return CsvRecords(b"", zero, zero + size, zero, lines + 1, size, {0: TOO_LARGE}, is_too_large=True), rest
 
 
 @dataclass(frozen=True)
@@ -237,11 +239,11 @@ def cut_file(files: Files, root: str, file: FileInfo, whole: RecordRange, chunk_
     return chunks, max(0, seen)
 
 
-def read_range(files: Files, path: str, part: RecordRange) -> Iterator[tuple[Records, Rows, int]]:
+def read_range(files: Files, path: str, part: RecordRange) -> Iterator[tuple[CsvRecords, Rows, int]]:
     """Reads the records of a range, some MiB at a time.
 
     Yields:
-        Records; the rows among them, neither blank nor the header; and the line of the first one in the range.
+        CsvRecords; the rows among them, neither blank nor the header; and the line of the first one in the range.
     """
     to_skip, line = int(part.has_header and not part.start), 0
     with open_utf8(files, path, part.encoding, part.start, part.end) as file:

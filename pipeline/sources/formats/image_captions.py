@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -177,7 +177,7 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
         lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
         values = {name: (read | lacking)[name] for name in columns}
         keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
-        raw = RawRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
+        raw = TypedRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
         yield make_block(chunk, raw, columns, key)
 
 

@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.images import FILE, to_file
 from recordmill.pipeline.sources.paths import path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, as_lists, lists_of_one, strings
-from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 IMAGE, FILE_NAME, LABEL, SPLIT = "image", "file_name", "label", "split"
@@ -148,7 +148,7 @@ def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields
     if key is None and fields.is_path(key):  # as the default key has it
         rejects = [replace(reject, key=reject.key and path_key(reject.key).decode()) for reject in rejects]
     keys = named.keys() if key is None else None
-    raw = RawRows(values, block.table["@position"].to_numpy(), keys, block.positions, faults, rejects)
+    raw = TypedRows(values, block.table["@position"].to_numpy(), keys, block.positions, faults, rejects)
     return make_block(chunk, raw, columns, key)
 
 

@@ -29,7 +29,7 @@ from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
-from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
@@ -91,7 +91,7 @@ class JsonLinesReader(TableReader[JsonLines]):
                     as_reject(chunk, first + line, fault, None if key is not None else _digest(lines[line], fault))
                     for line, fault in parsed.faults.items()
                 ]
-                raw = RawRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
+                raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
                 yield make_block(chunk, raw, columns, key)
                 first += len(lines)
 

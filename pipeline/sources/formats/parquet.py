@@ -26,7 +26,7 @@ from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
-from recordmill.pipeline.sources.typing.blocks import RawRows, make_block, row_digests
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
@@ -86,7 +86,7 @@ class ParquetReader(TableReader[Parquet]):
             faults: Faults = {}
             typed = {name: typed_values(name, columns[name], values[name], base, faults) for name in columns}
             keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
-            raw = RawRows(typed, np.arange(first, first + rows), keys, rows, faults)
+            raw = TypedRows(typed, np.arange(first, first + rows), keys, rows, faults)
             yield make_block(chunk, raw, columns, key)
             first += rows
 

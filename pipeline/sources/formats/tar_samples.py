@@ -172,7 +172,7 @@ class Member:
 
 
 @dataclass
-class Sample:
+class TarSample:
     """Members of one name."""
 
     key: str
@@ -201,7 +201,7 @@ def split_name(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, extension.lower()
 
 
-def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) -> Iterator[Sample]:
+def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) -> Iterator[TarSample]:
     """Yields the samples of a tar file.
 
     Args:
@@ -213,7 +213,7 @@ def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) ->
         DamagedTarError: the file is damaged or cut off; the sample that it happened in is not given.
         OSError: the file cannot be read.
     """
-    sample: Sample | None = None
+    sample: TarSample | None = None
     for member in tar:
         named = split_name(member.name) if member.isreg() and not member.issparse() else None
         if named is None:
@@ -224,7 +224,7 @@ def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) ->
         if sample is None or key != sample.key:
             if sample is not None:
                 yield sample
-            sample = Sample(key, member.offset)
+            sample = TarSample(key, member.offset)
         if extension in sample.members:
             sample.twice = extension
             continue

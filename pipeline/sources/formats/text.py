@@ -31,7 +31,7 @@ from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, 
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
-from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 READERS = 16  # files that are read at once: on a filesystem far away it is the waiting that takes time
@@ -43,7 +43,7 @@ FILE_BYTES = 2 << 10  # 2 KiB: a file counts as so many bytes at least when a li
 
 
 @dataclass(frozen=True)
-class Texts:
+class RawTexts:
     """Some texts of a chunk; lists have one value a text."""
 
     texts: list[bytes]
@@ -112,21 +112,23 @@ def _whole_files(inputs: Sequence[FileInfo], chunk_bytes: int) -> Iterator[Chunk
         yield Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(pack([file.path for file in files])))
 
 
-def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[Texts]:
+def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
     """Reads the lines of a chunk that are not blank; `path` is the file's full path."""
     for records, filled, first in read_range(files, path, chunk.work):
         if records.is_too_large:
             fault = Fault("too_large", "the line is longer than 64 MiB")
-            yield Texts([], [], [], np.empty(0, np.int64), records.line_count, {first: fault})
+            yield RawTexts([], [], [], np.empty(0, np.int64), records.line_count, {first: fault})
             continue
         chosen = np.array([record for record in filled.tolist() if not records.text(record).isspace()], np.int64)
         for batch, covered in records.batches(chosen, BATCH_LINES):
             positions = records.lines[batch] + first
             lines = (positions + chunk.work.first_line + 1).tolist()
-            yield Texts(list(map(records.text, batch.tolist())), [chunk.file] * len(batch), lines, positions, covered)
+            yield RawTexts(
+                list(map(records.text, batch.tolist())), [chunk.file] * len(batch), lines, positions, covered
+            )
 
 
-def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[Texts]:
+def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[RawTexts]:
     """Reads the files of a chunk, about 8 MiB at a time; a file that cannot be read is a reject."""
     names: list[str] = chunk.work.names
     contents = enumerate(read_texts(files, [join(root, name) for name in names], encoding))
@@ -134,14 +136,14 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
         texts = {position: text for position, text in batch if isinstance(text, bytes)}
         faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
         positions = np.array(list(texts), np.int64)
-        yield Texts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
+        yield RawTexts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
 
 
 def _bytes(content: tuple[int, object]) -> int:
     return len(content[1]) if isinstance(content[1], bytes) else 0
 
 
-def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, base: ImageBase, with_key: bool) -> RawRows:
+def rows_of_texts(chunk: Chunk, texts: RawTexts, columns: Columns, base: ImageBase, with_key: bool) -> TypedRows:
     """Makes rows of texts."""
     faults: Faults = {}
     typed = {
@@ -150,10 +152,10 @@ def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, base: ImageBase,
     }
     keys = pa.array(_keys(texts), pa.binary()) if with_key else None
     unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
-    return RawRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
+    return TypedRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
 
 
-def _column(name: str, texts: Texts) -> pa.Array:
+def _column(name: str, texts: RawTexts) -> pa.Array:
     """Makes a column, Arrow `string`: nulls where there is no such column."""
     if name == TEXT:
         return pa.array(texts.texts, pa.binary()).view(pa.string())
@@ -166,7 +168,7 @@ def _column(name: str, texts: Texts) -> pa.Array:
     return pa.nulls(len(texts.texts), pa.string())
 
 
-def _keys(texts: Texts) -> list[bytes]:
+def _keys(texts: RawTexts) -> list[bytes]:
     """Returns the digests of lines (BLAKE2b, 16 bytes in hexadecimal), or the paths of files."""
     if texts.lines is None:
         return [path_key(name) for name in texts.names]

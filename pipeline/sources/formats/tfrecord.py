@@ -31,7 +31,7 @@ from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, at_once, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
-from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 BYTES, PIECES = "bytes_list", "pieces"
@@ -43,7 +43,7 @@ HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # looked at when planning
 NO_EXAMPLE = Fault("malformed_row", "the record is no tf.train.Example, or one without features")
 
 
-Record = tuple[int, bytes | Damage]
+FramedRecord = tuple[int, bytes | Damage]
 """The byte where a record begins, and its data or what is wrong with it."""
 
 
@@ -61,7 +61,7 @@ class FrameRange:
 class Head:
     """The first records of a file."""
 
-    records: list[Record]
+    records: list[FramedRecord]
     read: int | None
     """The number of bytes of the file that they are; None where there are no others."""
 
@@ -134,7 +134,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
 
 def _head(files: Files, path: str, compressed: bool) -> Head:
     """Reads the records that begin in the first 1 MiB, at most 1,000."""
-    records, read = list[Record](), 0
+    records, read = list[FramedRecord](), 0
     with files.open(path) as opened:
         file = Inflated(opened) if compressed else opened
         for offset, data in frames(file, 0, None):
@@ -146,11 +146,11 @@ def _head(files: Files, path: str, compressed: bool) -> Head:
     return Head(records, None)
 
 
-def _size(record: Record) -> int:
+def _size(record: FramedRecord) -> int:
     return len(record[1]) if isinstance(record[1], bytes) else 0
 
 
-def _raw_rows(chunk: Chunk, first: int, batch: list[Record], columns: Columns, with_key: bool) -> RawRows:
+def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool) -> TypedRows:
     """Parses records, the first of which is at the position `first`."""
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
     in_place = not chunk.work.compressed and has_images(columns)
@@ -164,17 +164,17 @@ def _raw_rows(chunk: Chunk, first: int, batch: list[Record], columns: Columns, w
         if example is None:
             unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
             continue
-        piece = Piece(record, chunk.file, offset + HEADER_BYTES) if in_place else None
+        piece = RecordPlace(record, chunk.file, offset + HEADER_BYTES) if in_place else None
         for column in gathered.values():
             column.add(len(positions), example, piece)
         positions.append(position)
         keys.append(key)
     typed = {name: column.typed(len(positions), faults) for name, column in gathered.items()}
     made = pa.array(keys, pa.binary()) if with_key else None
-    return RawRows(typed, np.array(positions, np.int64), made, len(batch), faults, unparsed)
+    return TypedRows(typed, np.array(positions, np.int64), made, len(batch), faults, unparsed)
 
 
-class Piece(NamedTuple):
+class RecordPlace(NamedTuple):
     """A record in a file that is not compressed."""
 
     data: bytes
@@ -185,7 +185,7 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class _Part:
+class _Values:
     """The values of one kind: their rows, how many each row has where there may be many, and all of them."""
 
     rows: list[int] = field(default_factory=list)
@@ -200,10 +200,10 @@ class ExampleColumn:
         """Takes the column; its name is the feature's, too."""
         self._name, self._column = name, column
         self._many, self._is_image = column.many, column.type is ColumnType.IMAGE
-        self._parts: dict[str, _Part] = {}
+        self._parts: dict[str, _Values] = {}
         self._faults: Faults = {}
 
-    def add(self, row: int, example: Example, piece: Piece | None) -> None:
+    def add(self, row: int, example: Example, piece: RecordPlace | None) -> None:
         """Adds the values of a row; `piece` is its record, where images can stay there."""
         kind_and_values = example.values(self._name)
         if kind_and_values is None:
@@ -217,7 +217,7 @@ class ExampleColumn:
             return
         part = self._parts.get(kind)
         if part is None:
-            part = self._parts[kind] = _Part()
+            part = self._parts[kind] = _Values()
         part.rows.append(row)
         if self._many:
             part.lengths.append(len(values))
@@ -235,7 +235,7 @@ class ExampleColumn:
         groups = [(part.rows, partial(self._typed, kind, part)) for kind, part in self._parts.items()]
         return in_groups(rows, arrow_type(self._column), groups, faults)
 
-    def _typed(self, kind: str, part: _Part, faults: Faults) -> pa.Array:
+    def _typed(self, kind: str, part: _Values, faults: Faults) -> pa.Array:
         count = len(part.rows)
         if kind == SEVERAL:
             several = Fault("wrong_type", "the steps hold values of several types", self._name)
@@ -247,7 +247,7 @@ class ExampleColumn:
         return values if kind == PIECES else typed_values(self._name, self._column, values, ("", ""), faults)
 
 
-def _reference(value: bytes, piece: Piece) -> bytes | None:
+def _reference(value: bytes, piece: RecordPlace) -> bytes | None:
     """Refers to a value by its place in its record: where the same bytes come first."""
     if not value:
         return None

@@ -26,7 +26,7 @@ from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block, row_digests
+from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block, row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.user_code import blame, load
 
@@ -72,7 +72,7 @@ class UserRowsReader(SourceReader[UserRows]):
                 for number, (name, column) in enumerate(columns.items())
             }
             keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
-            raw = RawRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
+            raw = TypedRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
             yield make_block(chunk, raw, columns, key)
             first += len(batch)
 

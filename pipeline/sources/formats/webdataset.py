@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Sample, Tar, samples
+from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Tar, TarSample, samples
 from recordmill.pipeline.sources.images import ImageBase, inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
@@ -36,7 +36,7 @@ from recordmill.pipeline.sources.typing.arrays import (
     python_names,
     strings,
 )
-from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -57,7 +57,7 @@ class Samples:
 
 
 @dataclass
-class Look:
+class FileLook:
     """The result of a look at a file, or at its first samples."""
 
     starts: list[int] = field(default_factory=lambda: [0])
@@ -113,9 +113,9 @@ def _size(file: FileInfo) -> int | None:
     return None if file.path.lower().endswith(GZIP) else file.bytes
 
 
-def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> Look:
+def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> FileLook:
     """Walks through a file, or through the first samples of one that is compressed or far away."""
-    look, path, size = Look(), join(root, file.path), _size(file)
+    look, path, size = FileLook(), join(root, file.path), _size(file)
     limit = HEAD_SAMPLES if size is None or "://" in path else None
     with files.open(path) as opened:
         tar = Tar(opened, size)
@@ -138,7 +138,7 @@ def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> Look:
     return look
 
 
-def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -> Iterator[Sample | str]:
+def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -> Iterator[TarSample | str]:
     """Reads the samples of a piece; yields last what is wrong with the file, if anything is."""
     with files.open(path) as opened:
         if part.start:
@@ -152,8 +152,8 @@ def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -
             yield f"{damage}; the sample there, and what lies behind it in the file, cannot be read"
 
 
-def _bytes(sample: Sample | str) -> int:
-    return sum(len(member.data or b"") for member in sample.members.values()) if isinstance(sample, Sample) else 0
+def _bytes(sample: TarSample | str) -> int:
+    return sum(len(member.data or b"") for member in sample.members.values()) if isinstance(sample, TarSample) else 0
 
 
 def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) -> list[str]:
@@ -163,7 +163,7 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
         return []
     names = dict[str, None]()
     read = _read(files, join(root, file.path), Samples(size=_size(file)), objects)
-    for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, Sample)):
+    for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, TarSample)):
         for extension in sorted(objects & sample.members.keys()):
             row = object_in(sample, extension)
             if isinstance(row, dict):
@@ -182,7 +182,7 @@ def _names(columns: Columns, found: list[str]) -> list[str]:
     return there + [name for name in found if name not in used]
 
 
-def _notes(inputs: Sequence[FileInfo], looks: list[Look]) -> list[str]:
+def _notes(inputs: Sequence[FileInfo], looks: list[FileLook]) -> list[str]:
     left_out = [name for look in looks for name in look.left_out]
     no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
     cut_off = "maybe cut off, because the mark is missing that a tar file ends with"
@@ -190,26 +190,26 @@ def _notes(inputs: Sequence[FileInfo], looks: list[Look]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Part:
+class SamplePart:
     """The part of a sample that a column is: a member, or a field of the JSON object in it."""
 
     extension: str
     field: str | None = None
 
 
-def parts(name: str) -> list[Part]:
+def parts(name: str) -> list[SamplePart]:
     """Lists the parts of a sample that a column may be; it is the first that is there.
 
-    >>> parts("jpg;json.url")
-    [Part(extension='jpg', field=None), Part(extension='json.url', field=None), Part(extension='json', field='url')]
+    >>> [(part.extension, part.field) for part in parts("jpg;json.url")]
+    [('jpg', None), ('json.url', None), ('json', 'url')]
     """
     result = []
     for alternative in name.split(";"):
         words = alternative.strip().split(".")
-        result.append(Part(".".join(words).lower()))
+        result.append(SamplePart(".".join(words).lower()))
         for end in range(1, len(words)):
             if words[end - 1].lower() == "json":
-                result.append(Part(".".join(words[:end]).lower(), ".".join(words[end:])))
+                result.append(SamplePart(".".join(words[:end]).lower(), ".".join(words[end:])))
     return result
 
 
@@ -223,7 +223,7 @@ def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
     )
 
 
-def object_in(sample: Sample, extension: str) -> dict[str, Any] | Fault:
+def object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
     """Parses the JSON object that a member holds, once."""
     if extension not in sample.objects:
         data = sample.members[extension].data or b""
@@ -239,7 +239,7 @@ class SampleColumn:
         self._name, self._column, self._parts = name, column, parts(name)
         self._file, self._base = file, base
 
-    def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
+    def typed(self, samples: Sequence[TarSample], faults: Faults) -> pa.Array:
         """Returns the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
         members, values = dict[int, Member](), dict[int, Any]()
         for row, sample in enumerate(samples):
@@ -254,7 +254,7 @@ class SampleColumn:
         groups = [(list(members), partial(self._of_members, list(members.values()))), (list(values), of_values)]
         return in_groups(len(samples), arrow_type(self._column), groups, faults)
 
-    def _value(self, sample: Sample) -> Any:
+    def _value(self, sample: TarSample) -> Any:
         """Finds the member, or the value of the field, that the column is; None where the sample has neither."""
         for part in self._parts:
             member = sample.members.get(part.extension)
@@ -271,7 +271,7 @@ class SampleColumn:
                 return value
         return None
 
-    def _field(self, sample: Sample, extension: str, name: str) -> Any:
+    def _field(self, sample: TarSample, extension: str, name: str) -> Any:
         row = object_in(sample, extension)
         return replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, name)
 
@@ -291,10 +291,10 @@ class SampleColumn:
 
 
 def _raw_rows(
-    chunk: Chunk, first: int, batch: list[Sample | str], columns: Mapping[str, SampleColumn], with_key: bool
-) -> RawRows:
+    chunk: Chunk, first: int, batch: list[TarSample | str], columns: Mapping[str, SampleColumn], with_key: bool
+) -> TypedRows:
     """Makes rows of samples; `first` is the position of the first one in the chunk."""
-    good, unparsed, faults = dict[int, Sample](), list[Reject](), Faults()
+    good, unparsed, faults = dict[int, TarSample](), list[Reject](), Faults()
     for position, sample in enumerate(batch, first):
         if isinstance(sample, str):
             unparsed.append(as_reject(chunk, position, Fault("damaged_record", sample)))
@@ -307,4 +307,4 @@ def _raw_rows(
             good[position] = sample
     typed = {name: column.typed(list(good.values()), faults) for name, column in columns.items()}
     keys = pa.array([path_key(sample.key) for sample in good.values()], pa.binary()) if with_key else None
-    return RawRows(typed, np.array(list(good), np.int64), keys, len(batch), faults, unparsed)
+    return TypedRows(typed, np.array(list(good), np.int64), keys, len(batch), faults, unparsed)

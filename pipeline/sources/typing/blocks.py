@@ -92,7 +92,7 @@ def _is_not_float32(values: pa.Array) -> Mask:
 
 
 @dataclass(frozen=True)
-class Check:
+class ValueCheck:
     """One thing that may be wrong with a value."""
 
     reason: str
@@ -104,23 +104,23 @@ class Check:
 
 IN_LIST = "in the list: "
 """The beginning of messages about one value of a list."""
-ABSENT = Check("missing_value", "the column is absent, null or empty", absent, is_absence=True)
-TOO_LARGE = Check("too_large", "the text is longer than 64 MiB", _is_too_long)
-UTF8 = Check("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
-BLANK = Check(
+ABSENT = ValueCheck("missing_value", "the column is absent, null or empty", absent, is_absence=True)
+TOO_LARGE = ValueCheck("too_large", "the text is longer than 64 MiB", _is_too_long)
+UTF8 = ValueCheck("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
+BLANK = ValueCheck(
     "missing_value",
     "the column is blank",
     lambda values: _mask(pc.equal(pc.utf8_trim_whitespace(values), "")),
     is_absence=True,
 )
-ONE_LINE = Check(  # neither LF nor CR survives the lines of a vocabulary file
+ONE_LINE = ValueCheck(  # neither LF nor CR survives the lines of a vocabulary file
     "wrong_type",
     "a category is one line, this one holds a line break",
     lambda values: _mask(pc.match_substring_regex(values, "[\r\n]")),
 )
-FLOAT32 = Check("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
+FLOAT32 = ValueCheck("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 
-CHECKS: Mapping[ColumnType, tuple[Check, ...]] = {
+CHECKS: Mapping[ColumnType, tuple[ValueCheck, ...]] = {
     ColumnType.TEXT: (ABSENT, TOO_LARGE, UTF8),
     ColumnType.CATEGORY: (ABSENT, TOO_LARGE, UTF8, BLANK, ONE_LINE),
     ColumnType.NUMBER: (ABSENT, FLOAT32),
@@ -130,7 +130,7 @@ CHECKS: Mapping[ColumnType, tuple[Check, ...]] = {
 
 
 @dataclass(frozen=True)
-class RawRows:
+class TypedRows:
     """Some rows of a chunk, typed, before any check."""
 
     columns: Mapping[str, pa.Array]
@@ -148,7 +148,7 @@ class RawRows:
 
 
 def make_block(
-    chunk: Chunk, raw: RawRows, columns: Columns, key: Sequence[str] | None, encoding: str = "utf-8"
+    chunk: Chunk, raw: TypedRows, columns: Columns, key: Sequence[str] | None, encoding: str = "utf-8"
 ) -> Block:
     """Checks rows, and makes a block of those that have no fault, and rejects of the others.
 
