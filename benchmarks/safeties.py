@@ -34,7 +34,7 @@ from recordmill.pipeline.build.runners.worker_environment import TENSORFLOW
 
 os.environ |= TENSORFLOW
 
-from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.isolation import shared_isolation
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.spec.model import load_spec

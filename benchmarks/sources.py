@@ -30,7 +30,6 @@ from run import machine, table
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import make_plan, planned_build
-from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.packing import pack
 from recordmill.pipeline.spec.model import parse_spec
@@ -164,7 +163,7 @@ def spec_text(name: str, path: Path) -> str:
 def read_step(name: str, path: Path, scratch: Path) -> int:
     """Reads, hashes and packs a file as a worker does; gives the number of rows."""
     spec, files = parse_spec(spec_text(name, path)), BeamFiles()
-    plan = make_plan(spec, files, CHUNK_BYTES)
+    plan = make_plan(spec, files)
     work = planned_build(plan, str(scratch), files, inline=False, threads=1)
     done = 0
     for chunk in plan.chunks:

@@ -1,16 +1,15 @@
 """`recordmill versions forget`: a version without some rows, at once, and a list that every later build honours.
 
-The list comes first. From then on no build publishes these rows: each leaves them out, and one that began before is
-refused as it publishes. Then the live version is published again without them. Only the shards that hold them
-are written anew, and the files that show rows or counts; all others are kept. What was learned of all rows
-(statistics, vocabularies, the graph, summaries, profile, duplicates) stays as it was, and
-`provenance.forgotten.learned_of` names the version that it was learned of.
+The list comes first: from then on every build leaves these rows out, and a build that is at work is refused as it
+publishes. After its end the live version is published again without them. Only the shards that hold them are written
+anew, and the files that show rows or counts. What was learned of all rows (statistics, vocabularies, the graph,
+summaries, profile, duplicates) stays as it was, and `provenance.forgotten.learned_of` names the version that it was
+learned of.
 """
 
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,13 +37,14 @@ from recordmill.pipeline.rows import (
     without_rejects,
 )
 from recordmill.pipeline.versions import forgotten, latest_file, leases, publishing
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.candidates import Judgement
 from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF, Forgotten
 from recordmill.pipeline.versions.inventory import inventory
 from recordmill.pipeline.versions.kept_files import KeptFiles
+from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.listing import held, open_existing
-from recordmill.pipeline.versions.prune import remove_marked
+from recordmill.pipeline.versions.prune import remove_superseded
 from recordmill.pipeline.versions.references import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
@@ -56,10 +56,6 @@ from recordmill.transforms.contract.stored import stored_features
 
 class PackedError(UserError):
     """Records hold several rows each, so a row cannot be taken out of them; the keys are on the list."""
-
-
-class MovedError(UserError):
-    """Another version became live meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -82,25 +78,27 @@ class Forgot:
     """Versions whose manifest cannot be read, which may hold such rows; no prune removes them."""
 
 
-def forget(output: str, keys: Collection[bytes] = ()) -> Forgot:
+def forget(
+    output: str, keys: Collection[bytes] = (), on_wait: Callable[[Holder], None] = lambda holder: None
+) -> Forgot:
     """Takes rows out of the live version, and keeps them out of later ones.
 
     Args:
         output: the dataset's output.
         keys: the rows' keys; none to take out of the live version what is on the list, as after a rollback.
+        on_wait: called with the process that builds, whose end is waited for.
 
     Raises:
         PackedError: the records hold several rows each; a build leaves the rows out.
         DatasetError: a file of the live version is damaged.
-        OutputError: nothing is live, so nothing is written; or the output cannot be written.
+        OutputError: nothing is live, so nothing is written; or the output cannot be written, or changed meanwhile.
     """
     store = open_existing(output)
     if latest_file.read(store) is None:
         raise OutputError(f"nothing is live in {output}, so that no row can be forgotten: nothing was written")
-    gone = forgotten.add(store, keys)
-    while True:
-        with suppress(MovedError):
-            return _forget(store, output, gone, sorted(set(keys)))
+    forgotten.add(store, keys)
+    with leases.hold(store, leases.BUILD, on_wait) as lease:
+        return _forget(store, Base.read(output), lease, sorted(set(keys)))
 
 
 def versions_with(output: str, gone: Forgotten, but: Collection[str] = ()) -> dict[str, int]:
@@ -119,26 +117,26 @@ def versions_with(output: str, gone: Forgotten, but: Collection[str] = ()) -> di
     return counts
 
 
-def _forget(store: Store, output: str, gone: Forgotten, keys: Sequence[bytes]) -> Forgot:
-    base = publishing.live_manifest(output)
-    if base is None:
-        raise OutputError(f"nothing is live in {output}: the keys are on the list, and later builds leave them out")
-    with held(output, base.version):
-        if gone.are_left_out_of(base):
-            return _with_others(Forgot(base, is_new=False), output, gone)
-        if not is_sorted(base):
+def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes]) -> Forgot:
+    output, live, gone = base.output, base.live, base.forgotten
+    if live is None:
+        why = f"the live version is damaged: {base.fault}" if base.fault else f"nothing is live in {output}"
+        raise OutputError(f"{why}: the keys are on the list, and later builds leave them out")
+    with held(output, live.version):
+        if not base.holds_forgotten_rows:
+            return _with_others(Forgot(live, is_new=False), output, gone)
+        if not is_sorted(live):
             raise PackedError(
-                f"the records of {base.version} hold several rows each, which cannot be taken apart: the keys are on "
+                f"the records of {live.version} hold several rows each, which cannot be taken apart: the keys are on "
                 "the list, so run `recordmill build`, which leaves the rows out, and then `recordmill versions prune "
                 "--purge`"
             )
-        folder = version_folder(open_location(output), base.version)
-        rows = list(find_digests(folder, base, gone.digests))
-        rejects = without_rejects(folder, base, gone)
-        manifest = _Removal(store, output, base, gone, rows, rejects).publish()
+        rows = list(find_digests(base.folder, live, gone.digests))
+        rejects = without_rejects(base.folder, live, gone)
+        manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
     known = {key_digest(row.data) for row in rows} | rejects.digests
     unknown = tuple(key for key in keys if digest(key) not in known)
-    remove_marked(output)  # the candidate that waited: it may hold these rows
+    remove_superseded(output)  # a version that waited may hold these rows
     return _with_others(Forgot(manifest, True, len(rows), rejects.removed, unknown), output, gone)
 
 
@@ -159,28 +157,15 @@ class _Removal:
     rows: Sequence[StoredRow]
     rejects: Rejected
 
-    def publish(self) -> Manifest:
-        """Assembles the version and publishes it. Raises: MovedError: another became live meanwhile."""
+    def publish(self, base: Base, lease: Lease) -> Manifest:
+        """Assembles the version and makes it live, whatever the gate found of the one before: no rows are new."""
         key = self.gone.rows_key(self.base.build_key)
         run = Path(building_folder(self.output), key[:16], f"{RUN}{uuid.uuid4().hex[:12]}")
-        with leases.hold(self.store, key[:16]) as lease:
-            try:
-                manifest = self._assemble(run / "version", publishing.version_name(key), key)
-                assembled = str(run / "version")
-                return publishing.publish(self.output, assembled, manifest, lease, self._check, self._judge)[1]
-            finally:
-                remove_run(run)
-
-    def _check(self) -> None:
-        live = latest_file.read(self.store)
-        if live is None or live.version != self.base.version:
-            raise MovedError(f"another version became live in {self.output} meanwhile")
-        if forgotten.load(self.store).sha256 != self.gone.sha256:
-            raise OutputError(f"more keys were forgotten in {self.output} meanwhile: run the same command again")
-
-    def _judge(self, live: str) -> Judgement:
-        """Gives what the gate found of the version before, which is live whatever was breached: no rows are new."""
-        return Judgement({**self.base.gate, "breaches": []} if self.base.gate else {}, ())
+        try:
+            manifest = self._assemble(run / "version", publishing.version_name(key), key)
+            return publishing.publish(base, str(run / "version"), manifest, lease, live=True)
+        finally:
+            remove_run(run)
 
     def _assemble(self, assembled: Path, version: str, key: str) -> Manifest:
         assembled.mkdir(parents=True)
@@ -197,6 +182,7 @@ class _Removal:
             self.base,
             version=version,
             build_key=key,
+            gate={**self.base.gate, "breaches": []} if self.base.gate else {},
             splits=splits,
             rows=_with_forgotten(self.base.rows, len(self.rows), self.rejects.removed),
             sources=self._sources(),

@@ -23,9 +23,10 @@ from recordmill.pipeline import VERSION as __version__  # noqa: E402 - below the
 
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset, open_dataset
-    from recordmill.pipeline.build.entry import GateBreachedError, build
+    from recordmill.pipeline.build.build import build
+    from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
-    from recordmill.pipeline.build.preparation import Published
+    from recordmill.pipeline.build.outcome import GateBreachedError, Published
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.input import Input
@@ -97,14 +98,14 @@ def __getattr__(name: str) -> Any:
             from recordmill.pipeline import errors
 
             return getattr(errors, name)
-        case "GateBreachedError" | "build":
-            from recordmill.pipeline.build import entry
+        case "build":
+            from recordmill.pipeline.build import build
 
-            return getattr(entry, name)
-        case "Published":
-            from recordmill.pipeline.build import preparation
+            return getattr(build, name)
+        case "GateBreachedError" | "Published":
+            from recordmill.pipeline.build import outcome
 
-            return getattr(preparation, name)
+            return getattr(outcome, name)
         case "RunOptions":
             from recordmill.pipeline.build import run_options
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from recordmill.pipeline.build.driver import Published, build
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
 from tests.every_kind import make

@@ -11,6 +11,7 @@ from tensorflow_transform.impl_helper import analyze_in_place
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.context.build_context import RowDecisions
 from recordmill.pipeline.build.plan import make_plan, pieces, planned_build
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums
 from recordmill.pipeline.build.summaries.statistics import statistics_look
 from recordmill.pipeline.build.worker.read_chunk import LookReader
@@ -27,7 +28,7 @@ def planned_look(
 ) -> tuple[Look, list[Chunk]]:
     """Gives the look that a spec learns from, in a new attempt's folder, and the chunks."""
     files = files or LocalFiles()
-    plan = make_plan(parse_spec(spec), files, chunk_bytes)
+    plan = make_plan(parse_spec(spec), files, RunOptions(chunk_bytes=chunk_bytes))
     run = attempts.begin(str(folder), str(folder), plan.build_key, pieces(plan))
     planned = planned_build(plan, run.folder, files, inline=inline, threads=2)
     return statistics_look(planned, RowDecisions()), plan.chunks

@@ -5,13 +5,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Latest, Manifest, read_manifest
-from recordmill.pipeline.versions import latest_file, publishing
-from recordmill.pipeline.versions.candidates import Judgement, put_up
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
+from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.inventory import inventory
 from recordmill.pipeline.versions.kept_files import KeptFiles
-from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket, open_store
+from recordmill.pipeline.versions.leases import Lease
+from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
 from tests import published
+from tests.publish import held_back, publish_assembled
 
 DAYS_SPEC = """
 name: days
@@ -38,7 +39,15 @@ def assembled(folder: Path, version: str) -> tuple[Path, Manifest]:
     return made, manifest
 
 
-def publish(output: str, folder: Path, version: str, keep: Collection[str] = ()) -> Manifest:
+def publish(
+    output: str,
+    folder: Path,
+    version: str,
+    keep: Collection[str] = (),
+    *,
+    holds_back: bool = False,
+    lease: Lease | None = None,
+) -> Manifest:
     """Publishes a version that keeps some splits of the live one, and has its other shards itself."""
     made, manifest = assembled(folder, version)
     splits, known = dict(manifest.splits), {}
@@ -55,22 +64,12 @@ def publish(output: str, folder: Path, version: str, keep: Collection[str] = ())
             splits[split] = replace(manifest.splits[split], shards=shards)
         known = kept.entries
     own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
-    manifest = replace(manifest, splits=splits, files=inventory(str(made), own, known))
+    gate = held_back(output) if holds_back else {}
+    manifest = replace(manifest, splits=splits, files=inventory(str(made), own, known), gate=gate)
     try:
-        return publishing.publish(output, str(made), manifest)[1]
+        return publish_assembled(output, str(made), manifest, live=not holds_back, lease=lease)
     finally:
         shutil.rmtree(folder / "made")
-
-
-def put_candidate(output: str) -> None:
-    """Names a version as the candidate that waits."""
-    judgement = Judgement({}, ("rows_lost of all is 0.5, more than 0.1",))
-
-    def edit(latest: Latest | None) -> Latest:
-        assert latest is not None
-        return put_up(latest, NAMES[0], judgement)
-
-    latest_file.compare_and_swap(open_store(output), edit)
 
 
 def download(output: str, folder: Path) -> Path:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from apache_beam import Pipeline
 
-from recordmill.pipeline.build import driver
+from recordmill.pipeline.build import attempt
+from recordmill.pipeline.build import build as builds
 from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
@@ -66,8 +67,8 @@ class FailingRunner(Runner):
 
 def build(folder: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> list[str]:
     notes, spec = list[str](), parse_spec(SPEC.format(folder))
-    monkeypatch.setattr(driver, "make_runner", lambda options: runner)
-    published = driver.build(spec, str(folder / "out"), RunOptions(), Listener(on_note=notes.append))
+    monkeypatch.setattr(attempt, "make_runner", lambda options: runner)
+    published = builds.build(spec, str(folder / "out"), RunOptions(), Listener(on_note=notes.append))
     assert published.manifest.rows["written"] == 40
     return notes
 

@@ -14,11 +14,15 @@ from PIL import Image as PillowImage
 from recordmill import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runners import RunnerError
-from recordmill.pipeline.build.driver import Published, RunOptions, build
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.build.reconcile import ReconcileError
 from recordmill.pipeline.build.results import NothingToPublishError
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.dataset.key_hash import hash_keys
+from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import Spec, parse_spec
@@ -232,7 +236,7 @@ def test_a_changed_image_is_a_changed_input(folder: Path) -> None:
     spec, keys = _spec(folder, photos=True), list[str]()
     for color in ((200, 30, 90), (1, 2, 3)):
         PillowImage.new("RGB", (9, 7), color).save(folder / "good.png")
-        keys += [make_plan(spec, BeamFiles(), 1 << 20).build_key for _ in range(2)]
+        keys += [make_plan(spec, BeamFiles(), RunOptions(chunk_bytes=1 << 20)).build_key for _ in range(2)]
     assert (keys[0] == keys[1], keys[1] == keys[2], keys[2] == keys[3]) == (True, False, True)
 
 

@@ -7,8 +7,10 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from recordmill.pipeline.build.attempt import NothingMendedError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.driver import NothingMendedError, Published, build
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill import open_dataset
+from recordmill.pipeline.build.analysis.vocabularies import class_names
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.class_ids import continues
-from recordmill.pipeline.build.driver import Published, build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.summaries.words import class_names
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.stores.base import OutputError
+from tests.publish import make_live
 
 SPEC = """
 name: animals
@@ -86,7 +88,7 @@ def test_a_name_keeps_its_id_from_version_to_version(tmp_path: Path) -> None:
     assert third.is_new
     assert output.names() == ["cat", "dog", "emu", "ant", "bee", "zebra"]
 
-    publishing.make_live(str(tmp_path / "out"), first.manifest.version)
+    make_live(str(tmp_path / "out"), first.manifest.version)
     again = output.build(SECOND)  # the second version's ids continue the first one's
     assert (again.is_new, again.manifest.version) == (False, second.manifest.version)
 

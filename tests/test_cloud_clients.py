@@ -12,7 +12,7 @@ import sys
 from recordmill.pipeline.build.cloud_clients import CLIENTS, without_cloud_clients
 
 with without_cloud_clients():
-    import recordmill.pipeline.build.driver
+    import recordmill.pipeline.build.attempt
 print(sorted(set(CLIENTS) & set(sys.modules)))
 import apache_beam.io.gcp.gcsio, boto3, google.cloud.dataflow
 """

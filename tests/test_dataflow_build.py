@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.entry import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.versions import publishing

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
-from recordmill.pipeline.build.preparation import Published
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.cli.display import Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split

@@ -18,7 +18,10 @@ import tensorflow as tf
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.images.read import BuildImageReader
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.images.read import ImageReader
 from recordmill.pipeline.build.plan import make_plan, planned_build
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.spec.model import parse_spec
 from tests.every_kind import make, spec_text
@@ -154,7 +157,7 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
     spec = spec.model_copy(update={"features": renamed, "key": tuple(columns.get(name, name) for name in spec.key)})
     spec._folder = str(folder)
     files = BeamFiles()
-    plan = make_plan(spec, files, 20_000)
+    plan = make_plan(spec, files, RunOptions(chunk_bytes=20_000))
     work = planned_build(plan, str(folder), files, inline=False, threads=1)
     pictures = BuildImageReader(files, work.roots, str(folder))
     found: dict[bytes, Row] = {}

@@ -113,7 +113,7 @@ def run(script: Path, as_module: str = "example") -> dict[str, Any]:
 
 
 def build_at(spec: Path, output: Path, rows: int, broken: int) -> None:
-    from recordmill.pipeline.build.driver import build
+    from recordmill.pipeline.build.build import build
 
     published = build(load_spec(str(spec)), str(output))
     assert published.manifest.rows == {"read": rows, "written": rows - broken, "rejected": broken, "duplicates": 0}

@@ -18,6 +18,7 @@ from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.materialize import materialize
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import open_store
+from tests.publish import publish_assembled
 from tests.published import CLASSES, FEATURES, write_version
 from tests.sharing import NAMES, assembled, publish
 from tests.test_publishing import STORES
@@ -170,7 +171,7 @@ def test_a_version_that_is_made_whole_names_its_own_files(tmp_path: Path, monkey
         }
         files = {path: entry for path, entry in live.files.items() if not path.startswith("small-")}
         manifest = with_sidecars(replace(manifest, splits=shared, files=files), made, url)
-        publishing.publish(url, str(made), manifest)
+        publish_assembled(url, str(made), manifest)
         assert verify(url, quick=True).findings.problems == []
         store = type(open_store(url))
         write_if = store.write_if

@@ -9,6 +9,10 @@ import pytest
 
 from recordmill.pipeline.build import digest_inputs, driver, entry
 from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, write_file_digests
+from recordmill.pipeline.build import attempt, digest_inputs
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.context.file_digests import FileDigests, write_file_digests
+from recordmill.pipeline.build.context.hashed_rows import HashedRows
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.input_table import INPUTS_FILE, file_sha256
@@ -85,11 +89,11 @@ def test_images_are_digested_where_they_are_read(folder: Path, monkeypatch: pyte
             raise RuntimeError("the driver stops after the job")
 
     monkeypatch.setattr(digest_inputs, "file_sha256", digested)
-    monkeypatch.setattr(driver, "check_unchanged", fail_once)
+    monkeypatch.setattr(attempt, "check_unchanged", fail_once)
     with pytest.raises(RuntimeError, match="stops"):
-        entry.build(_spec(folder), str(folder / "out"))
+        build(_spec(folder), str(folder / "out"))
     read.clear()
-    version = entry.build(_spec(folder), str(folder / "out")).manifest.version
+    version = build(_spec(folder), str(folder / "out")).manifest.version
     photos = folder / "photos"
     assert _inputs(folder, version) == {
         path.name: hashlib.sha256(path.read_bytes()).digest() for path in photos.iterdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.spec.model import load_spec
 
 ROOT = Path(__file__).parents[1]

@@ -1,4 +1,4 @@
-"""Every rule of the gate, breached by a real build; the candidate that it leaves; what the command shows."""
+"""Every rule of the gate, breached by a real build; the waiting that it leaves; what the command shows."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.dataset.profile import FeatureProfile, add_up, read_profiles
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.spec.gate import Gate
-from recordmill.pipeline.versions.review import approve
+from recordmill.pipeline.versions.acts import approve
 from recordmill.pipeline.versions.stores.base import OutputError
 
 pytestmark = pytest.mark.slow
@@ -77,39 +77,39 @@ def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
     output = str(tmp_path / "out")
     write(tmp_path, 300)
     first = build(load_spec(spec_of(tmp_path)), output)
-    assert (first.manifest.gate, first.before, first.candidate) == ({}, None, None)
+    assert (first.manifest.gate, first.before, first.breaches) == ({}, None, ())
     assert [*change_lines(output, first)] == []
 
     write(tmp_path, 200, bad=True)
     spec = load_spec(spec_of(tmp_path, "two"))
-    with pytest.raises(GateBreachedError, match="the gate holds .* back: it is too far from") as held_back:
+    with pytest.raises(GateBreachedError, match="the gate holds .* back: it differs too much from") as held_back:
         build(spec, output)
-    candidate = held_back.value.published
+    waiting = held_back.value.published
     rules = set(Gate.model_fields) - {"rows_short", "min_rows", "min_values", "features", "rows_gained"}
-    assert {check["rule"] for check in candidate.manifest.gate["breaches"]} == rules
-    assert (candidate.exit_code, candidate.went_live, candidate.before) == (
+    assert {check["rule"] for check in waiting.manifest.gate["breaches"]} == rules
+    assert (waiting.exit_code, waiting.went_live, waiting.before) == (
         ExitCode.GATE,
         False,
         first.manifest.version,
     )
     assert read_latest(output).version == first.manifest.version
     assert "rows_lost of all is" in str(held_back.value)
-    lines = [*change_lines(output, candidate)]
+    lines = [*change_lines(output, waiting)]
     assert lines[0] == f"since {first.manifest.version}:"
     assert any(line.startswith("  rows: 0 added, ") for line in lines)
 
     with pytest.raises(GateBreachedError, match="it was built before, and nothing was built again") as again:
         build(spec, output)
-    assert (again.value.published.manifest.version, again.value.published.is_new) == (candidate.manifest.version, False)
+    assert (again.value.published.manifest.version, again.value.published.is_new) == (waiting.manifest.version, False)
     assert json.loads((tmp_path / "out/history.jsonl").read_text().splitlines()[-1])["exit_code"] == ExitCode.GATE
 
-    assert approve(output)[0].version == candidate.manifest.version
+    assert approve(output)[0].version == waiting.manifest.version
     assert not build(spec, output).went_live  # it is live: nothing has changed
     write(tmp_path, 320)
     with pytest.raises(GateBreachedError, match="rows_gained of all is"):
         build(load_spec(spec_of(tmp_path, "two")), output)
     open_gate = build(load_spec(spec_of(tmp_path, "two", "gate: false")), output)  # the limits are in no build key
-    assert (open_gate.is_new, open_gate.went_live, read_latest(output).candidate) == (False, True, None)
+    assert (open_gate.is_new, open_gate.went_live, open_gate.breaches) == (False, True, ())
 
 
 @pytest.mark.nightly
@@ -164,7 +164,7 @@ def test_a_bad_day_among_good_ones_is_held_back(tmp_path: Path) -> None:
         build(load_spec(str(spec)), output)
     shutil.rmtree(tmp_path / "data/day-20")
     assert build(load_spec(str(spec)), output).exit_code == ExitCode.UP_TO_DATE
-    with pytest.raises(OutputError, match="no candidate waits"):
+    with pytest.raises(OutputError, match="no version is held back"):
         approve(output)
     write_day(20)
     assert build(load_spec(str(spec)), output).went_live

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.compare.gate import judge_of
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Span, Split
+from recordmill.pipeline.compare.gate import breach_lines, gate_entry
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Latest, Manifest, Shard, Span, Split
 from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions.candidates import Judgement
+from recordmill.pipeline.versions.base import Base
 
 SPEC = parse_spec(
     "name: d\nsource: {format: jsonl, path: a.jsonl}\nlabel: label\nfeatures: {label: {kind: category}}\n"
@@ -53,26 +53,28 @@ def live(tmp_path: Path) -> Path:
     return tmp_path / "versions/v1"
 
 
-def judged(live: Path, version: str, days: list[str], damage: str = "") -> Judgement:
+def judged(live: Path, version: str, days: list[str], damage: str = "") -> dict[str, Any]:
     """Judges a new version, one of whose files is damaged."""
     folder = live.parent / version
     manifest = write(folder, version, days)
     if damage:
         (folder / damage).write_text("{")
-    return judge_of(SPEC, str(live.parent.parent), folder, manifest)(live.name)
+    output = live.parent.parent
+    (output / "LATEST").write_text(Latest(live.name, 1).to_text())
+    return gate_entry(SPEC, Base.read(str(output)), folder, manifest)
 
 
 def test_a_new_span_is_compared_with_what_is_usual_in_the_live_version(live: Path) -> None:
     judgement = judged(live, "v2", DAYS)
-    assert judgement.breaches == ()
-    assert judgement.figures["figures"]["l_infinity"] == {"label (train)": 0.0, f"label (train, {DAYS[6]})": 0.5}
-    assert set(judgement.figures["usual"]["figures"]["l_infinity"]["label (train)"]) == set(DAYS)
+    assert judgement["breaches"] == []
+    assert judgement["figures"]["l_infinity"] == {"label (train)": 0.0, f"label (train, {DAYS[6]})": 0.5}
+    assert set(judgement["usual"]["figures"]["l_infinity"]["label (train)"]) == set(DAYS)
 
 
 def test_what_is_usual_is_kept_by_a_build_without_a_new_span(live: Path) -> None:
     judgement = judged(live, "v2", DAYS[1:6])
-    assert judgement.breaches == ()
-    assert set(judgement.figures["usual"]["figures"]["l_infinity"]["label (train)"]) == set(DAYS[:6])
+    assert judgement["breaches"] == []
+    assert set(judgement["usual"]["figures"]["l_infinity"]["label (train)"]) == set(DAYS[:6])
 
 
 @pytest.mark.parametrize("days", [DAYS, DAYS[1:6]])
@@ -81,24 +83,24 @@ def test_what_is_usual_is_looked_for_again_where_it_could_not_be_read(live: Path
     whole = report.read_text()
     report.write_text("{")
     judgement = judged(live, "v2", days)
-    assert "usual" not in judgement.figures
-    assert bool(judgement.breaches) == (len(days) == 7)  # the limits alone decide
+    assert "usual" not in judgement
+    assert bool(judgement["breaches"]) == (len(days) == 7)  # the limits alone decide
     report.write_text(whole)
-    assert "usual" in judged(live, "v3", days).figures
+    assert "usual" in judged(live, "v3", days)
 
 
 @pytest.mark.parametrize("damage", ["profile/features.json", f"spans/{DAYS[6]}/report.json", "label.txt"])
 def test_a_damaged_new_version_is_held_back(live: Path, damage: str) -> None:
     judgement = judged(live, "v2", DAYS, damage)
-    (line,) = judgement.breaches
+    (line,) = breach_lines(judgement)
     assert line.startswith("not_compared of features is 1, more than 0: ")
     assert f"v2 is damaged: {live.parent}/v2/{damage}" in line
-    assert judgement.figures["figures"]["rows_lost"] == {"all": 0.0, "train": 0.0}
-    assert judgement.figures["usual"]["rows"][DAYS[6]] == 800
+    assert judgement["figures"]["rows_lost"] == {"all": 0.0, "train": 0.0}
+    assert judgement["usual"]["rows"][DAYS[6]] == 800
 
 
 def test_a_live_version_without_a_readable_manifest_is_no_reason_to_publish_none(live: Path) -> None:
     (live / MANIFEST_FILE).write_text("{")
     judgement = judged(live, "v2", DAYS)
-    assert judgement.breaches == ()
-    assert "v1/dataset.json" in judgement.figures["not_compared"][0]
+    assert judgement["breaches"] == []
+    assert "v1/dataset.json" in judgement["not_compared"][0]

@@ -49,7 +49,7 @@ def test_a_build_has_one_line_which_its_end_replaces(output: str) -> None:
 
 def test_the_output_stays_one_and_prune_keeps_its_history(output: str) -> None:
     write_entry(output, {"id": "a", "end": "published"})
-    check_output(output)
+    check_output(output, "d")
     assert prune(output, keep=1, grace_seconds=0).removed == {}
     assert open_store(output).children("") == ["LATEST", HISTORY_FILE, "versions"]
 
@@ -64,8 +64,8 @@ def test_the_oldest_lines_leave_a_full_history(folder: str, monkeypatch: pytest.
 
 
 def test_a_running_build_whose_lease_is_gone_was_killed(folder: str) -> None:
-    with leases.hold(open_store(folder), KEY[:16]):
-        holder = leases.holders(open_store(folder))[KEY[:16]]
+    with leases.hold(open_store(folder), leases.BUILD):
+        holder = leases.holders(open_store(folder))[leases.BUILD]
         running = {"id": "a", "end": "running", "build_key": KEY, "host": holder.host, "process": holder.process}
         write_entry(folder, running)
         write_entry(folder, {"id": "b", "end": "up_to_date"})

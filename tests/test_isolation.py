@@ -126,7 +126,8 @@ features: {{image: {{kind: image, size: 8}}}}
 
 @pytest.mark.slow
 def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recordmill.pipeline.build.driver import RunOptions, build
+    from recordmill.pipeline.build.build import build
+    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.spec.model import parse_spec
 
     images = [saved(), bad(CRASH), animated("GIF"), bad(SPIN), saved(form="PNG")]

@@ -71,7 +71,7 @@ STEPS = {
     "shard: index renamed": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter._write_index", 2, "after"),
     "shard: renamed": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2),
     "shard: reported": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2, "after"),
-    "publishing: serving": Step("recordmill.pipeline.build.driver", "export_serving", when="after"),
+    "publishing: serving": Step("recordmill.pipeline.build.attempt", "export_serving", when="after"),
     "publishing: assembling": Step("recordmill.pipeline.build.publish", "clear", when="after"),
     "publishing: export copied": Step("recordmill.pipeline.build.publish", "shutil.copytree", when="after"),
     "publishing: manifest written": Step(LOCAL, "write_atomically", when="after", argument="dataset.json"),
@@ -139,15 +139,17 @@ def build_in_child(folder: Path, step: Step | None) -> None:
     log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    build = importlib.import_module("recordmill.pipeline.build.driver")
+    attempt, build, options = (
+        importlib.import_module(f"recordmill.pipeline.build.{name}") for name in ("attempt", "build", "run_options")
+    )
     spec = importlib.import_module("recordmill.pipeline.spec.model").parse_spec(SPEC.replace("FOLDER", str(folder)))
     told = (folder / "told.txt").open("w", buffering=1)
-    before_each_call(build, "run_job", lambda: told.write(f"{JOB}\n"))
+    before_each_call(attempt, "run_job", lambda: told.write(f"{JOB}\n"))
     if step is not None:
         arm(step)
     (folder / "begun").touch()
-    listener = build.Listener(on_note=lambda note: told.write(f"{note}\n"))
-    build.build(spec, str(folder / "out"), build.RunOptions(chunk_bytes=4096), listener)
+    listener = options.Listener(on_note=lambda note: told.write(f"{note}\n"))
+    build.build(spec, str(folder / "out"), options.RunOptions(chunk_bytes=4096), listener)
     print("CPU seconds:", time.process_time())
     os._exit(0)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.summaries.statistics import learned
 from recordmill.pipeline.sources.files import LocalFiles

@@ -17,12 +17,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import S3Options
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.probe import UnreachableError, probe_workers
 from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.build import build, source_files
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
-from recordmill.pipeline.build.driver import Published, RunOptions, build
-from recordmill.pipeline.build.preparation import prepare_locally
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.cli.extras import files_at
 from recordmill.pipeline.errors import DatasetError
@@ -97,8 +97,6 @@ def test_a_source_and_an_output(
         there, again = build(spec, output, options), build(spec, output, options)
         assert there.manifest.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}
         assert (there.is_new, again.is_new, again.folder) == (True, False, there.folder)
-        without_beam = prepare_locally(spec, output, options, print)
-        assert (without_beam is not None) == (option is None)
         assert there.manifest.splits == local.manifest.splits
         assert there.folder == f"{output}/versions/{there.manifest.version}"
         assert open_store(output).children("") == ["LATEST", "versions"]
@@ -128,10 +126,11 @@ def test_a_plan_of_a_source_at_a_url(
 
 def test_a_command_opens_urls_by_beam_and_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FileSystems, "_pipeline_options", None)
-    assert type(files_at("data/a.csv", ["--s3_endpoint_url=http://here"])) is LocalFiles
+    assert source_files(["--s3_endpoint_url=http://here"]).match("/absent.csv") == []
     assert FileSystems._pipeline_options is None
     for given, endpoint in ((["--s3_endpoint_url=http://here"], "http://here"), ([], None)):
-        assert type(files_at("s3://bucket/a.csv", given)) is BeamFiles
+        with pytest.raises(OSError, match="ftp://host/a.csv"):
+            source_files(given).match("ftp://host/a.csv")
         assert FileSystems._pipeline_options.view_as(S3Options).s3_endpoint_url == endpoint
 
 

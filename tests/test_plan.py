@@ -12,6 +12,10 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.sources.base import FileInfo, SourceError
+from recordmill.pipeline.sources.file_list import FileList
+from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
 
 FEATURES = "n: {kind: number}"
@@ -34,7 +38,7 @@ def spec(rows: Path, features: str = FEATURES, more: str = "", sources: tuple[st
 
 def planned(rows: Path, **changes: Any) -> BuildPlan:
     chunk_bytes = changes.pop("chunk_bytes", module.CHUNK_BYTES)
-    return make_plan(spec(rows, **changes), BeamFiles(), chunk_bytes)
+    return make_plan(spec(rows, **changes), BeamFiles(), RunOptions(chunk_bytes=chunk_bytes))
 
 
 def test_chunks_are_numbered_by_source_and_file(rows: Path) -> None:

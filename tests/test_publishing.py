@@ -25,31 +25,42 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
 )
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.versions import acts, publishing
 from recordmill.pipeline.versions import latest_file as pointer
-from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.leases import LeaseLostError, hold
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.leases import BUILD, Lease, LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
-from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators
+from tests.publish import held_back, make_live, publish_assembled
 
 KEY = "4f1c9a2e" + "0" * 56
 DATA = b"records"
 SPLITS = {"train": Split((Shard("data", len(DATA), 1, "00", "index"),))}
 
 
-def manifest(version: str, build_key: str = KEY, name: str = "d") -> Manifest:
-    return Manifest(name, version, build_key, None, {"x": {"kind": "number"}}, SPLITS)
+def manifest(version: str, build_key: str = KEY) -> Manifest:
+    return Manifest("d", version, build_key, None, {"x": {"kind": "number"}}, SPLITS)
 
 
-def publish(output: str, folder: Path, version: str, build_key: str = KEY, name: str = "d", **options: Any) -> Manifest:
-    """Publishes a version that is assembled below a folder, of one shard."""
+def publish(
+    output: str,
+    folder: Path,
+    version: str,
+    build_key: str = KEY,
+    *,
+    holds_back: bool = False,
+    lease: Lease | None = None,
+) -> Manifest:
+    """Publishes a version that is assembled below a folder, of one shard; live, or held back by the gate."""
     assembled = folder / "assembled" / f"{version}-{build_key[:8]}"
     (assembled / "inner").mkdir(parents=True)
     (assembled / "data").write_bytes(DATA)
     (assembled / "inner/version").write_text(version)
-    return publishing.publish(output, str(assembled), manifest(version, build_key, name), **options)[1]
+    made = replace(manifest(version, build_key), gate=held_back(output) if holds_back else {})
+    return publish_assembled(output, str(assembled), made, live=not holds_back, lease=lease)
 
 
 STORES = {
@@ -92,7 +103,7 @@ def test_the_pointer_moves_by_numbers_too(tmp_path: Path) -> None:
     output = str(tmp_path)
     for version in ("v1", "v2"):
         publish(output, tmp_path, version)
-    publishing.make_live(output, "v1")
+    make_live(output, "v1")
     assert (live(output).version, live(output).sequence) == ("v1", 3)
     assert publish(output, tmp_path, "v3").sequence == 4
 
@@ -174,47 +185,38 @@ def test_two_publish_to_a_bucket_one_after_the_other(tmp_path: Path, name: str) 
         check_eight(output)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("output", ["s3", "gcs"], indirect=True)
-def test_who_came_between_is_seen(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other publisher commits right after this one has read `LATEST`: on a bucket nothing holds it back."""
-    real, others = publishing.next_sequence, iter(["other"])
-
-    def interrupted(store: Store, latest: Latest | None) -> int:
-        number = real(store, latest)
-        for version in others:
-            publish(output, tmp_path, version, "ff" * 32)
-        return number
-
-    monkeypatch.setattr(publishing, "next_sequence", interrupted)
-    mine = publish(output, tmp_path, "mine")
-    assert mine.sequence == 2
-    assert [(one.version, one.sequence) for one in publishing.published(open_store(output))] == [
-        ("other", 1),
-        ("mine", 2),
-    ]
-    assert live(output).version == "mine"
+def test_what_became_live_meanwhile_is_not_replaced(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "v1", "11" * 32)
+    publish(output, tmp_path, "v2", "22" * 32)
+    base = Base.read(output)
+    acts.rollback(output, "v1")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made/data").write_bytes(DATA)
+    with hold(open_store(output), BUILD) as lease:
+        with pytest.raises(UnsettledOutputError, match="another version of .* became live meanwhile: run the same"):
+            publishing.publish(base, str(tmp_path / "made"), manifest("v3"), lease, live=True)
+    assert live(output).version == "v1"
+    assert [one.version for one in publishing.published(open_store(output))] == ["v1", "v2"]
 
 
 def test_a_lost_lease_publishes_nothing(output: str, tmp_path: Path) -> None:
     publish(output, tmp_path, "v1")
     store = open_store(output)
-    with hold(store, "00" * 8) as lease:
-        found = store.read(f".leases/{'00' * 8}.json")
+    with hold(store, BUILD) as lease:
+        found = store.read(".leases/build.json")
         assert found is not None
         theirs = json.loads(found.data) | {"token": "theirs", "host": "elsewhere"}
-        store.write_if(f".leases/{'00' * 8}.json", json.dumps(theirs).encode(), found.tag)
+        store.write_if(".leases/build.json", json.dumps(theirs).encode(), found.tag)
         with pytest.raises(LeaseLostError, match="took its work over"):
             publish(output, tmp_path, "v2", "00" * 32, lease=lease)
     assert live(output) == Latest("v1", 1)
     assert [one.version for one in publishing.published(store)] == ["v1"]
 
 
-def test_another_datasets_name_is_refused_at_the_last_moment_too(output: str, tmp_path: Path) -> None:
-    publish(output, tmp_path, "v1", name="pets")
-    with pytest.raises(OutputError, match=f"{output} holds the dataset 'pets', and the spec's name is 'toys'"):
-        publish(output, tmp_path, "v2", "ff" * 32, name="toys")
-    assert live(output) == Latest("v1", 1)
+def test_another_datasets_name_is_refused(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "v1")
+    with pytest.raises(OutputError, match=f"{output} holds the dataset 'd', and the spec's name is 'toys'"):
+        publishing.check_output(output, "toys")
 
 
 def fails(*_: Any, **__: Any) -> Any:
@@ -237,15 +239,15 @@ def test_what_was_shown_but_not_live_is_found_again(tmp_path: Path, monkeypatch:
     """A build that is killed between the version's rename and the pointer's."""
     output = str(tmp_path)
     publish(output, tmp_path, "v1", "00" * 32)
-    with monkeypatch.context() as patch:
-        patch.setattr("recordmill.pipeline.versions.stores.local.LocalStore.write_if", fails)
+    with hold(open_store(output), BUILD) as lease, monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "write_if", fails)
         with pytest.raises(OSError, match="No space left"):
-            publish(output, tmp_path, "v2")
+            publish(output, tmp_path, "v2", lease=lease)
     assert live(output).version == "v1"
     found = publishing.find_version(output, KEY)
     assert found is not None
     assert (found.version, found.sequence) == ("v2", 2)
-    publishing.make_live(output, "v2")
+    make_live(output, "v2")
     assert (live(output).version, live(output).sequence) == ("v2", 3)
 
 
@@ -276,12 +278,12 @@ def test_an_upload_that_was_cut_off_is_no_version_and_goes(
 def test_a_build_that_is_overtaken_just_before_its_manifest_takes_it_back(
     tmp_path: Path, name: str, taken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with STORES[name](tmp_path) as output, hold(open_store(output), KEY[:16]) as lease:
+    with STORES[name](tmp_path) as output, hold(open_store(output), BUILD) as lease:
         store = open_store(output)
         reveal = type(store).reveal
 
         def reveal_late(self: Store, *arguments: Any) -> str:
-            store.delete(f".leases/{KEY[:16]}.json" if taken == "lease" else "versions/v1/data")
+            store.delete(".leases/build.json" if taken == "lease" else "versions/v1/data")
             return reveal(self, *arguments)
 
         monkeypatch.setattr(type(store), "reveal", reveal_late)
@@ -308,7 +310,7 @@ def test_a_version_that_lacks_a_small_file_is_not_whole(output: str, tmp_path: P
     for name, data in (("data", DATA), ("words", b"12")):
         (tmp_path / "assembled" / name).write_bytes(data)
     described = replace(manifest("v1"), files={"words": {"bytes": 2, "sha256": "00"}})
-    publishing.publish(output, str(tmp_path / "assembled"), described)
+    publish_assembled(output, str(tmp_path / "assembled"), described)
     assert publishing.find_version(output, KEY) is not None
     open_store(output).delete("versions/v1/words")
     assert publishing.find_version(output, KEY) is None
@@ -330,8 +332,7 @@ def test_where_nothing_is_there_is_no_version(output: str) -> None:
     assert publishing.find_version(output, KEY) is None
     assert publishing.live_version(output) is None
     assert publishing.published(open_store(output)) == []
-    publishing.check_output(output)
-    publishing.check_name(output, "any")
+    publishing.check_output(output, "any")
 
 
 def test_a_broken_manifest_is_no_version(tmp_path: Path) -> None:
@@ -352,7 +353,7 @@ def test_a_version_that_is_being_deleted_is_none(tmp_path: Path) -> None:
     (tmp_path / "LATEST").write_text(Latest("v2", 2, removing=("v1",)).to_text())
     assert [one.version for one in publishing.published(open_store(output))] == ["v2"]
     with pytest.raises(OutputError, match="v1 is being deleted"):
-        publishing.make_live(output, "v1")
+        publishing.make_live(open_store(output), lambda latest: manifest("v1"))
 
 
 def test_old_outputs_are_read(tmp_path: Path) -> None:
@@ -396,7 +397,7 @@ def test_an_output_that_is_none_is_one_clear_line_and_not_touched(tmp_path: Path
     put(out)
     before = sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
     with pytest.raises(OutputError, match=message) as raised:
-        publishing.check_output(str(out))
+        publishing.check_output(str(out), "d")
     assert "\n" not in str(raised.value)
     assert sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
@@ -416,12 +417,12 @@ def test_an_output_that_may_be_written(tmp_path: Path, put: Place) -> None:
     out.mkdir()
     put(out)
     before = sorted(tmp_path.rglob("*"))
-    publishing.check_output(str(out))
+    publishing.check_output(str(out), "d")
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_folder_below_one_that_is_not_there_may_be_written(tmp_path: Path) -> None:
-    publishing.check_output(str(tmp_path / "out/inner/more"))
+    publishing.check_output(str(tmp_path / "out/inner/more"), "d")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -429,7 +430,7 @@ def test_a_folder_below_one_that_is_not_there_may_be_written(tmp_path: Path) -> 
 def test_a_folder_without_permission_is_one_clear_line(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="cannot be written: Permission denied: "):
-        publishing.check_output(str(tmp_path / "out"))
+        publishing.check_output(str(tmp_path / "out"), "d")
 
 
 @pytest.mark.parametrize(("flags", "reason"), [(os.ST_RDONLY, "Read-only file system"), (0, "Permission denied")])
@@ -440,7 +441,7 @@ def test_a_folder_that_refuses_is_one_clear_line(
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*state[:8], flags, *state[9:])))
     with pytest.raises(OutputError, match=f"^the output {tmp_path}/out cannot be written: {reason}: {tmp_path}$"):
-        publishing.check_output(str(tmp_path / "out"))
+        publishing.check_output(str(tmp_path / "out"), "d")
 
 
 @pytest.mark.slow
@@ -449,7 +450,7 @@ def test_a_bucket_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         store = open_store(output)
         store.write_if("photos/1.jpg", b"1", None)
         with pytest.raises(OutputError, match=f"{output} holds no dataset but photos: give"):
-            publishing.check_output(output)
+            publishing.check_output(output, "d")
 
 
 def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
@@ -488,27 +489,29 @@ def test_a_pointer_names_versions_alone(tmp_path: Path, key: str, name: object) 
 def test_what_was_removed_meanwhile_is_not_made_live(tmp_path: Path) -> None:
     output = str(tmp_path)
     publish(output, tmp_path, "v1")
-    with pytest.raises(OutputError, match="the version v2 was removed meanwhile: run the same command again"):
-        publishing.make_live(output, "v2")
+    with pytest.raises(OutputError, match="v2 was removed meanwhile: run the same command again"):
+        publishing.make_live(open_store(output), lambda latest: manifest("v2"))
     assert live(output) == Latest("v1", 1)
 
 
-def test_who_is_refused_after_all_was_uploaded_leaves_no_version(output: str, tmp_path: Path, monkeypatch: Any) -> None:
-    """Of two first publishers of other names, to whom the other came between manifest and pointer."""
+@pytest.mark.parametrize("output", emulators.ONE_BUCKET, indirect=True)
+def test_who_came_between_manifest_and_pointer_leaves_one_version(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a bucket nothing locks `LATEST`: another process moves it after the manifest is written."""
+    publish(output, tmp_path, "v1", "1" * 64)
+    publish(output, tmp_path, "v2", "2" * 64)
     store, real = open_store(output), pointer.moved
 
     def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
         monkeypatch.setattr(pointer, "moved", real)
-        if output.startswith(("s3", "gs")):
-            publish(output, tmp_path / "other", "v1", "0" * 64, name="pets")
+        acts.rollback(output, "v1")
         return real(latest, version, sequence)
 
     monkeypatch.setattr(pointer, "moved", moved)
-    if is_local(output):  # a lock keeps all others out
-        publish(output, tmp_path, "v2", name="toys")
-        return
-    with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
-        publish(output, tmp_path, "v2", name="toys")
-    assert [one.version for one in publishing.published(store)] == ["v1"]
-    assert not store.exists("versions/v2/dataset.json")
-    assert list(publishing.uploads(store)) == ["v2"]  # for the next attempt, or `prune`
+    with pytest.raises(UnsettledOutputError, match="another version of .* became live meanwhile"):
+        publish(output, tmp_path, "v3", "3" * 64)
+    assert live(output).version == "v1"
+    assert [one.version for one in publishing.published(store)] == ["v1", "v2"]
+    assert not store.exists("versions/v3/dataset.json")
+    assert list(publishing.uploads(store)) == ["v3"]  # for the next attempt, or `prune`

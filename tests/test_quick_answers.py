@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.cli.commands import main
-from recordmill.pipeline.versions.leases import hold
+from recordmill.pipeline.versions.leases import BUILD, hold
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.test_import_tiers import ROOT
 
@@ -119,14 +119,17 @@ def test_too_little_space_is_reported(folder: Path) -> None:
     assert (status, "the build needs about " in printed, "0.0 MiB are free" in printed) == (1, True, True), printed
 
 
-def test_who_is_at_the_same_build_is_named(folder: Path) -> None:
-    keys = "from recordmill.pipeline.build import preparation as p\nplan = p.make_plan\n"
-    made = "__import__('dataclasses').replace(plan(*all, **more), source_key='ab' * 32)"
-    key = f"{keys}p.make_plan = lambda *all, **more: {made}\n"
-    with hold(open_store(str(folder / "out")), "ab" * 8):
-        status, printed = build(folder, before=key)
-    assert f"note: waiting for process {os.getpid()} on " in printed
-    assert (status, "ImportError: apache_beam is loaded" in printed) == (1, True), printed
+def test_who_builds_in_the_output_is_named(folder: Path) -> None:
+    command = [sys.executable, "-c", COMMAND, "build", "dataset.yaml", "--output", "out"]
+    with hold(open_store(str(folder / "out")), BUILD):
+        waiting = subprocess.Popen(
+            command, env=without_frameworks(folder), stderr=subprocess.PIPE, text=True, cwd=folder
+        )
+        assert waiting.stderr is not None
+        lines = iter(waiting.stderr.readline, "")
+        assert any(f"note: waiting for process {os.getpid()} on " in line for line in lines)
+    assert any("ImportError: apache_beam is loaded" in line for line in lines)
+    assert waiting.wait() == 1
 
 
 def test_where_nothing_is_wrong_the_frameworks_load(folder: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from recordmill.pipeline.build.entry import build
-from recordmill.pipeline.build.preparation import Published
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions.listing import rollback
+from recordmill.pipeline.versions.acts import rollback
 
 SPEC = """
 name: days

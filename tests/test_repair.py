@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.spec.model import Spec, parse_spec

@@ -14,9 +14,11 @@ from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.attempts import begin
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
 from recordmill.pipeline.build.disk_failures import DiskError
-from recordmill.pipeline.build.driver import Published, build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
@@ -325,7 +327,7 @@ def test_a_pass_before_the_job_forgets_no_file_that_was_away(
 
     with monkeypatch.context() as patch:
         patch.setattr(BeamFiles, "open", all_but(away))
-        patch.setattr("recordmill.pipeline.build.driver.run_job", fail)
+        patch.setattr("recordmill.pipeline.build.attempt.run_job", fail)
         for _ in range(2):
             with pytest.raises(DiskError, match="No space left on device"):
                 build_of(COMPARED[away])

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from recordmill.pipeline.build.entry import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.input_table import SCHEMA, Group, Remembered
 from recordmill.pipeline.build.row_origins import _since
 from recordmill.pipeline.build.spans.sources import SpanSource

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build import plan as plan_module
-from recordmill.pipeline.build.driver import RunOptions, build
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from tests.every_kind import ANALYZED, make
 from tests.prism import compiled

@@ -17,11 +17,14 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import SetupOptions
 
-from recordmill.pipeline.build import driver as builds
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources import user_code
 from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.sources.python import installed, user_code
+from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
 from tests.every_kind import ANALYZED, make
 
@@ -77,9 +80,7 @@ def test_no_artifact_is_a_pickle(tmp_path: Path) -> None:
                 bad = path.suffix in (".pkl", ".pickle", ".npy", ".npz", ".pt") or is_pickled(path.read_bytes())
                 scanned[str(path.relative_to(tmp_path / "out"))] = bad
 
-    builds.build(
-        make(tmp_path / "in", 200, only=ANALYZED), str(tmp_path / "out"), listener=builds.Listener(on_publish=scan)
-    )
+    build(make(tmp_path / "in", 200, only=ANALYZED), str(tmp_path / "out"), listener=Listener(on_publish=scan))
     at_work = len(scanned)
     scan()
     assert [path for path, bad in scanned.items() if bad] == []
@@ -229,7 +230,7 @@ def test_a_package_that_is_edited_where_it_lies_is_installed(
     monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(tmp_path / "site")])
     monkeypatch.syspath_prepend(str(tmp_path / "project"))
     assert load("strange:rows").__module__ == "strange"
-    assert user_code.is_installed("recordmill.pipeline.build.driver")
+    assert user_code.is_installed("recordmill.pipeline.build.attempt")
 
 
 def test_what_the_manifest_says_of_code(spec_folder: Path) -> None:

@@ -17,10 +17,14 @@ from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset.manifest import Candidate, DatasetError, Latest, Manifest, read_manifest
 from recordmill.pipeline.dataset.paths import path_within, safe_name
+from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, read_manifest
+from recordmill.pipeline.dataset.names import safe_name
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.opened import written
+from tests.publish import BREACH
 from tests.published import FEATURES, VERSION, write_manifest, write_version
 
 SECOND = "20261121T120000Z-77d0a4b1"
@@ -53,9 +57,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = write_version(output, rows=24, spec=SPEC, features=KINDS, sequence=1)
     second = first.with_name(SECOND)
     shutil.copytree(first, second)
-    write_manifest(second, replace(read_manifest(first), version=SECOND, build_key="77d0a4b1", sequence=2))
-    waiting = Candidate(SECOND, VERSION, ("rows: 24",))
-    (output / "LATEST").write_text(Latest(VERSION, 2, pinned=(SECOND,), candidate=waiting).to_text())
+    gate = {"live": VERSION, "figures": {}, "breaches": [BREACH]}
+    write_manifest(second, replace(read_manifest(first), version=SECOND, build_key="77d0a4b1", sequence=2, gate=gate))
+    (output / "LATEST").write_text(Latest(VERSION, 2, pinned=(SECOND,)).to_text())
     return output
 
 
@@ -123,7 +127,7 @@ def touched(place: Path, good: Path, path: str, content: str) -> set[str]:
 
 FILES = {
     "dataset.json": f"versions/{VERSION}/dataset.json",
-    "candidate": f"versions/{SECOND}/dataset.json",
+    "held back": f"versions/{SECOND}/dataset.json",
     "LATEST": "LATEST",
     "forgotten.json": "forgotten.json",
 }
@@ -179,7 +183,7 @@ def test_no_name_leads_a_command_out_of_its_target(what: str, place: Path, good:
 def test_two_versions_are_never_one(place: Path, good: Path) -> None:
     """A manifest that takes the name of another version would let a prune of it remove the other."""
     shutil.copytree(good, place / "out", dirs_exist_ok=True)
-    path = place / "out" / FILES["candidate"]
+    path = place / "out" / FILES["held back"]
     path.write_text(path.read_text().replace(SECOND, VERSION))
     assert [version.manifest.version for version in list_versions(str(place / "out"))] == [VERSION]
 

@@ -28,6 +28,7 @@ from recordmill.pipeline.versions.space import shared_bytes
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators
+from tests.publish import make_live
 from tests.sharing import NAMES, download, publish
 from tests.test_publishing import STORES
 
@@ -171,7 +172,7 @@ def test_a_version_of_a_newer_format_keeps_all_that_it_may_need(bucket: str) -> 
     content = store.read(name)
     assert content is not None
     store.write_if(name, json.dumps(json.loads(content.data) | {"format": 99}).encode(), content.tag)
-    publishing.make_live(bucket, SECOND)
+    make_live(bucket, SECOND)
     prune(bucket, keep=1, grace_seconds=0)
     assert needs_of(store).whole[FIRST] == THIRD
     assert any("tfrecord" in name for name in files(bucket, FIRST))

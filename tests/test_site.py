@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from recordmill.pipeline.build.driver import Published
+from recordmill.pipeline.build.outcome import Published
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

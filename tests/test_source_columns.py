@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.sources.formats import reader_of

@@ -13,21 +13,24 @@ import pytest
 from PIL import Image
 from tensorflow.train import Example
 
-from recordmill.pipeline.build.driver import NothingMendedError
-from recordmill.pipeline.build.entry import build
-from recordmill.pipeline.build.preparation import Published, prepare
+from recordmill.pipeline.build.attempt import NothingMendedError
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.input_listing import Listings
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.spans.choose import SpanError
-from recordmill.pipeline.dataset.manifest import Manifest, read_latest
+from recordmill.pipeline.build.up_to_date import compare_inputs
+from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.forget import forget
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.base import Base
 
 from .opened import opened
-from .sharing import put_candidate
 
 Days = dict[str, list[int]]
 
@@ -190,22 +193,19 @@ def test_the_files_of_other_spans_are_not_listed(tmp_path: Path, monkeypatch: py
     patterns, match = list[str](), LocalFiles.match
     monkeypatch.setattr(LocalFiles, "match", lambda files, pattern: patterns.append(pattern) or match(files, pattern))
     spec = parse_spec(f"name: d\nsource: {{format: csv, path: '{tmp_path}/data/{{span}}/*.csv'}}\n{TABLE}\n")
-    prepare(spec, str(tmp_path / "out"), RunOptions(spans=("b",)), LocalFiles())
+    compare_inputs(spec, Base(str(tmp_path / "out")), Listings(LocalFiles()), ("b",))
+    make_plan(spec, LocalFiles(), RunOptions(spans=("b",)))
     assert patterns
     assert all(pattern.startswith(f"{tmp_path}/data/b/") for pattern in patterns)
 
 
-def test_a_touched_span_is_known_by_its_content_and_the_candidate_stays(tmp_path: Path) -> None:
+def test_a_touched_span_is_known_by_its_content(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write(data, {"a": [*range(20)], "b": [*range(30)]})
     build_days(data, "out")
-    put_candidate(str(tmp_path / "out"))
     os.utime(data / "b" / "rows.csv", (1e9, 1e9))
     again = build_days(data, "out", spans=("b",))
     assert (again.is_new, again.went_live) == (False, False)
-    assert read_latest(tmp_path / "out").candidate is not None
-    build_days(data, "out")
-    assert read_latest(tmp_path / "out").candidate is None
 
 
 def test_a_build_of_one_span_leaves_the_others_changes_to_the_next(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from recordmill import Dataset, DatasetError, open_dataset
-from recordmill.pipeline.build.driver import Published, build
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify

@@ -14,8 +14,8 @@ import pytest
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build import plan
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.entry import build
-from recordmill.pipeline.build.preparation import Published
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.reject_places import RejectPlaces
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.show import print_dataset
@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, read
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
-from recordmill.pipeline.versions import leases, listing, prune, review
+from recordmill.pipeline.versions import acts, leases, listing, prune
 from tests import published
 
 ROWS, LIMIT = 2_000, 300
@@ -72,9 +72,9 @@ def test_a_trial_is_never_live(first: tuple[Path, Published]) -> None:
     with pytest.raises(DatasetError, match="nothing has been published"):
         open_dataset(output)
     with pytest.raises(DatasetError, match="is a trial of about 300 rows, and is never made live"):
-        listing.rollback(str(output), "trial")
-    with pytest.raises(UserError, match="no candidate waits"):
-        review.approve(str(output), "trial")
+        acts.rollback(str(output), "trial")
+    with pytest.raises(UserError, match="is not held back"):
+        acts.approve(str(output), "trial")
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_full_build_owes_nothing_to_a_trial(first: tuple[Path, Published], spe
     whole = splits_by_key(output, full.manifest.version)
     assert sample.items() <= whole.items()
     with pytest.raises(DatasetError, match="has no version before"):
-        listing.rollback(str(output))
+        acts.rollback(str(output))
     done = prune.prune(str(output), None)
     assert [Path(folder).name for folder in done.removed] == [trial.manifest.version]
     assert [version.manifest.version for version in listing.list_versions(str(output))] == [full.manifest.version]
@@ -128,7 +128,7 @@ def hold(output: Path) -> AbstractContextManager[Any]:
 
 
 def pin(output: Path) -> AbstractContextManager[Any]:
-    listing.pin(str(output), "trial")
+    acts.pin(str(output), "trial")
     return nullcontext()
 
 
@@ -151,7 +151,7 @@ def test_a_trial_that_somebody_uses_while_a_prune_waits_stays(
         assert prune.prune(str(tmp_path), None).kept == {TRIAL: reason}
         assert len(list(open_dataset(tmp_path, "trial").records())) > 0
     if use is pin:
-        listing.unpin(str(tmp_path), "trial")
+        acts.unpin(str(tmp_path), "trial")
     assert [*prune.prune(str(tmp_path), None, dry_run=True).removed] == [f"versions/{TRIAL}"]
     assert folder.exists()
     assert [*prune.prune(str(tmp_path), None).removed] == [f"versions/{TRIAL}"]
@@ -168,7 +168,7 @@ def test_a_trial_names_no_line_behind_a_part_that_it_leaves_out(
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(text)
     spec = f"name: n\nsource: {{format: jsonl, path: '{tmp_path}/*.jsonl'}}\nfeatures: {{n: {{kind: number}}}}"
-    made = plan.make_plan(parse_spec(spec), BeamFiles(), 1_000, limit=100)
+    made = plan.make_plan(parse_spec(spec), BeamFiles(), RunOptions(chunk_bytes=1_000, limit=100))
     assert [chunk.file for chunk in made.chunks] == ["a.jsonl", "a.jsonl", "b.jsonl", "b.jsonl"]
     places = RejectPlaces(made, [100] * 4)
     assert [places.of(number, 6).line for number in range(4)] == [7, None, 7, None]

@@ -8,16 +8,17 @@ from typing import BinaryIO
 import pyarrow.feather
 import pytest
 
-from recordmill.pipeline.build import entry
-from recordmill.pipeline.build.input_listing import InputsChangedError, check_unchanged
+from recordmill.pipeline.build.build import build, source_files, up_to_date
+from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
 from recordmill.pipeline.build.input_table import INPUTS_FILE, SCHEMA, Remembered
-from recordmill.pipeline.build.preparation import Prepared, Published, prepare_locally
-from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.up_to_date import Inputs, compare_inputs
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
-from tests.sharing import put_candidate
+from recordmill.pipeline.versions.base import Base
 
 pytestmark = pytest.mark.slow
 ROWS = "".join(f"k{row},{row},x\n" for row in range(60))
@@ -40,13 +41,16 @@ class Dataset:
             "features: {price: {kind: number, normalize: none}}"
         )
 
-    def prepare(self) -> Prepared | Published | None:
-        return prepare_locally(self.spec, self.output, RunOptions(), print)
+    def inputs(self) -> Inputs:
+        return compare_inputs(self.spec, Base.read(self.output), Listings(source_files()))
 
-    def plan_key(self) -> str:
-        prepared = self.prepare()
-        assert isinstance(prepared, Prepared)
-        return prepared.plan.source_key
+    def is_up_to_date(self) -> bool:
+        return up_to_date(Base.read(self.output), self.inputs(), RunOptions()) is not None
+
+    def plan(self) -> tuple[BuildPlan, Listings]:
+        assert not self.is_up_to_date()
+        inputs = self.inputs()
+        return make_plan(self.spec, inputs.files, base=Base.read(self.output)), inputs.files
 
     def is_known_at_once(self, monkeypatch: pytest.MonkeyPatch) -> bool:
         """Whether the live version is found without opening any input."""
@@ -57,10 +61,9 @@ class Dataset:
         with monkeypatch.context() as patch:
             patch.setattr(LocalFiles, "open", refuse)
             try:
-                prepared = self.prepare()
+                return self.is_up_to_date()
             except _OpenedError:
                 return False
-        return isinstance(prepared, Published) and not prepared.is_new and not prepared.went_live
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +73,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in "ab":
         (folder / f"rows/{name}.csv").write_text(f"id,price,unread\n{ROWS.replace('k', name)}")
         os.utime(folder / f"rows/{name}.csv", (1e9, 1e9))
-    assert entry.build(Dataset(folder).spec, Dataset(folder).output).is_new
+    assert build(Dataset(folder).spec, Dataset(folder).output).is_new
     return folder
 
 
@@ -91,31 +94,28 @@ def test_from_an_unchanged_to_a_changed_file(built: Path, monkeypatch: pytest.Mo
     assert dataset.is_known_at_once(monkeypatch)
     os.utime(a, (2e9, 2e9))
     assert not dataset.is_known_at_once(monkeypatch)  # its content is compared
-    prepared = dataset.prepare()
-    assert isinstance(prepared, Published)
-    assert not prepared.went_live
+    assert dataset.is_up_to_date()
     assert dataset.is_known_at_once(monkeypatch)  # `LATEST` remembers it
     assert len(read_latest(built / "out").same) == 1
 
     b.write_text(b.read_text().replace("b59,59", "b59,58"))
     os.utime(b, (1.5e9, 1.5e9))
-    with_touched = dataset.plan_key()
+    with_touched = dataset.plan()[0].source_key
     os.utime(a, (1e9, 1e9))
-    assert with_touched == dataset.plan_key()  # a touched file changes no key
+    assert with_touched == dataset.plan()[0].source_key  # a touched file changes no key
     os.utime(b, (1.6e9, 1.6e9))
-    assert with_touched != dataset.plan_key()  # this content was never seen
+    assert with_touched != dataset.plan()[0].source_key  # this content was never seen
 
 
 def test_a_file_that_is_touched_in_mid_build_counts_as_changed(built: Path) -> None:
     dataset, a, b = Dataset(built), built / "rows/a.csv", built / "rows/b.csv"
     os.utime(a, (2.1e9, 2.1e9))
     b.write_text(b.read_text().replace("b58,58", "b58,57"))
-    prepared = dataset.prepare()
-    assert isinstance(prepared, Prepared)
-    check_unchanged(prepared.plan, prepared.files)
+    plan, files = dataset.plan()
+    check_unchanged(plan, files)
     os.utime(a, (2.2e9, 2.2e9))
     with pytest.raises(InputsChangedError, match="a.csv is another"):
-        check_unchanged(prepared.plan, prepared.files)
+        check_unchanged(plan, files)
 
 
 def test_the_same_bytes_make_no_version(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,12 +123,10 @@ def test_the_same_bytes_make_no_version(built: Path, monkeypatch: pytest.MonkeyP
     for name in "ab":
         (built / f"rows/{name}.csv").write_text(f"id,price,unread\n{ROWS.replace('k', name).replace(',x', ',y')}")
     live, notes = read_latest(output).version, list[str]()
-    put_candidate(str(output))
-    again = entry.build(dataset.spec, dataset.output, listener=entry.Listener(on_note=notes.append))
+    again = build(dataset.spec, dataset.output, listener=Listener(on_note=notes.append))
     assert (again.is_new, again.went_live, again.manifest.version) == (False, False, live)
     assert "the result is that of the live version, byte for byte: nothing is published" in notes
     assert (os.listdir(output / "versions"), ".building" in os.listdir(output)) == ([live], False)
-    assert (read_latest(output).candidate, read_latest(output).removing) == (None, ())
     assert dataset.is_known_at_once(monkeypatch)
 
 
@@ -148,14 +146,11 @@ def test_a_listing_of_more_files_than_are_used_is_remembered(tmp_path: Path, mon
     dataset = Dataset(tmp_path)
     text = f"name: d\nsource: {{format: image_folder, path: {rows}}}\nfeatures: {{price: {{kind: number}}}}"
     monkeypatch.setattr(Dataset, "spec", parse_spec(text))
-    first = entry.build(dataset.spec, dataset.output)
+    first = build(dataset.spec, dataset.output)
     assert first.is_new
     assert dataset.is_known_at_once(monkeypatch)
     (rows / "30.bin").write_bytes(b"of no row")
     assert not dataset.is_known_at_once(monkeypatch)
-    put_candidate(dataset.output)
-    prepared = dataset.prepare()
-    assert isinstance(prepared, Published)
-    assert not prepared.went_live
-    assert read_latest(tmp_path / "out").candidate is None
+    again = build(dataset.spec, dataset.output)
+    assert (again.is_new, again.went_live) == (False, False)
     assert dataset.is_known_at_once(monkeypatch)

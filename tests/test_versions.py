@@ -19,8 +19,9 @@ from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file, leases, publishing
+from recordmill.pipeline.versions.acts import pin, rollback, unpin
 from recordmill.pipeline.versions.leases import hold
-from recordmill.pipeline.versions.listing import find, list_versions, pin, rollback, unpin
+from recordmill.pipeline.versions.listing import find, list_versions
 from recordmill.pipeline.versions.prune import _Pruning, choose, prune, seconds_of, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
@@ -299,25 +300,25 @@ def test_the_dead_hold_nothing(local: Path) -> None:
 
 def test_abandoned_builds_and_temporary_files_go(local: Path) -> None:
     store = open_store(str(local))
-    for key in ("dead", "alive"):
-        (local / ".building" / key / "run-000000000000").mkdir(parents=True)
-        (local / ".building" / key / "run-000000000000/data").write_bytes(b"1234")
+    (local / ".building/key/run-000000000000").mkdir(parents=True)
+    (local / ".building/key/run-000000000000/data").write_bytes(b"1234")
     (local / "LATEST.new").write_bytes(b"12")
     (local / ".removing/half").mkdir(parents=True)
     (local / ".removing/half/data").write_bytes(b"123")
-    with hold(store, "alive"):
+    with hold(store, leases.BUILD):
         trial = prune(str(local), keep=3, building=str(local / ".building"), dry_run=True)
-        done = prune(str(local), keep=3, building=str(local / ".building"))
+        assert not [name for name in trial.removed if "key" in name]  # somebody builds
+    trial = prune(str(local), keep=3, building=str(local / ".building"), dry_run=True)
+    done = prune(str(local), keep=3, building=str(local / ".building"))
     assert trial.removed == done.removed
     assert {
         os.path.relpath(name, local) if name.startswith("/") else name: size for name, size in done.removed.items()
     } == {
-        ".building/dead": 4,
+        ".building/key": 4,
         "LATEST.new": 2,
         next(name for name in done.removed if "half" in name): 3,
     }
-    assert sorted(path.name for path in local.iterdir()) == [".building", "LATEST", "versions"]
-    assert os.listdir(local / ".building") == ["alive"]
+    assert sorted(path.name for path in local.iterdir()) == ["LATEST", "versions"]
 
 
 @pytest.mark.parametrize("name", emulators.ONE_BUCKET)
@@ -360,7 +361,7 @@ def test_files_without_a_manifest_stay_where_somebody_may_need_them(tmp_path: Pa
 
 def test_a_reader_holds_its_version(tmp_path: Path) -> None:
     hand_made.write_dataset(tmp_path / "out", version="v1")
-    publish(str(tmp_path / "out"), tmp_path, "v2", name="hand")
+    publish(str(tmp_path / "out"), tmp_path, "v2")
     dataset = open_dataset(tmp_path / "out", "v1")
     with dataset.held(), dataset.held():  # two programs
         assert len(list_versions(str(tmp_path / "out"))[0].held_by) == 2
@@ -432,7 +433,7 @@ def test_show_takes_a_part_of_a_name_and_lists_by_numbers(tmp_path: Path, capsys
     folder = hand_made.write_dataset(tmp_path / "out", version="v1")
     text = json.loads((folder / "dataset.json").read_text()) | {"rows": {"read": 1, "written": 1, "rejected": 0}}
     (folder / "dataset.json").write_text(json.dumps(text))
-    publish(str(tmp_path / "out"), tmp_path, "a2", name="hand")
+    publish(str(tmp_path / "out"), tmp_path, "a2")
     run("show", tmp_path / "out", "--version", "v")
     said = capsys.readouterr().out
     assert said.startswith("hand  v1\n")

@@ -21,8 +21,9 @@ from recordmill.pipeline.build.class_ids import Names
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.frozen import GraphInputs, LiveAnalysis
+from recordmill.pipeline.build.inherited import inherit
 from recordmill.pipeline.build.input_table import Group
-from recordmill.pipeline.build.run_options import CHUNK_BYTES
+from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.build.spans.added import seen_by
 from recordmill.pipeline.build.spans.choose import SpanChoice, choose
 from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources_of
@@ -31,12 +32,17 @@ from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import UserRows
+from recordmill.pipeline.dataset.key_hash import shard_count
+from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
+from recordmill.pipeline.version import VERSION
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
@@ -85,7 +91,7 @@ class BuildPlan:
     source_bytes: int
     """The bytes to read, including images."""
     scratch_bytes: int
-    """The estimated size of the packed rows in bytes, with the images that lie inside them."""
+    """The estimated size of the packed rows in bytes, with the images inside them."""
     layout: Layout
     source_key: str
     """The digest of the spec, the packages and the inputs."""
@@ -97,16 +103,12 @@ class BuildPlan:
     pack_bytes: int
     user_code: UserCode | None = None
     """The user's modules that the spec names."""
-    listed_key: str = ""
-    """The source key of all listed files, with their times of change, before anything is planned."""
     kept: Names = field(default_factory=dict)
-    """The names of classes that keep the ids of an earlier version, by feature."""
+    """The names of classes that keep the ids of the live version, by feature."""
     forgotten: Forgotten = Forgotten()
     """The keys of rows that are left out."""
     live: LiveAnalysis | None = None
     """The analysis of the live version, where it is frozen, or the rows of some spans are not read again."""
-    is_anew: bool = False
-    """Whether all spans are built again, since the values of the graph changed."""
     limit: int | None = None
     """About how many rows a trial version holds; None for a build of all rows."""
     row_share: float = 1.0
@@ -118,7 +120,7 @@ class BuildPlan:
 
     @property
     def frozen(self) -> LiveAnalysis | None:
-        """The analysis that is taken over from the live version; None: it is learned of the rows."""
+        """The analysis that is taken over from the live version; None where one is learned of the rows."""
         return self.live if self.live is not None and self.live.is_frozen else None
 
     @property
@@ -142,56 +144,43 @@ class BuildPlan:
         taken = [self.rows_key, dict(self.kept), *([self.frozen.digest] if self.frozen else []), *spans]
         return hashlib.sha256(json.dumps(taken).encode()).hexdigest()
 
-    @property
-    def graph_inputs(self) -> GraphInputs:
-        """All that decides the transform graph beside the rows."""
-        return GraphInputs(self.spec, package_versions(), self.feature_files)
-
 
 def make_plan(
     spec: Spec,
     files: Files,
-    chunk_bytes: int = CHUNK_BYTES,
-    base: Manifest | None = None,
-    only: Sequence[str] = (),
-    *,
-    compact: bool = False,
-    again: bool = False,
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    base: Base | None = None,
     inputs: pa.Table | None = None,
-    limit: int | None = None,
+    *,
+    keeps_spans: bool = True,
 ) -> BuildPlan:
     """Lists the sources and lays out the build.
 
     Args:
         spec: the spec.
         files: lists and opens the sources.
-        chunk_bytes: about how many bytes of rows are read at a time.
-        base: the live version, where its spans may be taken over.
-        only: the spans to build, whatever the others' sources hold.
-        compact: whether the rows of all spans are put together into one.
-        again: whether spans with rejected rows are read again.
+        options: those of the build.
+        base: what the output holds; None for a build that follows no version.
         inputs: the inputs of the live version, where files without placeholders may have been added.
-        limit: about how many rows a trial version holds.
+        keeps_spans: whether shards of the live version's spans may stay.
 
     Raises:
         SourceError: a source is not there, is empty, or lacks a column.
-        SpanError: as `choose`.
+        SpanError: as `choose`, or other spans than those to be built cannot stay.
+        OutputError: the live version is damaged, and something of it must be taken over.
     """
     code = user_code(spec)
     if code is not None:
         code.install()
     feature_files = _feature_files(spec, files)
-    parts = _key_parts(spec, code, feature_files) | ({} if limit is None else {"limit": limit})
-    spans = choose(spec, files, _sha256(_recipe(parts)), base, only, compact=compact, again=again, inputs=inputs)
-    plans = _plan_sources(spec, spans.sources, files, chunk_bytes)
-    layout = _layout(spec, spans, plans)
-    groups = layout.groups - sum(spans.kept_shards(split).total() for split in spec.splits)
-    pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, groups * BATCH_BYTES))
-    if pack_bytes > CHUNK_BYTES:  # many shards need larger chunks: each chunk's part of a shard has a cost
-        del plans  # they are large
-        plans = _plan_sources(spec, spans.sources, files, max(pack_bytes, chunk_bytes))
-    inputs = spans.inputs_sha256 if spec.has_spans else _inputs_digest(plan.inputs for plan in plans)
+    graph = GraphInputs(spec, package_versions(), feature_files)
+    taken = inherit(spec, base, graph, options, keeps_spans=keeps_spans)
+    parts = _key_parts(spec, code, feature_files) | ({} if options.limit is None else {"limit": options.limit})
+    spans = choose(spec, files, _sha256(_recipe(parts)), taken.spans_of, options, inputs)
+    pack_bytes, plans = _packed_plans(spec, spans, files, options.chunk_bytes)
+    sha256 = spans.inputs_sha256 if spec.has_spans else _inputs_digest(plan.inputs for plan in plans)
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
+    live = taken.frozen or (taken.spans if spans.kept else None)
     plan = BuildPlan(
         spec=spec,
         spans=spans,
@@ -201,17 +190,31 @@ def make_plan(
         expected_bytes=_expected_bytes(spec, plans),
         source_bytes=sum(plan.bytes for plan in plans),
         scratch_bytes=sum(_scratch_bytes(spec, plan) for plan in plans),
-        layout=layout,
-        source_key=_sha256(parts | {"inputs": inputs}),
-        notes=[*spans.notes(), *dict.fromkeys(note for plan in plans for note in plan.notes)],
+        layout=_layout(spec, spans, plans),
+        source_key=_sha256(parts | {"inputs": sha256}),
+        notes=[*spans.notes(), *dict.fromkeys(note for plan in plans for note in plan.notes), *taken.notes],
         roots=tuple(each.reader.image_root(files) for each in spans.sources),
-        inputs_sha256=inputs,
+        inputs_sha256=sha256,
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(spans.sources, plans, strict=True)),
         pack_bytes=pack_bytes,
         user_code=code,
+        kept=taken.names,
+        forgotten=taken.forgotten,
+        live=live and replace(live, spans=tuple(spans.kept)),
         feature_files=feature_files,
     )
-    return plan if limit is None else _trial(plan, limit)
+    return plan if options.limit is None else _trial(plan, options.limit)
+
+
+def _packed_plans(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int) -> tuple[int, list[Plan]]:
+    """Plans the sources; many shards need larger chunks, since each chunk's part of a shard has a cost."""
+    plans = _plan_sources(spec, spans.sources, files, chunk_bytes)
+    groups = _layout(spec, spans, plans).groups - sum(spans.kept_shards(split).total() for split in spec.splits)
+    pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, groups * BATCH_BYTES))
+    if pack_bytes > CHUNK_BYTES:
+        del plans  # they are large
+        plans = _plan_sources(spec, spans.sources, files, max(pack_bytes, chunk_bytes))
+    return pack_bytes, plans
 
 
 def _trial(plan: BuildPlan, limit: int) -> BuildPlan:

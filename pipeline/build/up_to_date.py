@@ -1,75 +1,94 @@
-"""Finds that nothing is to be done: spec, packages, the user's code and the inputs are those of the live version.
+"""What the sources hold now, beside what the live version was built of: whether there is anything to build.
 
 The sources are listed and not planned, so no file is opened, and neither TensorFlow nor Beam is needed. A listing may
-show more files than a build uses, so that a build may find that nothing has changed where this finds no answer.
-Such keys, and those of inputs that only came to the same bytes, are remembered in `LATEST`.
+show more files than a build uses, so that a build may come to the live version where this finds no answer. Such keys,
+and those of inputs that only came to the same bytes, are remembered in `LATEST`.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from recordmill.pipeline.build.frozen import ANALYSIS
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.input_table import Remembered
-from recordmill.pipeline.build.plan import BuildPlan, list_groups, listing_key
-from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
+from recordmill.pipeline.build.plan import list_groups, listing_key
+from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions import forgotten, latest_file, publishing
-from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+from recordmill.pipeline.versions import forgotten, publishing
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.stores.open_store import open_store
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The inputs as they are listed, beside those of the live version."""
+class Inputs:
+    """The inputs of a build, as they are listed."""
 
-    listed_key: str = ""
+    files: Listings
+    """The sources' files, each with the time that stands for its content."""
+    key: str = ""
     """The source key of the listing; empty where it cannot be computed."""
-    live: Manifest | None = None
-    """The live version, if it comes of these inputs."""
+    are_those_of_live: bool = False
+    """Whether the live version was built of them, so that there is nothing to build."""
     remembered: Remembered | None = None
-    """The inputs of the live version, where they are needed."""
+    """The inputs of the live version; None where it has none, or they are not needed."""
+
+    @property
+    def table(self) -> pa.Table | None:
+        """The table of `remembered`."""
+        return self.remembered.table if self.remembered else None
 
 
-def compare_inputs(spec: Spec, output: str, files: Listings) -> Comparison:
+def compare_inputs(spec: Spec, base: Base, files: Listings, spans: Sequence[str] = ()) -> Inputs:
     """Compares the inputs with those of the live version.
 
     Files of another time of change than the remembered ones are compared by their content: where it is the same,
     `files` gives them their old time from then on.
+
+    Args:
+        spec: the dataset.
+        base: what its output holds.
+        files: the files of the sources.
+        spans: the spans whose files alone are listed and compared; none for all files.
     """
-    with suppress(UserError, OSError):  # the build itself says what is wrong
-        latest, live = latest_file.read(open_store(output)), publishing.live_manifest(output)
-        groups = list_groups(spec, files)
-        key = listing_key(spec, groups, files)
-        if latest is None or live is None or not publishing.is_whole(open_store(output), live):
-            return Comparison(key)
-        if not forgotten.load(open_store(output)).are_left_out_of(live):
-            return Comparison(key)
-        if not spec.is_frozen and ANALYSIS in live.provenance:  # it did not learn from its own rows
-            return Comparison(key)
-        known = {forgotten.source_key_of(live), *latest.same}
-        if key in known:
-            return Comparison(key, live)
-        remembered = take_times(spec, version_folder(open_location(output), live.version), files)
-        if files.times and listing_key(spec, list_groups(spec, files), files) in known:
-            publishing.remember_same(output, live.version, key)  # the next check compares no content
-            return Comparison(key, live)
-        return Comparison(key, None, remembered)
-    return Comparison()
+    if spans:
+        return Inputs(files, remembered=_remembered(spec, base, files, spans))
+    key = _listing_key(spec, files)
+    known = _known_keys(spec, base)
+    if key in known:
+        return Inputs(files, key, are_those_of_live=True)
+    remembered = _remembered(spec, base, files)
+    if known and files.times and _listing_key(spec, files) in known:
+        with suppress(UserError):  # the next check compares contents again
+            publishing.remember_same(base.output, base.version or "", key)
+        return Inputs(files, key, True, remembered)
+    return Inputs(files, key, False, remembered)
 
 
-def compare_spans(spec: Spec, output: str, files: Listings, spans: Sequence[str]) -> Remembered | None:
-    """Compares the files of some spans alone with those of the live version, as `compare_inputs`; lists no others.
+def _listing_key(spec: Spec, files: Listings) -> str:
+    with suppress(UserError, OSError):  # the plan says what is wrong
+        return listing_key(spec, list_groups(spec, files), files)
+    return ""
 
-    Returns:
-        The inputs of the live version; None where it has none.
-    """
-    with suppress(UserError, OSError):  # the build itself says what is wrong
-        live = publishing.live_manifest(output)
-        if live is not None:
-            return take_times(spec, version_folder(open_location(output), live.version), files, spans)
-    return None
+
+def _known_keys(spec: Spec, base: Base) -> set[str]:
+    """Returns the source keys whose inputs come to the live version; none where it must be built again."""
+    live = base.live
+    if base.latest is None or live is None or base.holds_forgotten_rows:
+        return set()
+    if not spec.is_frozen and ANALYSIS in live.provenance:  # it did not learn from its own rows
+        return set()
+    with suppress(UserError):
+        if publishing.is_whole(open_store(base.output), live):
+            return {forgotten.source_key_of(live), *base.latest.same}
+    return set()
+
+
+def _remembered(spec: Spec, base: Base, files: Listings, spans: Sequence[str] = ()) -> Remembered | None:
+    return None if base.live is None else take_times(spec, base.folder, files, spans)
 
 
 def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str] = ()) -> Remembered | None:
@@ -91,8 +110,8 @@ def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str
     return remembered
 
 
-def remember(output: str, version: Manifest, plan: BuildPlan) -> None:
-    """Notes that a plan's inputs come to the live version, so that the next check needs no plan."""
-    with suppress(UserError):  # it is only slower
-        for key in {plan.source_key, plan.listed_key} - {forgotten.source_key_of(version), ""}:
-            publishing.remember_same(output, version.version, key)
+def remember(base: Base, version: Manifest, source_keys: set[str]) -> None:
+    """Notes that the inputs of source keys come to the live version, so that the next check needs no plan."""
+    with suppress(UserError):  # the next check is only slower
+        for key in source_keys - {forgotten.source_key_of(version), ""}:
+            publishing.remember_same(base.output, version.version, key)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder
-from recordmill.pipeline.cli.extras import check_build_extra, files_at, files_of
+from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import print_json, print_line, quiet
 from recordmill.pipeline.safe_text import printable
 
@@ -118,10 +118,11 @@ def init(
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_build_extra()
+    from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.init.starter import starter, write_spec
     from recordmill.pipeline.spec.json_schema import EDITOR_LINE, SCHEMA_FILE, write_schema
 
-    files = files_at(path, context.args)
+    files = source_files(context.args)
     if output is None:
         text = starter(path, files, name)
         print(printable(text) if sys.stdout.isatty() else text, end="")
@@ -141,6 +142,7 @@ def plan(
 ) -> None:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
     check_build_extra()
+    from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast
@@ -148,7 +150,7 @@ def plan(
     from recordmill.pipeline.spec.model import load_spec
 
     parsed, options = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args))
-    result = forecast(parsed, files_of(parsed, context.args), output, options)
+    result = forecast(parsed, source_files(context.args), output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
     elif as_json:

@@ -1,6 +1,6 @@
 """The command line: each command reads its arguments, calls one function, and prints the outcome.
 
-Only the modules of commands, `extras`, `session` and `build.entry` import inside functions, so that each command loads
+Only the modules of commands, and `session` import inside functions, so that each command loads
 only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `diff`, `versions`, `head` (with Pillow)
 and `verify` without `--spec` run with NumPy, typer and rich alone.
 """

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from recordmill.pipeline.cli.arguments import AsJson, OtherVersion, VersionFolder
-from recordmill.pipeline.cli.extras import SOURCES, check_extra, files_of
+from recordmill.pipeline.cli.extras import SOURCES, check_extra
 from recordmill.pipeline.cli.screen import print_json, print_line
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest, read_manifest, version_folder
 from recordmill.pipeline.errors import DatasetError
@@ -122,7 +122,7 @@ def _version(version: "Version") -> dict[str, Any]:
         "records": sum(split.records for split in manifest.splits.values()),
         "bytes": sum(split.bytes for split in manifest.splits.values()),
         "live": version.is_live,
-        "candidate": version.is_candidate,
+        "held_back": version.is_held_back,
         "trial": bool(manifest.trial),
         "pinned": version.is_pinned,
         "held_by": list(map(str, version.held_by)),
@@ -176,11 +176,12 @@ def show_record(folder: "Location", key: str, output: str | None, spec: Path | N
 
 def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["StoredRow"], key: str, spec: Path) -> None:
     check_extra("build", SOURCES)
+    from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.build.row_origins import find_origins
     from recordmill.pipeline.spec.model import load_spec
 
     loaded, given = load_spec(str(spec)), _bytes(key)
-    origins = list(find_origins(loaded, folder, manifest, rows, given, files_of(loaded)))
+    origins = list(find_origins(loaded, folder, manifest, rows, given, source_files()))
     for origin in origins:
         print_line(f"  from {printable(str(origin))}")
     if not origins:

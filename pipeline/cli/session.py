@@ -34,8 +34,8 @@ from recordmill.pipeline.versions.stores.open_store import is_local
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.journal.journal import Journal
+    from recordmill.pipeline.build.outcome import Published
     from recordmill.pipeline.build.plan import BuildPlan
-    from recordmill.pipeline.build.preparation import Published
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -102,19 +102,17 @@ class BuildSession:
 
     def _print(self, published: "Published") -> NoReturn:
         """Prints what was published and what changed, or why the gate held it back, and ends the process."""
-        from recordmill.pipeline.build.entry import held_back
-
-        if published.candidate is None:
+        if not published.breaches:
             print_published(self._console, published, time.monotonic() - self._started)
         if not self._console.quiet:
             for line in change_lines(self._output, published):
                 self._console.print(f"  {line}", soft_wrap=True)
-        reasons = [held_back(published, self._output)] if published.candidate else []
+        reasons = [published.reason(self._output)] if published.breaches else []
         self._end(published.exit_code, *reasons, published=published)
 
     def _build(self, spec: str, options: RunOptions) -> "Published":
         """Builds, once its modules are loaded: half a second, in which the first line stands on the screen."""
-        from recordmill.pipeline.build.entry import run
+        from recordmill.pipeline.build.build import run
         from recordmill.pipeline.build.journal.journal import Journal
         from recordmill.pipeline.spec.model import load_spec
 

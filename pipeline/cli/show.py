@@ -37,8 +37,8 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
 
 
 def _state(version: Version) -> str:
-    if version.is_candidate:
-        return "  (candidate: `recordmill versions approve` publishes it)"
+    if version.is_held_back:
+        return "  (held back: `recordmill versions approve` makes it live)"
     if version.manifest.trial:
         return "  (trial: never live, `recordmill versions prune` removes it)"
     return "  (live)" if version.is_live else ""

@@ -23,10 +23,11 @@ MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: rest
 VersionName = Annotated[
     str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
 ]
-CandidateName = Annotated[
+HeldBack = Annotated[
     str | None,
     typer.Argument(
-        help="The candidate's name, its number, or a part; by default the one that waits.", show_default=False
+        help="The version's name, its number, or a part; by default the newest, if it is held back.",
+        show_default=False,
     ),
 ]
 
@@ -45,16 +46,16 @@ def list_(dataset: DatasetFolder) -> None:
 
 def pin(dataset: DatasetFolder, version: VersionName) -> None:
     """Keep a version from being pruned."""
-    from recordmill.pipeline.versions import listing
+    from recordmill.pipeline.versions import acts
 
-    print_line(f"{listing.pin(dataset, version).version} is pinned: `recordmill versions prune` keeps it")
+    print_line(f"{acts.pin(dataset, version).version} is pinned: `recordmill versions prune` keeps it")
 
 
 def unpin(dataset: DatasetFolder, version: VersionName) -> None:
     """Let a version be pruned again."""
-    from recordmill.pipeline.versions import listing
+    from recordmill.pipeline.versions import acts
 
-    manifest, was_pinned = listing.unpin(dataset, version)
+    manifest, was_pinned = acts.unpin(dataset, version)
     now = "is not pinned any more: `recordmill versions prune` may remove it"
     print_line(f"{manifest.version} {now if was_pinned else 'was not pinned: nothing has changed'}")
 
@@ -66,9 +67,9 @@ def rollback(
     ] = None,
 ) -> None:
     """Make an earlier version live again."""
-    from recordmill.pipeline.versions import listing
+    from recordmill.pipeline.versions import acts
 
-    manifest, before = listing.rollback(dataset, version)
+    manifest, before = acts.rollback(dataset, version)
     if before == manifest.version:
         print_line(f"{before} is live already")
         return
@@ -76,22 +77,21 @@ def rollback(
     print_line(f"{manifest.version} is live now{back if before else ''}")
 
 
-def approve(dataset: DatasetFolder, version: CandidateName = None) -> None:
-    """Publish the version that the gate held back; by its name even if another became live since."""
-    from recordmill.pipeline.versions import review
+def approve(dataset: DatasetFolder, version: HeldBack = None) -> None:
+    """Make the version live that the gate held back; by its name even if another became live since."""
+    from recordmill.pipeline.versions import acts
 
-    candidate, before = review.approve(dataset, version)
-    back = f"`recordmill versions rollback {dataset} {before}`"
-    print_line(f"{candidate.version} is live now; {before} was, and stays: {back}")
+    now, before = acts.approve(dataset, version)
+    print_line(f"{now.version} is live now; {before} was, and stays: `recordmill versions rollback {dataset} {before}`")
 
 
-def reject(dataset: DatasetFolder, version: CandidateName = None) -> None:
+def reject(dataset: DatasetFolder, version: HeldBack = None) -> None:
     """Remove the version that the gate held back; what is live stays live."""
-    from recordmill.pipeline.versions import review
+    from recordmill.pipeline.versions import acts
 
-    candidate, is_removed = review.reject(dataset, version)
-    stays = "is removed" if is_removed else "stays, since it was live once, is pinned or is held, but waits no more"
-    print_line(f"{candidate.version} {stays}; what is live stays live")
+    rejected, is_removed = acts.reject(dataset, version)
+    stays = "is removed" if is_removed else "stays, since it is pinned or a program reads it"
+    print_line(f"{rejected.version} {stays}; what is live stays live")
 
 
 def prune(
@@ -182,7 +182,8 @@ def forget(
 
     given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
     given += [line for line in file.read_bytes().splitlines() if line] if file else []
-    _print_forgot(dataset, forgetting.forget(dataset, given))
+    waits = lambda holder: print_line(f"waiting for {holder}, which builds in {dataset}")  # noqa: E731
+    _print_forgot(dataset, forgetting.forget(dataset, given, waits))
 
 
 def _print_forgot(dataset: str, done: "Forgot") -> None:
@@ -231,7 +232,7 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
 def _marks(version: "Version") -> Iterator[str]:
     marks = {
         "live": version.is_live,
-        "candidate": version.is_candidate,
+        "held back": version.is_held_back,
         "trial": version.manifest.trial,
         "pinned": version.is_pinned,
     }

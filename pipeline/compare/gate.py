@@ -15,9 +15,10 @@ from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.compare.usual import DAYS, Usual
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited, with_last_spans, with_new_spans
 from recordmill.pipeline.dataset.manifest import Location, Manifest, read_manifest, version_folder
+from recordmill.pipeline.compare.versions import GatedVersion, is_edited, with_last_spans, with_new_spans
+from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.versions.candidates import Judge, Judgement, publishes_all
-from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.pipeline.versions.base import Base
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
@@ -70,29 +71,33 @@ def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(map(str, read_breaches(gate)))
 
 
-def judge_of(spec: "Spec", output: str, folder: Location, manifest: Manifest) -> Judge:
-    """Returns the judge of a version, which has a folder of its own or is still assembled there.
+def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -> dict[str, Any]:
+    """Compares a version with the live one, for its manifest's entry `gate`.
 
-    A live version without a readable manifest cannot be compared with, and is no reason to publish none: the figures
-    say so. Where a file of either version is damaged, they are compared as far as it goes, and this one is held back.
+    A live version that cannot be read is no reason to publish none: the entry says so. Where a file of either version
+    is damaged, they are compared as far as it goes, and that is a breach.
+
+    Args:
+        spec: the dataset's, with the limits.
+        base: the live version.
+        folder: the folder of the other one, or the one in which it is assembled.
+        manifest: the other one's.
+
+    Returns:
+        The figures, the breaches, and what was not compared; empty where nothing is live, or the spec has no gate.
     """
-    gate = spec.gate
-    if gate is False:
-        return publishes_all
-
-    def judged(live: str) -> Judgement:
-        try:
-            live_folder = version_folder(open_location(output), live)
-            before = ComparedVersion.read(live_folder, read_manifest(live_folder))
-        except DatasetError as error:
-            return Judgement(Verdict(live, not_compared=(str(error),)).to_json(), ())
-        if not Usual.of(before.manifest).is_whole:
-            before = with_last_spans(before, DAYS)
-        after = with_new_spans(ComparedVersion.read(folder, manifest), before.manifest)
-        verdict = judge(before, after, gate)
-        return Judgement(verdict.to_json(), tuple(map(str, verdict.breaches)))
-
-    return judged
+    if spec.gate is False or base.version in (None, manifest.version):
+        return {}
+    try:
+        if base.live is None:
+            raise DatasetError(base.fault)
+        before = ComparedVersion.read(base.folder, base.live)
+    except DatasetError as error:
+        return Verdict(base.version or "", not_compared=(str(error),)).to_json()
+    if not Usual.of(before.manifest).is_whole:
+        before = with_last_spans(before, DAYS)
+    after = with_new_spans(ComparedVersion.read(folder, manifest), before.manifest)
+    return judge(before, after, spec.gate).to_json()
 
 
 def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:

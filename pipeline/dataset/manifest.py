@@ -257,24 +257,6 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A version that waits for `recordmill versions approve`, because the gate held it back."""
-
-    version: str
-    live: str
-    """The version that it was compared with."""
-    breaches: tuple[str, ...] = ()
-    """A line for each figure beyond its limit."""
-
-    @classmethod
-    def from_json(cls, candidate: Any) -> "Candidate":
-        """Reads what `LATEST` holds."""
-        lines = _take(candidate, "breaches", list, default=[])
-        version, live = (check_folder_name("version", _take(candidate, name, str)) for name in ("version", "live"))
-        return cls(version, live, tuple(map(str, lines)))
-
-
-@dataclass(frozen=True)
 class Latest:
     """The content of `LATEST`: the live version, and what else is known of versions. It is replaced as one."""
 
@@ -289,13 +271,10 @@ class Latest:
     """Versions that are being deleted: nobody may make them live any more."""
     same: tuple[str, ...] = ()
     """Source keys, beside its own, whose inputs are known to come to the live version."""
-    candidate: Candidate | None = None
-    """The version that the gate held back last, until it is approved, rejected, or another build ends."""
 
     def to_text(self) -> str:
         """Returns the pointer's text, without its empty fields."""
         extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing", "same")}
-        extra["candidate"] = vars(self.candidate) if self.candidate else None
         return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
 
     @classmethod
@@ -308,7 +287,6 @@ class Latest:
             _versions(latest, "pinned"),
             _versions(latest, "removing"),
             tuple(key for key in _take(latest, "same", list, default=[]) if isinstance(key, str)),
-            Candidate.from_json(waiting) if (waiting := _take(latest, "candidate", dict, default=None)) else None,
         )
 
 

@@ -9,17 +9,18 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recordmill.pipeline.build.build import up_to_date
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.journal.journal import DRY_RUN
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
-from recordmill.pipeline.build.preparation import Published, prepare
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.ids import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest, version_folder
@@ -29,13 +30,24 @@ from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
+from recordmill.pipeline.build.up_to_date import compare_inputs
+from recordmill.pipeline.cores import cores
+from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.forecast.columns import ColumnView, views
+from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GET_BYTES, PART_BYTES, Cost, cost_of
+from recordmill.pipeline.forecast.rate import Rate, rate_of_history, rate_of_sample, rate_of_trials
+from recordmill.pipeline.forecast.sample import Sample, take_sample
+from recordmill.pipeline.forecast.warnings import warnings_of
+from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.pipeline.versions.stores.open_store import is_local
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
@@ -126,22 +138,18 @@ def forecast(
     """
     live = None
     if output is None:
-        plan = make_plan(spec, Listings(files), options.chunk_bytes, compact=options.compact)
+        plan = make_plan(spec, Listings(files), options)
     else:
-        prepared = prepare(spec, output, options, files)
-        if isinstance(prepared, Published):
-            return prepared.manifest
-        plan, live = prepared.plan, _live(output)
+        publishing.check_output(output, spec.name)
+        base, listings = Base.read(output), Listings(files)
+        inputs = compare_inputs(spec, base, listings, options.spans)
+        if published := up_to_date(base, inputs, options):
+            return published.manifest
+        plan = make_plan(spec, listings, options, base, inputs.table)
+        live = (base.folder, base.live) if base.live else None
     folder = os.path.join(building_folder(output or ".", options.work), plan.build_key[:16], "run")
     planned = planned_build(plan, folder, files, inline=options.runner != "local", threads=1)
     return _forecast(plan, planned, output, live)
-
-
-def _live(output: str) -> tuple[Location, Manifest] | None:
-    with suppress(DatasetError):  # the build itself says what is wrong
-        live = publishing.live_manifest(output)
-        return (version_folder(open_location(output), live.version), live) if live else None
-    return None
 
 
 def _forecast(

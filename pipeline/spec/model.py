@@ -162,6 +162,12 @@ class Spec(Options):
         features = self.features.items()
         return {f"{name}.{option}": path for name, feature in features for option, path in feature.files().items()}
 
+    def paths(self) -> list[str]:
+        """Returns the paths and URLs that sources and features name."""
+        given = [getattr(source, name, None) for source in self.source for name in PATHS]
+        listed = [path for source in self.source for path in getattr(source, "inputs", ())]
+        return [*filter(None, given), *listed, *self.files().values()]
+
     @model_validator(mode="after")
     def _check(self) -> "Spec":
         for name, why in RESERVED.items():

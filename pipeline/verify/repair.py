@@ -104,11 +104,11 @@ def _files(manifest: Manifest, shard: ShardNumber) -> tuple[str, str]:
 
 @contextmanager
 def _held(folder: Path, manifest: Manifest) -> Iterator[Lease]:
-    """Keeps other processes from removing the version, and from building the same, meanwhile."""
+    """Keeps other processes from removing the version, and from building, meanwhile."""
     if folder.parent.name != VERSIONS_FOLDER:
         raise RepairError(f"{folder} is not a version in a dataset's folder: repair it where it was published")
     store = open_store(str(folder.parents[1]))
-    with leases.hold(store, manifest.version, _busy) as lease, leases.hold(store, manifest.build_key[:16], _busy):
+    with leases.hold(store, manifest.version, _busy) as lease, leases.hold(store, leases.BUILD, _busy):
         latest = latest_file.read(store)  # after the lease is taken: a prune marks first, and then reads the leases
         if latest is not None and manifest.version in latest.removing:
             raise RepairError(f"the version {manifest.version} is being removed: nothing was replaced")

@@ -2,7 +2,7 @@
 
     OUT/.building/<the build key's first 16 digits>/run-<12 hex digits>/
 
-Whoever holds a build's lease, which has that name, may remove its folder.
+Whoever holds the output's lease (`leases.BUILD`) may remove them.
 """
 
 import hashlib

@@ -73,19 +73,18 @@ def _parse(data: bytes) -> list[Entry]:
 
 
 def _settled(entries: list[Entry], store: Store) -> list[Entry]:
-    """Marks the builds as killed that were running and hold no lease any more."""
+    """Marks the builds as killed that were running and no longer hold the output's lease."""
     if not any(entry.get("end") == RUNNING for entry in entries):
         return entries
-    held = leases.holders(store)
+    holder = leases.holders(store).get(leases.BUILD)
     return [
-        {**entry, "end": KILLED}
-        if entry.get("end") == RUNNING and not _is_held(entry, held.get(str(entry.get("build_key"))[:16]))
-        else entry
+        {**entry, "end": KILLED} if entry.get("end") == RUNNING and not _is_of(entry, holder) else entry
         for entry in entries
     ]
 
 
-def _is_held(entry: Entry, holder: Holder | None) -> bool:
+def _is_of(entry: Entry, holder: Holder | None) -> bool:
+    """Whether the living holder of a lease is the process of a build."""
     is_its = holder is not None and (holder.host, holder.process) == (entry.get("host"), entry.get("process"))
     return holder is not None and is_its and not holder.is_dead()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest
+from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, Manifest
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
 
@@ -57,25 +57,25 @@ def compare_and_swap(
 
 
 def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version, and notes when the previous one stopped being live; it is no candidate now.
+    """Points `LATEST` to another version, and notes when the previous one stopped being live.
 
     Raises:
         OutputError: the version is being deleted.
     """
     if latest is None:
         return Latest(version, sequence)
-    check_kept(latest, version)
+    if version in latest.removing:
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
     retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
     retired = {name: time for name, time in retired.items() if name != version}
     same = latest.same if latest.version == version else ()
-    waiting = latest.candidate if latest.candidate and latest.candidate.version != version else None
-    return replace(latest, version=version, sequence=sequence, retired=retired, same=same, candidate=waiting)
+    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
 
 
-def check_kept(latest: Latest, version: str) -> None:
-    """Refuses to name a version that is being deleted. Raises: UnsettledOutputError: it is."""
-    if version in latest.removing:
-        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
+def is_held_back(latest: Latest | None, manifest: Manifest) -> bool:
+    """Whether the gate held a version back, and nobody made it live since."""
+    was_live = {latest.version, *latest.retired} if latest else set()
+    return bool(manifest.gate.get("breaches")) and manifest.version not in was_live
 
 
 def now() -> str:

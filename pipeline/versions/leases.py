@@ -6,7 +6,7 @@ as its process is gone. Any other holder counts as dead after its beat has not c
 process's own clock; clocks of other hosts are never read. Every change is a compare-and-swap, so only one process can
 take a lease over, and `check` fails for a holder that lost its lease, before it publishes anything.
 
->>> with hold(open_store("out"), "4f1c9a2e00000000", on_wait=print) as lease:  # doctest: +SKIP
+>>> with hold(open_store("out"), BUILD, on_wait=print) as lease:  # doctest: +SKIP
 ...     lease.check()
 process 4711 on build-3, since 2026-11-21 12:00:07 UTC
 """
@@ -29,6 +29,8 @@ from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 LEASES_FOLDER = ".leases"
+BUILD = "build"
+"""The lease of whoever makes a version of an output: one at a time."""
 NAME = re.compile(r"([\w.+-]+)\.json")
 BEAT_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
@@ -158,7 +160,7 @@ def hold(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda hol
 
     Args:
         store: the output.
-        name: what is worked on: the first 16 digits of a build's key, or a version's name.
+        name: what is worked on: `BUILD`, or a version's name.
         on_wait: called once for each living holder that is waited for.
 
     Raises:

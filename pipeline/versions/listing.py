@@ -1,4 +1,4 @@
-"""Lists the versions of an output, finds the one that a person names, pins it, holds it, or makes it live.
+"""Lists the versions of an output, finds the one that a person names, and holds it while a program reads it.
 
 >>> for version in list_versions("out"):  # doctest: +SKIP
 ...     print(version.manifest.sequence, version.manifest.version, version.is_live)
@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from recordmill.pipeline.dataset.manifest import (
     MANIFEST_FILE,
@@ -22,13 +22,13 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.versions import latest_file, leases
-from recordmill.pipeline.versions.latest_file import compare_and_swap
+from recordmill.pipeline.versions.latest_file import is_held_back
 from recordmill.pipeline.versions.leases import Holder
-from recordmill.pipeline.versions.publishing import next_sequence, published
-from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.publishing import published
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
-LIVE, CANDIDATE, TRIAL = "live", "candidate", "trial"
+LIVE, HELD_BACK, TRIAL = "live", "held-back", "trial"
 BEFORE = re.compile(r"-[1-9]\d{0,5}")
 
 
@@ -43,8 +43,8 @@ class Version:
     """The holders of its leases; dead ones of other hosts may be among them."""
     retired: str | None
     """When it stopped being live, in UTC; None if it is live, or that is unknown."""
-    is_candidate: bool = False
-    """Whether it waits for `recordmill versions approve`."""
+    is_held_back: bool = False
+    """Whether the gate held it back, and nobody approved it since."""
 
 
 def list_versions(output: str) -> list[Version]:
@@ -64,7 +64,7 @@ def list_versions(output: str) -> list[Version]:
             manifest.version in latest.pinned,
             tuple(holder for name, holder in held.items() if holds(name, manifest.version)),
             latest.retired.get(manifest.version),
-            latest.candidate is not None and manifest.version == latest.candidate.version,
+            is_held_back(latest, manifest),
         )
         for manifest in published(store)
     ]
@@ -103,22 +103,24 @@ def find(output: str, wanted: str) -> Manifest:
 
     Args:
         output: the dataset's output.
-        wanted: its name; its number (`3` or `#3`); a beginning or end that no other name shares; `live`; `candidate`;
-            `trial`, the newest; or `-1`, the version published before the live one, `-2` the one before that.
+        wanted: its name; its number (`3` or `#3`); a beginning or end that no other name shares; `live`; `held-back`,
+            the newest if the gate held it back; `trial`, the newest; or `-1`, the version published before the live
+            one, `-2` the one before that.
 
     Raises:
         DatasetError: no version fits, or several do; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
-    latest = latest_file.read(store) if wanted in (LIVE, CANDIDATE) or BEFORE.fullmatch(wanted) else None
-    return _find(published(store), output, wanted, latest)
+    latest = latest_file.read(store) if wanted in (LIVE, HELD_BACK) or BEFORE.fullmatch(wanted) else None
+    return find_among(published(store), output, wanted, latest)
 
 
-def _find(manifests: list[Manifest], output: str, wanted: str, latest: Latest | None) -> Manifest:
-    if wanted == CANDIDATE:
-        if latest is None or latest.candidate is None:
-            raise DatasetError(f"no candidate waits in {output}; {_known(manifests)}")
-        wanted = latest.candidate.version
+def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Latest | None) -> Manifest:
+    """Finds the version that a person names among all of an output. Arguments and errors are those of `find`."""
+    if wanted == HELD_BACK:
+        if not manifests or not is_held_back(latest, manifests[-1]):
+            raise DatasetError(f"no version is held back in {output}; {_known(manifests)}")
+        return manifests[-1]
     if wanted == TRIAL and (trials := [manifest for manifest in manifests if manifest.trial]):
         return trials[-1]
     if wanted == LIVE or BEFORE.fullmatch(wanted):
@@ -143,69 +145,6 @@ def _known(manifests: list[Manifest]) -> str:
     return which_versions([manifest.version for manifest in manifests])
 
 
-def pin(output: str, wanted: str) -> Manifest:
-    """Keeps a version from being pruned.
-
-    Raises:
-        DatasetError: there is no such version. OutputError: nothing is published, or it cannot be written.
-    """
-    return _edit_pins(output, wanted, lambda pinned, version: pinned | {version})[0]
-
-
-def unpin(output: str, wanted: str) -> tuple[Manifest, bool]:
-    """Lets a version be pruned again; gives whether it was pinned, too. Raises: as `pin`."""
-    return _edit_pins(output, wanted, lambda pinned, version: pinned - {version})
-
-
-def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[str]]) -> tuple[Manifest, bool]:
-    """Gives the version, and whether anything changed."""
-    store = open_existing(output)
-    chosen: list[tuple[Manifest, bool]] = []
-
-    def edit(latest: Latest | None) -> Latest:
-        if latest is None:
-            raise OutputError(
-                f"nothing is live in {output}: make a version live by `recordmill versions rollback {output} VERSION`"
-            )
-        version = _find(published(store), output, wanted, latest)
-        pinned = tuple(sorted(edited({*latest.pinned}, version.version)))
-        chosen.append((version, pinned != latest.pinned))
-        return replace(latest, pinned=pinned)
-
-    compare_and_swap(store, edit)
-    return chosen[-1]
-
-
-def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | None]:
-    """Makes another version live by moving the pointer; mends a broken `LATEST`.
-
-    Args:
-        output: the dataset's output.
-        wanted: the version, as `find` takes it; by default the one published before the live one.
-
-    Returns:
-        The manifest of the version that is live now, and the name of the one that was; None if none was.
-
-    Raises:
-        DatasetError: there is no such version, or none before the live one. OutputError: it cannot be written.
-    """
-    store = open_existing(output)
-    steps: list[tuple[Manifest, str | None]] = []
-
-    def edit(latest: Latest | None) -> Latest:
-        manifests = published(store)
-        chosen = _find(manifests, output, wanted or "-1", latest)
-        if chosen.trial:
-            raise DatasetError(f"{chosen.version} is a trial of about {chosen.trial:,} rows, and is never made live")
-        steps.append((chosen, latest.version if latest else None))
-        if latest is not None and latest.version == chosen.version:
-            return latest
-        return latest_file.moved(latest, chosen.version, next_sequence(store, latest))
-
-    compare_and_swap(store, edit, mend=True)
-    return steps[-1]
-
-
 def pair(output: str, before: str | None = None, after: str | None = None) -> tuple[Manifest, Manifest]:
     """Finds two versions to compare, each as `find` takes it: by default the live one, and the one before it.
 
@@ -214,21 +153,12 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
     """
     store = open_existing(output)
     latest, manifests = latest_file.read(store), published(store)
-    return _find(manifests, output, before or "-1", latest), _find(manifests, output, after or LIVE, latest)
-
-
-def _never_live(latest: Latest, manifest: Manifest) -> bool:
-    """Whether a version is a trial, or the gate held it back and nobody approved it."""
-    return (
-        bool(manifest.trial)
-        or bool(manifest.gate.get("breaches"))
-        and manifest.version not in {latest.version, *latest.retired}
-    )
+    return find_among(manifests, output, before or "-1", latest), find_among(manifests, output, after or LIVE, latest)
 
 
 def _previous(manifests: list[Manifest], output: str, latest: Latest | None, steps: int) -> Manifest:
     """Gives the version published so many before the live one; 0 is the live one."""
-    were_live = [manifest for manifest in manifests if latest is None or not _never_live(latest, manifest)]
+    were_live = [manifest for manifest in manifests if not (manifest.trial or is_held_back(latest, manifest))]
     names = [manifest.version for manifest in were_live]
     if latest is None or latest.version not in names:
         raise DatasetError(f"{output} has no live version: give a version by its name; {_known(manifests)}")

@@ -1,4 +1,4 @@
-"""Removes old versions and the remains of killed builds; never one that is live, a candidate, pinned or held.
+"""Removes old versions and the remains of killed builds; never one that is live, pinned, held or waits for approval.
 
 A prune first marks versions in `LATEST` as `removing`, by the compare-and-swap that also moves the pointer and pins:
 from then on nobody can use them. The next prune completes one that was killed.
@@ -16,8 +16,8 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER,
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file, leases, publishing
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, builds, remove_build, remove_stored_build
-from recordmill.pipeline.versions.latest_file import compare_and_swap
-from recordmill.pipeline.versions.leases import Holder
+from recordmill.pipeline.versions.latest_file import compare_and_swap, is_held_back
+from recordmill.pipeline.versions.leases import BUILD, Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
 from recordmill.pipeline.versions.references import MATERIALIZED, Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.space import Removal
@@ -81,7 +81,7 @@ def prune(
 def sweep(output: str, building: str) -> None:
     """Removes the work and leases of builds whose processes are known to be dead at once; waits for nobody.
 
-    Removes the versions that are marked, too: candidates that were replaced, and what a killed prune left.
+    Also removes held-back versions that a later one followed, and what a killed prune left.
 
     Args:
         output: the dataset's output.
@@ -92,14 +92,41 @@ def sweep(output: str, building: str) -> None:
     pruning.prune_builds(building)
     pruning.prune_uploads()
     pruning.end_leases()
-    pruning.remove_marked(latest_file.read(store))
+    remove_superseded(output)
     store.strays(remove=True)
+
+
+def remove_superseded(output: str) -> None:
+    """Removes the versions that were held back and that a later version followed, but those pinned or held."""
+    store = open_store(output)
+    latest, manifests = latest_file.read(store), publishing.published(store)
+    _remove(output, [manifest.version for manifest in manifests[:-1] if is_held_back(latest, manifest)])
+
+
+def remove_held_back(output: str, live: str) -> None:
+    """Removes the versions that were held back since the live one was made: its inputs are back."""
+    store = open_store(output)
+    if any(name > live for name in store.children(VERSIONS_FOLDER)):  # names begin with the time: nothing else is read
+        latest, manifests = latest_file.read(store), publishing.published(store)
+        _remove(output, [manifest.version for manifest in manifests if is_held_back(latest, manifest)])
+
+
+def _remove(output: str, versions: Sequence[str]) -> None:
+    if versions:
+        compare_and_swap(open_store(output), lambda latest: marked(there(latest), versions))
+    remove_marked(output)
 
 
 def remove_marked(output: str) -> None:
     """Removes the versions that `LATEST` marks as `removing`, but those that a reader holds."""
     store = open_store(output)
     _impatient(store).remove_marked(latest_file.read(store))
+
+
+def marked(latest: Latest, versions: Collection[str]) -> Latest:
+    """Marks versions to be removed, but those that are live or pinned."""
+    new = [version for version in versions if version not in {latest.version, *latest.pinned, *latest.removing}]
+    return replace(latest, removing=(*latest.removing, *new))
 
 
 def seconds_of(grace: str) -> float:
@@ -121,16 +148,14 @@ def choose(
 
     Args:
         latest: the pointer.
-        manifests: all versions, in the order of publishing.
+        manifests: the versions that were live, in the order of publishing.
         living: the names of the leases that are held.
         keep: how many of the newest stay.
         grace: seconds since a version stopped being live.
         now: the time.
     """
     kept, retired, removing = {}, dict(latest.retired), list(latest.removing)
-    waiting = latest.candidate.version if latest.candidate else None
-    ordinary = [manifest.version for manifest in manifests if manifest.version != waiting]
-    for version in ordinary[: max(0, len(ordinary) - keep)]:
+    for version in [manifest.version for manifest in manifests][: max(0, len(manifests) - keep)]:
         age = _age(latest.retired.get(version), now)
         reason = _why_kept(latest, version, living, grace, age)
         if reason is None:
@@ -187,18 +212,19 @@ class _Pruning:
 
     def prune_versions(self, keep: int | None, grace: float, also: Collection[str]) -> None:
         def mark(latest: Latest | None) -> Latest:
-            published = publishing.published(self.store)
-            manifests = [manifest for manifest in published if not manifest.trial]
-            most = len(manifests) if keep is None else keep
-            marked, kept = choose(_there(latest), manifests, self.living, most, grace, datetime.now(UTC))
-            notes = {manifest.version: "" for manifest in published if manifest.trial}
+            latest, published = there(latest), publishing.published(self.store)
+            waiting = [manifest.version for manifest in published[-1:] if is_held_back(latest, manifest)]
+            never_live = [each.version for each in published if each.trial or is_held_back(latest, each)]
+            ordinary = [manifest for manifest in published if manifest.version not in never_live]
+            most = len(ordinary) if keep is None else keep
+            chosen, kept = choose(latest, ordinary, self.living, most, grace, datetime.now(UTC))
+            notes = dict.fromkeys([version for version in never_live if version not in waiting], "")
             notes |= dict.fromkeys(also, "it holds forgotten rows, but ")
-            reasons = {version: _why_kept(_there(latest), version, self.living, 0, None) for version in notes}
+            reasons = {version: _why_kept(latest, version, self.living, 0, None) for version in notes}
             gone = [version for version, reason in reasons.items() if reason is None]
             kept |= {version: f"{notes[version]}{reason}" for version, reason in reasons.items() if reason}
             self.done.kept.update({version: reason for version, reason in kept.items() if version not in gone})
-            waiting = None if marked.candidate and marked.candidate.version in gone else marked.candidate
-            return replace(marked, candidate=waiting, removing=tuple(dict.fromkeys([*marked.removing, *gone])))
+            return marked(chosen, gone)
 
         latest = latest_file.read(self.store)
         if latest is not None:
@@ -231,7 +257,7 @@ class _Pruning:
         for version in marked:
             self._remove_unneeded(version, folders[version], sizes[folders[version]], needs, removal)
         if marked and not self.dry_run:
-            compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), marked, forget=True))
+            compare_and_swap(self.store, lambda latest: _unmarked(there(latest), marked, forget=True))
 
     def _hidden(self, versions: Sequence[str]) -> list[str]:
         """Removes the manifests of versions; gives those of which it did.
@@ -270,7 +296,7 @@ class _Pruning:
         spared = {version for version in versions if any(holds(name, version) for name in held)}
         if spared:
             self.done.kept.update(dict.fromkeys(spared, "it is held"))
-            compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), spared, forget=False))
+            compare_and_swap(self.store, lambda latest: _unmarked(there(latest), spared, forget=False))
         return [version for version in versions if version not in spared]
 
     def _held_now(self) -> list[str]:
@@ -279,23 +305,23 @@ class _Pruning:
         return [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
 
     def prune_builds(self, building: str) -> None:
-        """Removes the work of builds whose lease nobody living holds."""
-        for name, folder in builds(building).items():
-            self._end(name, str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
+        """Removes the work of builds, unless somebody living builds."""
+        for folder in builds(building).values():
+            self._end(str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
         store = self.store
         if isinstance(store, BucketStore):
             for name in store.children(BUILDING_FOLDER):
                 inner = f"{BUILDING_FOLDER}/{name}"
-                self._end(name, inner, partial(_bytes, store, inner), partial(remove_stored_build, store, inner))
+                self._end(inner, partial(_bytes, store, inner), partial(remove_stored_build, store, inner))
 
     def prune_uploads(self) -> None:
         """Removes uploads that were cut off; from a published version only the claim."""
-        for version, name in publishing.uploads(self.store).items():
+        for version in publishing.uploads(self.store):
             folder = f"{VERSIONS_FOLDER}/{version}"
             claim, sizes = f"{folder}/{CLAIM_FILE}", self.store.sizes(folder)
             is_published = f"{folder}/{MANIFEST_FILE}" in sizes
             removed, parts = (claim, [sizes.get(claim, 0)]) if is_published else (folder, [*sizes.values()])
-            self._end(name, removed, partial(sum, parts), partial(publishing.end_upload, self.store, version))
+            self._end(removed, partial(sum, parts), partial(publishing.end_upload, self.store, version))
 
     def prune_ownerless(self, grace: float) -> None:
         """Removes files in a bucket that belong to no version and no upload, unless somebody may need them."""
@@ -314,13 +340,12 @@ class _Pruning:
                 self._remove_unneeded(version, folder, sizes, needs, Removal(store, sizes))
             elif reason is None:
                 end = partial(publishing.end_upload, store, version, needs)
-                self._end(version, folder, partial(_bytes, store, folder), end)
+                self._end(folder, partial(_bytes, store, folder), end)
             else:
                 self.done.kept[version] = f"it has no {MANIFEST_FILE}, but {reason}"
 
     def _why_ownerless_kept(self, latest: Latest | None, version: str, newest: datetime, grace: float) -> str | None:
-        waiting = latest.candidate.version if latest and latest.candidate else None
-        if latest and version in {latest.version, waiting, *latest.pinned, *latest.retired} - {*latest.removing}:
+        if latest and version in {latest.version, *latest.pinned, *latest.retired} - {*latest.removing}:
             return "`LATEST` names it"
         if any(holds(lease, version) for lease in self.living):
             return "it is held"
@@ -336,12 +361,12 @@ class _Pruning:
             if lease is not None:
                 lease.release()
 
-    def _end(self, name: str, removed: str, measure: Callable[[], int], remove: Callable[[], object]) -> None:
-        """Removes something that only the holder of a lease may touch, if nobody living holds it."""
-        if name in self.living:
+    def _end(self, removed: str, measure: Callable[[], int], remove: Callable[[], object]) -> None:
+        """Removes something that only a build may touch, if nobody living builds."""
+        if BUILD in self.living:
             return
         size = measure()
-        lease = None if self.dry_run else leases.take_over(self.store, name, self.dead.get(name))
+        lease = None if self.dry_run else leases.take_over(self.store, BUILD, self.dead.get(BUILD))
         if lease is not None:
             try:
                 remove()
@@ -355,7 +380,8 @@ def _bytes(store: Store, folder: str) -> int:
     return sum(store.sizes(folder).values())
 
 
-def _there(latest: Latest | None) -> Latest:
+def there(latest: Latest | None) -> Latest:
+    """Returns `LATEST`, which was there before. Raises: UnsettledOutputError: it was removed."""
     if latest is None:
         raise UnsettledOutputError("the output's LATEST was removed meanwhile: run the same command again")
     return latest

@@ -5,7 +5,6 @@ with, gives it its number, shows it by its manifest, and replaces `LATEST`: in a
 object store by a conditional write. Numbers order the versions; clocks and names do not.
 """
 
-import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,9 +26,9 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
 )
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import forgotten, latest_file
+from recordmill.pipeline.versions import latest_file
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
-from recordmill.pipeline.versions.candidates import Judge, publishes_all, put_up, replaced
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.references import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import (
@@ -46,15 +45,14 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_locati
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
 MOST_SAME = 16  # source keys that `LATEST` remembers: the newest
-Check = Callable[[], None]
 
 
-def check_output(output: str) -> None:
-    """Refuses an output that cannot be written or holds something else; writes nothing.
+def check_output(output: str, name: str) -> None:
+    """Refuses an output that cannot be written or holds something else than a dataset of this name; writes nothing.
 
     Raises:
-        OutputError: it is a URL of an unknown store, cannot be reached or written, holds files but no dataset, or its
-            `LATEST` is broken.
+        OutputError: it is a URL of an unknown store, cannot be reached or written, holds files but no dataset, holds
+            a dataset of another name, or its `LATEST` is broken.
     """
     store = open_store(output)
     if is_local(output):
@@ -67,7 +65,12 @@ def check_output(output: str) -> None:
         raise OutputError(f"the output {output} holds no dataset but {some}: give a new folder or an empty one")
     if LATEST_FILE in entries and not store.exists(LATEST_FILE):
         raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
-    latest_file.read(store)
+    latest = latest_file.read(store)
+    live = None if latest is None else _manifest(store, latest.version)
+    if live is not None and live.name != name:
+        raise OutputError(
+            f"the output {store.url} holds the dataset '{live.name}', and the spec's name is '{name}': use another"
+        )
 
 
 def holds_dataset(store: Store) -> bool:
@@ -90,24 +93,6 @@ def _check_writable(output: str, folder: Path) -> None:
         reason = error.strerror
     if reason:
         raise OutputError(f"the output {output} cannot be written: {reason}: {folder}")
-
-
-def check_name(output: str, name: str) -> None:
-    """Refuses to publish a dataset in another one's folder.
-
-    Raises:
-        OutputError: the live version is of a dataset of another name.
-    """
-    store = open_store(output)
-    _check_name(store, latest_file.read(store), name)
-
-
-def _check_name(store: Store, latest: Latest | None, name: str) -> None:
-    live = None if latest is None else _manifest(store, latest.version)
-    if live is not None and live.name != name:
-        raise OutputError(
-            f"the output {store.url} holds the dataset '{live.name}', and the spec's name is '{name}': use another"
-        )
 
 
 def published(store: Store) -> list[Manifest]:
@@ -177,15 +162,6 @@ def live_version(output: str) -> str | None:
     return latest.version if latest else None
 
 
-def _is_named(store: Store, version: str) -> bool:
-    """Whether `LATEST` names a version, as the live one or as the candidate."""
-    try:
-        latest = latest_file.read(store)
-    except OutputError:
-        return False
-    return latest is not None and version in (latest.version, latest.candidate and latest.candidate.version)
-
-
 def live_manifest(output: str) -> Manifest | None:
     """The manifest of the live version; None if nothing is published.
 
@@ -202,41 +178,33 @@ def version_path(output: str, version: str) -> str:
     return str(version_folder(open_location(output), version))
 
 
-def publish(
-    output: str,
-    assembled: str,
-    manifest: Manifest,
-    lease: Lease | None = None,
-    check: Check = lambda: None,
-    judge: Judge = publishes_all,
-) -> tuple[str, Manifest]:
-    """Makes an assembled version visible and live, or the candidate where the judge finds breaches; a trial neither.
+def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
+    """Makes an assembled version visible, and live or not.
 
     Args:
-        output: the dataset's output.
+        base: what the output held as the version was begun; it still must.
         assembled: the local folder with all files of the version but the manifest. In a local output it becomes the
-            version's folder. In a bucket files may lie there already, if this build's claim does, too.
+            version's folder. In a bucket files may be there already, if this build's claim is.
         manifest: the version's; it gets its number, and another name if its own is taken.
-        lease: this build's.
-        check: raises where the version may not follow the one that is live; called as the last thing before it does.
-        judge: compares the version with the one that is live, unless it is the first.
+        lease: the output's.
+        live: whether `LATEST` is moved to the version.
 
     Returns:
-        The path or URL of the version's folder, and its manifest.
+        The manifest as it is published.
 
     Raises:
         LeaseLostError: another process took the work over; nothing was published.
-        OutputError: the output cannot be written, or a dataset of another name was published in it meanwhile.
+        UnsettledOutputError: the output no longer holds `base`. OutputError: it cannot be written.
     """
-    store, name = open_store(output), manifest.version
+    store, name = open_store(base.output), manifest.version
     for version in free_names(name):
         try:
-            manifest = _publish(store, assembled, replace(manifest, version=version), lease, check, judge)
+            manifest = _publish(store, base, assembled, replace(manifest, version=version), lease, live)
         except Conflict:  # a version was published in the same second whose build key begins alike
             continue
         break
-    end_uploads(output, manifest.build_key)
-    return version_path(output, manifest.version), manifest
+    end_uploads(base.output, manifest.build_key)
+    return manifest
 
 
 def end_uploads(output: str, build_key: str) -> None:
@@ -258,52 +226,45 @@ def free_names(name: str) -> Iterator[str]:
     return chain([name], (f"{name}-{number}" for number in count(2)))
 
 
-def _publish(
-    store: Store, assembled: str, manifest: Manifest, lease: Lease | None, check: Check, judge: Judge
-) -> Manifest:
-    """Shows a version and makes it live, or the candidate.
+def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease: Lease, live: bool) -> Manifest:
+    """Shows a version, and makes it live or not.
 
-    In a bucket nothing keeps a successor out between the checks and the manifest. So they are repeated once it is
-    there: a build that takes the lease later finds it, and one that took it before has made the check fail.
+    Buckets have no lock, so the checks run again after the manifest is written: a competing build either sees the
+    manifest or has already made our check fail.
     """
     folder, is_stored = f"{VERSIONS_FOLDER}/{manifest.version}", not is_local(store.url)
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
-    judge = _judged(store, judge)
     predecessors = store.read(f"{folder}/{MANIFEST_FILE}") if is_stored else None  # one that lost the lease showed it
     shown = predecessors.tag if predecessors else None
 
-    def check_files() -> None:
-        if lease is not None:
-            lease.check()
+    def check() -> None:
+        lease.check()
         if is_stored:
             _check_whole(store, manifest)
 
-    def reveal(latest: Latest | None) -> Latest:
+    def reveal(latest: Latest | None) -> None:
         nonlocal manifest, shown
         try:
-            check_files()
-            _check_name(store, latest, manifest.name)
             check()
-            figures, breaches = judgement = judge(latest.version) if latest else publishes_all("")
-            manifest = replace(manifest, sequence=next_sequence(store, latest), gate=figures)
+            base.check(latest)
+            manifest = replace(manifest, sequence=next_sequence(store, latest))
             shown = store.reveal(assembled, folder, MANIFEST_FILE, manifest.to_text().encode(), shown)
             if is_stored:
-                check_files()
+                check()
         except UserError:
-            if shown is not None and not _is_named(store, manifest.version):
+            if shown is not None and (latest is None or latest.version != manifest.version):
                 store.hide(folder, MANIFEST_FILE, shown)
             raise
-        if latest is not None:
-            if breaches:
-                return put_up(latest, manifest.version, judgement)
-            latest = replaced(latest, manifest.version)
+
+    def edit(latest: Latest | None) -> Latest:
+        reveal(latest)
         return latest_file.moved(latest, manifest.version, manifest.sequence)
 
-    if manifest.trial:
+    if live:
+        latest_file.compare_and_swap(store, edit)
+    else:
         with store.locked():
             reveal(latest_file.read(store))
-    else:
-        latest_file.compare_and_swap(store, reveal)
     return manifest
 
 
@@ -318,56 +279,39 @@ def next_sequence(store: Store, latest: Latest | None) -> int:
     return 1 + max([latest.sequence if latest else 0, *(manifest.sequence for manifest in published(store))])
 
 
-def make_live(output: str, version: str, judge: Judge = publishes_all) -> Latest:
-    """Points `LATEST` to a version by compare-and-swap, or makes it the candidate where the judge finds breaches.
+def make_live(
+    store: Store, choose: Callable[[Latest | None], Manifest], *, mend: bool = False
+) -> tuple[Manifest, str | None]:
+    """Moves `LATEST` to another version by compare-and-swap: what a rollback, an approval and a repeated build do.
+
+    Args:
+        store: the output.
+        choose: takes the pointer and returns the version; called again where another process wrote first.
+        mend: treats a broken `LATEST` as missing.
+
+    Returns:
+        The version that is live now, and the name of the one that was; None where none was.
 
     Raises:
-        OutputError: the version was removed meanwhile, or `LATEST` cannot be written.
+        DatasetError: the version is a trial. OutputError: it was removed meanwhile, or `LATEST` cannot be written.
     """
-    store = open_store(output)
-    judge = _judged(store, judge, version)
+    steps: list[tuple[Manifest, str | None]] = []
 
     def edit(latest: Latest | None) -> Latest:
-        if not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
-            raise UnsettledOutputError(f"the version {version} was removed meanwhile: run the same command again")
-        forgotten.check(store, version)
-        if latest is not None and latest.version != version:
-            judgement = judge(latest.version)
-            if judgement.breaches:
-                return put_up(latest, version, judgement)
-            latest = replaced(latest, version)
-        return latest_file.moved(latest, version, next_sequence(store, latest))
+        chosen = choose(latest)
+        if chosen.trial:
+            raise DatasetError(f"{chosen.version} is a trial of about {chosen.trial:,} rows, and is never made live")
+        if not store.exists(f"{VERSIONS_FOLDER}/{chosen.version}/{MANIFEST_FILE}"):
+            raise UnsettledOutputError(
+                f"the version {chosen.version} was removed meanwhile: run the same command again"
+            )
+        steps.append((chosen, latest.version if latest else None))
+        if latest is not None and latest.version == chosen.version:
+            return latest
+        return latest_file.moved(latest, chosen.version, next_sequence(store, latest))
 
-    return latest_file.compare_and_swap(store, edit)
-
-
-def _judged(store: Store, judge: Judge, version: str = "") -> Judge:
-    """Judges against the version that is live now, if it is another, before anything is locked: that takes time.
-
-    The judge that it gives remembers its judgements, and judges again where another version is live by then.
-    """
-    remembering = functools.cache(judge)
-    latest = latest_file.read(store)
-    if latest is not None and latest.version != version:
-        remembering(latest.version)
-    return remembering
-
-
-def take_back(output: str, live: str) -> None:
-    """Takes the waiting candidate back, since the inputs are those of the live version again.
-
-    Raises:
-        OutputError: `LATEST` cannot be written.
-    """
-    latest = latest_file.read(open_store(output))
-    if latest is not None and latest.candidate is not None:
-
-        def edit(latest: Latest | None) -> Latest:
-            if latest is None:
-                raise UnsettledOutputError(f"the version {live} was removed meanwhile: run the same command again")
-            return replaced(latest, live) if latest.version == live else latest
-
-        latest_file.compare_and_swap(open_store(output), edit)
+    latest_file.compare_and_swap(store, edit, mend=mend)
+    return steps[-1]
 
 
 def remember_same(output: str, version: str, key: str) -> None:

@@ -1,27 +1,49 @@
 """Files on any filesystem: local paths by `pipeline.sources.files`, URLs by Beam's filesystems.
 
+Beam takes four seconds of CPU to load, so that it loads with the first URL that is listed or opened.
+
 A pattern matches the same everywhere: `pipeline.sources.globs`. Compressed files are given as they are. Beam lists one
 folder at a time on `hdfs://`, so wildcards do not cross folders there.
 """
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
-
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.redaction import redacted
+from recordmill.pipeline.sources.base import FileInfo
+from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix
 
+UNCOMPRESSED = "uncompressed"  # Beam's `CompressionTypes.UNCOMPRESSED`
 
-def use_options(options: PipelineOptions) -> None:
+if TYPE_CHECKING:
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+_options: list[Callable[[], "PipelineOptions"]] = []
+"""Makes the options of Beam's filesystems in this process, where they are not set yet."""
+
+
+def use_options(make: Callable[[], "PipelineOptions"]) -> None:
     """Sets the options of Beam's filesystems in this process, such as an endpoint; runners set those of workers."""
-    FileSystems.set_options(options)
+    _options[:] = [make]
+
+
+def _filesystems() -> "type[FileSystems]":
+    try:
+        from apache_beam.io.filesystems import FileSystems
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        raise UserError(f'reading URLs needs an extra: pip install "recordmill[build]" (missing: {package})') from None
+    while _options:
+        FileSystems.set_options(_options.pop()())
+    return FileSystems
 
 
 class BeamFiles(LocalFiles):
@@ -58,7 +80,7 @@ class BeamFiles(LocalFiles):
         if not _is_url(path):
             return super().open(path)
         with _os_errors("open", path):
-            stream = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+            stream = _filesystems().open(path, compression_type=UNCOMPRESSED)
         return cast(BinaryIO, io.BufferedReader(_UrlStream(stream, path)))
 
 
@@ -71,7 +93,7 @@ def _os_errors(action: str, path: str) -> Iterator[None]:
     """Turns whatever a filesystem's client raises into an OSError that names the path."""
     try:
         yield
-    except (MemoryError, ImportError):
+    except (MemoryError, ImportError, UserError):
         raise
     except Exception as error:
         raise OSError(redacted(f"cannot {action} {path}: {_reason(error)}", path)) from error
@@ -87,7 +109,7 @@ def _reason(error: Exception) -> str:
 
 def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:
     with _os_errors("list", pattern):
-        listed = FileSystems.match([pattern], [limit])[0].metadata_list
+        listed = _filesystems().match([pattern], [limit])[0].metadata_list
     files = [FileInfo(file.path, file.size_in_bytes, float(file.last_updated_in_seconds or 0)) for file in listed]
     return [file for file in files if not file.path.endswith("/")]  # an empty "folder" on an object store
 

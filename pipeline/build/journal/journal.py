@@ -26,6 +26,8 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.journal.metrics import write_metrics
 from recordmill.pipeline.build.preparation import Published
+from recordmill.pipeline.build.journal.notify import notify
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 ENDS = {
     ExitCode.PUBLISHED: "published",
     ExitCode.UP_TO_DATE: "up_to_date",
-    ExitCode.GATE: "candidate",
+    ExitCode.GATE: "held_back",
     ExitCode.INTERRUPTED: "stopped",
     ExitCode.TERMINATED: "stopped",
 }

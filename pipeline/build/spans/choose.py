@@ -13,6 +13,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.spans.added import by_added, seen_by
 from recordmill.pipeline.build.spans.sources import BASE, COMPACT, SpanSource, by_span, sources_of
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
@@ -105,10 +106,7 @@ def choose(
     files: Files,
     recipe: str,
     base: Manifest | None = None,
-    only: Sequence[str] = (),
-    *,
-    compact: bool = False,
-    again: bool = False,
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     inputs: pa.Table | None = None,
 ) -> SpanChoice:
     """Chooses what is read.
@@ -118,22 +116,21 @@ def choose(
         files: lists the sources.
         recipe: the digest of all that decides the records of every span.
         base: the live version, if its spans may be kept.
-        only: the spans to build, whatever the others' sources hold.
-        compact: whether all rows are read, and put together into one span.
-        again: whether spans with rejected rows are read again.
+        options: those of the build: the only spans to build, or whether all are put together, or those with rejected
+            rows read again.
         inputs: the inputs of the live version, where files without placeholders may have been added.
 
     Raises:
-        SourceError: a source is not there, or a span of `only` has no data.
-        SpanError: spans of `only` cannot be built into the live version, whose others were built otherwise.
+        SourceError: a source is not there, or a span to be built has no data.
+        SpanError: the only spans to build cannot be built into the live version, whose others were built otherwise.
     """
-    if only and compact:
+    if options.spans and options.compact:
         raise SpanError("--span builds some spans and --compact reads all: give one of them")
-    if only:
-        return _only(spec, files, recipe, base, only)
+    if options.spans:
+        return _only(spec, files, recipe, base, options.spans)
     if not spec.has_spans:
         return SpanChoice(by_span(spec, files))
-    if base is not None and inputs is not None and not spec.has_templates:
+    if base is not None and base.spans and inputs is not None and not spec.has_templates:
         sources = by_added(spec, files, base, inputs)
     else:
         sources = by_span(spec, files)
@@ -141,11 +138,11 @@ def choose(
     if not spans:
         raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
     empty = tuple(dict.fromkeys(each.name for each in sources if each.name and each.name not in spans))
-    if compact:
+    if options.compact:
         together = tuple(replace(each, span=COMPACT, member=each.span) for each in full)
         return SpanChoice(together, {COMPACT: _together(spans)}, {}, base, recipe, empty)
     kept = {name: span for name, span in base.spans.items() if _is_same(name, span, spans)} if base else {}
-    if again:
+    if options.again:
         kept = {name: span for name, span in kept.items() if not span.rows.get("rejected")}
     done = set(kept).union(*(span.members for span in kept.values()))
     read = tuple(each for each in full if each.span not in done)

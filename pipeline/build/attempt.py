@@ -1,4 +1,4 @@
-"""One build, from its plan to the published version.
+"""Makes a version by its plan: the jobs, their results, the version's files, and its publication.
 
 A build may end at any moment, and the next build of the same spec and inputs continues its work
 (`pipeline.build.attempts`).
@@ -32,27 +32,15 @@ from recordmill.pipeline.build.disk_failures import disk_error
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.frozen import LearnedAnewError
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
-from recordmill.pipeline.build.input_table import INPUTS_FILE, Remembered
-from recordmill.pipeline.build.plan import BuildPlan, pieces, planned_build
-from recordmill.pipeline.build.preparation import (
-    Prepared,
-    Published,
-    listed,
-    plan_again,
-    plan_anew,
-    prepare,
-    published_before,
-    swept,
-    version_of,
-    waiting,
-    with_live,
-)
+from recordmill.pipeline.build.input_table import INPUTS_FILE
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned_build
 from recordmill.pipeline.build.publish import SERVING_FOLDER, assemble
 from recordmill.pipeline.build.reject_limits import RejectLimits
 from recordmill.pipeline.build.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError
-from recordmill.pipeline.build.same_version import same_as_live
+from recordmill.pipeline.build.same_version import earlier_version, find_version, same_as_live
 from recordmill.pipeline.build.spans.reports import read_spans
 from recordmill.pipeline.build.up_to_date import remember
 from recordmill.pipeline.compare.distributions import drift_lines
@@ -63,13 +51,16 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.build.up_to_date import Inputs, remember
+from recordmill.pipeline.build.worker.user_code import install_user_code
+from recordmill.pipeline.compare.drift import drift_lines
+from recordmill.pipeline.compare.gate import breach_lines, gate_entry
+from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.build_folders import building_folder
-from recordmill.pipeline.versions.candidates import publishes_all
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.leases import Lease
-from recordmill.pipeline.versions.prune import sweep
-from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
-from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.tensorflow.serving import export_serving
 
@@ -80,62 +71,48 @@ class NothingMendedError(UserError):
     exit_code = ExitCode.UP_TO_DATE
 
 
-def build(
-    spec: Spec,
-    output: str,
-    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    listener: Listener = Listener(),  # noqa: B008 - frozen
-    prepared: Prepared | None = None,
+def build_version(
+    plan: BuildPlan,
+    base: Base,
+    inputs: Inputs,
+    building: str,
+    options: RunOptions,
+    listener: Listener,
+    lease: Lease,
 ) -> Published:
-    """Builds as the public `pipeline.build.entry.build` does, after the frameworks are loaded.
-
-    `prepared` is the plan of these sources, if it is made already (`pipeline.build.preparation`).
-    """
+    """Builds a version by its plan and publishes it; the caller holds the output's lease."""
     with make_runner(options) as runner:
-        return _build(spec, output, options, listener, prepared, runner)
-
-
-def _build(
-    spec: Spec, output: str, options: RunOptions, listener: Listener, prepared: Prepared | None, runner: Runner
-) -> Published:
-    use_options(runner.options)
-    ready = prepared or prepare(spec, output, options, listed(BeamFiles(), options))
-    building = building_folder(output, options.work)
-    if isinstance(ready, Published):
-        return swept(ready, output, building)
-    plan, files = ready.plan, ready.files
-    published = published_before(output, plan, options)
-    while published is None:
-        note_wait = lambda holder: listener.on_note(waiting(holder))  # noqa: E731
-        with leases.hold(open_store(output), plan.build_key[:16], note_wait) as lease:
-            now = plan_again(plan, output, options, files)  # meanwhile another version may be live
-            published = published_before(output, now, options)
-            if published is None and now.build_key == plan.build_key:
-                attempt = _Attempt(now, output, building, files, ready.remembered, runner, options, listener, lease)
-                try:
-                    published = attempt.publish()
-                except LearnedAnewError as changed:
-                    listener.on_note(str(changed))
-                    now = plan_anew(now, output, options, files)
-        plan = now
-    with suppress(UserError, OSError):  # the version is published; the next build sweeps
-        sweep(output, building)
-    return published
+        use_options(lambda: runner.options)
+        try:
+            return _Attempt(plan, base, inputs, building, runner, options, listener, lease).publish()
+        except LearnedAnewError as changed:
+            listener.on_note(str(changed))
+        plan = make_plan(plan.spec, inputs.files, options, base, inputs.table, keeps_spans=False)
+        if published := earlier_version(base, plan, inputs, options):
+            return published
+        return _Attempt(plan, base, inputs, building, runner, options, listener, lease).publish()
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One attempt at a build, by the process that holds its lease."""
+    """One attempt at a build, by the process that holds the output's lease."""
 
     plan: BuildPlan
-    output: str
+    base: Base
+    inputs: Inputs
     building: str
-    files: Listings
-    remembered: Remembered | None
     runner: Runner
     options: RunOptions
     listener: Listener
     lease: Lease
+
+    @property
+    def output(self) -> str:
+        return self.base.output
+
+    @property
+    def files(self) -> Listings:
+        return self.inputs.files
 
     def publish(self) -> Published:
         """Publishes; where a job failed that may succeed, tries again with the finished work."""
@@ -150,9 +127,9 @@ class _Attempt:
         """Continues an earlier attempt, or begins anew, and publishes."""
         self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
         run = self._begin()
-        kept = self._inputs_of_kept()
         inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads some rows, and no whole file
-        table = TableInMaking(inputs, self.files, self.files.times, self.remembered, kept)
+        remembered = self.inputs.remembered
+        table = TableInMaking(inputs, self.files, self.files.times, remembered, self._inputs_of_kept())
         try:
             with table:
                 results = self._run_jobs(run, table)
@@ -167,14 +144,10 @@ class _Attempt:
         return published
 
     def _inputs_of_kept(self) -> pa.Table | None:
-        """Gives the inputs of the spans that are taken over; None where there are none."""
-        spans = self.plan.spans
-        if spans.base is None or not spans.kept:
-            return None
-        folder = version_folder(open_location(self.output), spans.base.version)  # perhaps not the one that was prepared
-        remembered = Remembered.read(folder, by_span=self.plan.spec.has_templates)
-        names = [name for each, span in spans.kept.items() for name in span.members or (each,)]
-        return remembered.of_spans(names) if remembered else None
+        """Returns the inputs of the spans that are taken over; None where there are none."""
+        remembered = self.inputs.remembered
+        names = [name for each, span in self.plan.spans.kept.items() for name in span.members or (each,)]
+        return remembered.of_spans(names) if names and remembered else None
 
     def _begin(self) -> Run:
         try:
@@ -243,7 +216,7 @@ class _Attempt:
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""
-        before = version_of(self.output, self.plan)
+        before = find_version(self.base, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
@@ -262,40 +235,38 @@ class _Attempt:
         manifest = assemble(
             results, self.output, descriptions, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
         )
-        live = None if manifest.trial else same_as_live(self.output, manifest)
-        if live is not None:
-            publishing.end_uploads(self.output, manifest.build_key)
-            if not self.options.spans:  # as `published_before`
-                publishing.take_back(self.output, live.version)
-            remember(self.output, live, self.plan)
-            self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
-            return Published(publishing.version_path(self.output, live.version), live, is_new=False, went_live=False)
-        before = publishing.live_version(self.output)
-        judge = judge_of(self.plan.spec, self.output, Path(context.assembled), manifest)
-        if manifest.trial:
-            judge, before = publishes_all, None
-        folder, manifest = publishing.publish(
-            self.output, context.assembled, manifest, self.lease, self._check_live, judge
-        )
-        for line in manifest.gate.get("not_compared", ()):
+        if not manifest.trial and same_as_live(self.base, manifest):
+            return self._stay()
+        gate = {} if manifest.trial else gate_entry(self.plan.spec, self.base, Path(context.assembled), manifest)
+        breaches = breach_lines(gate)
+        for line in gate.get("not_compared", ()):
             self.listener.on_note(f"the gate did not compare {line}")
-        breaches = breach_lines(manifest.gate)
-        candidate = Candidate(manifest.version, manifest.gate["live"], breaches) if breaches else None
-        published = Published(
-            folder,
+        goes_live = not breaches and not manifest.trial
+        manifest = replace(manifest, gate=gate)
+        manifest = publishing.publish(self.base, context.assembled, manifest, self.lease, live=goes_live)
+        if goes_live:
+            remember(self.base, manifest, {self.plan.source_key, self.inputs.key})
+        for name in (name for name, split in manifest.splits.items() if not split.records):
+            self.listener.on_note(f"the split '{name}' has no records")
+        return Published(
+            publishing.version_path(self.output, manifest.version),
             manifest,
             is_new=True,
-            went_live=candidate is None and not manifest.trial,
-            before=before,
-            candidate=candidate,
+            went_live=goes_live,
+            before=self.base.version,
+            breaches=breaches,
             built_spans=tuple(self.plan.spans.built),
             kept_spans=tuple(self.plan.spans.kept),
         )
-        if published.went_live:
-            remember(self.output, manifest, self.plan)
-        for name in (name for name, split in published.manifest.splits.items() if not split.records):
-            self.listener.on_note(f"the split '{name}' has no records")
-        return published
+
+    def _stay(self) -> Published:
+        """Leaves the live version, which holds the same bytes."""
+        live = self.base.live
+        assert live is not None  # noqa: S101 - for mypy
+        publishing.end_uploads(self.output, self.plan.build_key)
+        remember(self.base, live, {self.plan.source_key, self.inputs.key})
+        self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
+        return Published(str(self.base.folder), live, is_new=False, went_live=False, before=self.base.version)
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
         """Notes which ids are new, which have moved, and which no longer stand for anything."""
@@ -304,28 +275,10 @@ class _Attempt:
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # a damaged version is no reason to build none
             notes += drift_lines(results.drift)
-            if live := publishing.live_manifest(self.output):
-                folder = version_folder(open_location(self.output), live.version)
-                notes += id_changes(live, folder, features, Path(results.export))
+            if live := self.base.live:
+                notes += id_changes(live, self.base.folder, features, Path(results.export))
         for note in notes:
             self.listener.on_note(note)
-
-    def _check_live(self) -> None:
-        """Refuses to publish forgotten rows, or over another version's ids, graph or spans. Raises: OutputError."""
-        spans = self.plan.spans
-        if spans.kept and spans.base and publishing.live_version(self.output) != spans.base.version:
-            raise UnsettledOutputError(f"another version of {self.output} became live meanwhile: build again")
-        now = with_live(self.plan, self.output)
-        if now.forgotten.sha256 != self.plan.forgotten.sha256:
-            raise UnsettledOutputError(f"keys were forgotten in {self.output} meanwhile: build again")
-        if now.kept != self.plan.kept:
-            raise UnsettledOutputError(
-                f"a version of {self.output} with other classes became live meanwhile: build again"
-            )
-        if now.build_key != self.plan.build_key:
-            raise UnsettledOutputError(
-                f"a version of {self.output} with another graph became live meanwhile: build again"
-            )
 
     def _cause(self, error: Exception, run: Run) -> Exception:
         """The true cause of an error, if it is known, as one line for the user; otherwise the error itself."""

@@ -1,0 +1,193 @@
+"""One build, from its spec to the published version: the way of every build, on one page.
+
+Nothing here needs TensorFlow or Beam, which take five to ten seconds to load: a mistake in the spec, a source or the
+output is reported before, and a build that has nothing to do ends without them.
+
+>>> published = build(load_spec("dataset.yaml"), "out/emoji")  # doctest: +SKIP
+>>> published.folder                                           # doctest: +SKIP
+'out/emoji/versions/20261120T120000Z-4f1c9a2e'
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING
+
+from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+from recordmill.pipeline.build.cloud_clients import without_cloud_clients
+from recordmill.pipeline.build.free_space import check_free_space
+from recordmill.pipeline.build.input_listing import Listings
+from recordmill.pipeline.build.journal.journal import Journal
+from recordmill.pipeline.build.outcome import GateBreachedError, Published
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
+from recordmill.pipeline.build.same_version import earlier_version, is_repeated
+from recordmill.pipeline.build.up_to_date import Inputs, compare_inputs
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.private_folder import private_temporary_files
+from recordmill.pipeline.safe_tracebacks import summary_of
+from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.store_listing import ListedByStore
+from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.build_folders import building_folder, builds
+from recordmill.pipeline.versions.leases import Lease
+from recordmill.pipeline.versions.prune import remove_held_back, sweep
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import is_local, open_store
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+STORE_OPTIONS = ("--s3_", "--gcs_", "--no_auth", "--gcp_oauth_scopes", "--impersonate_service_account")
+"""Beam's own options of how to reach object stores."""
+
+
+def build(
+    spec: Spec,
+    output: str,
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+    listener: Listener = Listener(),  # noqa: B008 - frozen
+) -> Published:
+    """Builds a dataset and publishes it; a version that was built of the same before is only made live.
+
+    A version that differs too much from the live one, by the spec's `gate`, is published and held back. The end goes
+    to the output's history, whatever it is (`pipeline.build.journal`). Meanwhile all threads of this process make
+    their temporary files in a private folder, which goes with the process (`pipeline.private_folder`).
+
+    Args:
+        spec: the dataset.
+        output: its folder, or its URL.
+        options: where and how the build runs.
+        listener: the functions to call as it goes on.
+
+    Raises:
+        GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same
+            build again does not repeat the work, and raises this until the version is approved or rejected.
+        UserError: one clear line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError,
+            InputsChangedError, TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a
+            WorkerError. The live version stays live, and the next build continues the finished work.
+    """
+    journal = Journal(output, options)
+    try:
+        published = run(spec, output, options, journal.follow(listener, spec.name))
+    except Exception as error:
+        message = str(error) if isinstance(error, UserError) else summary_of(error)
+        for warning in journal.end(code_of(error), message):
+            listener.on_note(warning)
+        raise
+    reason = published.reason(output) if published.breaches else None
+    for warning in journal.end(published.exit_code, reason, published):
+        listener.on_note(warning)
+    if reason is not None:
+        raise GateBreachedError(reason, published)
+    return published
+
+
+def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alone: bool = False) -> Published:
+    """Builds as `build` does, for a caller that writes down the end itself; a version held back is returned.
+
+    `alone` says that nothing but this build uses Beam in this process.
+    """
+    if options.runner == "flink":
+        FlinkCluster(options.flink).jar()  # an option is missing, or the cluster does not answer
+    publishing.check_output(output, spec.name)
+    files = Listings(source_files(options.beam_options, passes_on=options.runner == "flink"))
+    building = building_folder(output, options.work)
+    base = Base.read(output)
+    inputs = compare_inputs(spec, base, files, options.spans)
+    published = up_to_date(base, inputs, options)
+    if published is None:
+        waits = lambda holder: listener.on_note(f"waiting for {holder}, which builds in {output}")  # noqa: E731
+        with leases.hold(open_store(output), leases.BUILD, waits) as lease:
+            now = Base.read(output)
+            if now.latest != base.latest:  # another build ended meanwhile
+                inputs = compare_inputs(spec, now, files, options.spans)
+            published = up_to_date(now, inputs, options)
+            if published is None:
+                published = _build(spec, now, inputs, building, options, listener, lease, alone)
+    with suppress(UserError, OSError):  # the version is published; the next build sweeps
+        if published.exit_code is ExitCode.UP_TO_DATE and not options.spans:
+            remove_held_back(output, published.manifest.version)
+        if published.is_new or is_local(output):  # in a bucket a sweep takes a request a version
+            sweep(output, building)
+    return published
+
+
+def up_to_date(base: Base, inputs: Inputs, options: RunOptions) -> Published | None:
+    """Returns the live version where there is nothing to build; needs no lease."""
+    asks_for_more = options.spans or options.compact or options.limit is not None
+    if base.live is None or not inputs.are_those_of_live or asks_for_more or is_repeated(base.live, options):
+        return None
+    return Published(str(base.folder), base.live, is_new=False, went_live=False, before=base.version)
+
+
+def _build(
+    spec: Spec,
+    base: Base,
+    inputs: Inputs,
+    building: str,
+    options: RunOptions,
+    listener: Listener,
+    lease: Lease,
+    alone: bool,
+) -> Published:
+    """Plans, and takes the earlier version of the same key, or makes one; holds the output's lease."""
+    if options.limit is not None:
+        _check_trial(base)
+    plan = make_plan(spec, inputs.files, options, base, inputs.table)
+    if published := earlier_version(base, plan, inputs, options):
+        return published
+    _check_space(plan, building, options)
+    listener.on_stage(Stage.LOAD)
+    with private_temporary_files():
+        with without_cloud_clients() if alone and _is_of_this_machine(plan, base, options) else nullcontext():
+            from recordmill.pipeline.build.attempt import build_version  # four seconds of CPU
+
+        return build_version(plan, base, inputs, building, options, listener, lease)
+
+
+def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -> Files:
+    """Opens the files of sources; lists object stores without Beam, unless its options say how to reach them.
+
+    Args:
+        beam_options: Beam's own options, as on a command line.
+        passes_on: whether options that Beam does not know may be those of a job server.
+    """
+
+    def parsed() -> "PipelineOptions":
+        from recordmill.pipeline.build.beam.beam_options import parse_options
+
+        return parse_options(beam_options, passes_on=passes_on)
+
+    use_options(parsed)
+    is_beams = any(option.startswith(STORE_OPTIONS) for option in beam_options)
+    return BeamFiles() if is_beams else ListedByStore(BeamFiles())
+
+
+def _check_trial(base: Base) -> None:
+    """Refuses a trial where other versions are. Raises: OutputError."""
+    for manifest in publishing.published(open_store(base.output)):
+        if not manifest.trial:
+            raise OutputError(
+                f"the output {base.output} holds {manifest.version}, and --limit makes a trial, which is never live: "
+                "give it an output of its own"
+            )
+
+
+def _check_space(plan: BuildPlan, building: str, options: RunOptions) -> None:
+    """Refuses a local build that the disk cannot hold, unless an earlier attempt's shards may be there."""
+    if options.runner == "local" and plan.build_key[:16] not in builds(building):
+        folder = os.path.join(building, plan.build_key[:16], "run")
+        check_free_space(plan, planned_build(plan, folder, LocalFiles(), inline=False, threads=1), kept=0)
+
+
+def _is_of_this_machine(plan: BuildPlan, base: Base, options: RunOptions) -> bool:
+    """Whether a build opens nothing at a URL; code of the user's may open anything."""
+    if plan.user_code is not None or options.runner != "local" or options.beam_options:
+        return False
+    return not any("://" in path for path in (*plan.spec.paths(), base.output, options.temp or "", options.work or ""))

@@ -1,0 +1,58 @@
+"""The outcome of a build: the version that it came to, and whether that went live."""
+
+from dataclasses import dataclass
+
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
+
+
+@dataclass(frozen=True)
+class Published:
+    """The version that a build came to."""
+
+    folder: str
+    """Its path or URL."""
+    manifest: Manifest
+    is_new: bool
+    """Whether this build made the version."""
+    went_live: bool = True
+    """Whether `LATEST` was moved to the version; False where it was live already, is held back, or is a trial."""
+    before: str | None = None
+    """The version that was live before; None where there was none."""
+    breaches: tuple[str, ...] = ()
+    """A line for each limit of the gate that the version breaches; where there are any, it is held back."""
+    built_spans: tuple[str, ...] = ()
+    """The spans that this build read."""
+    kept_spans: tuple[str, ...] = ()
+    """The spans that it took over."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of a command that ends with it."""
+        if self.manifest.trial:
+            return ExitCode.PUBLISHED
+        if self.breaches:
+            return ExitCode.GATE
+        return ExitCode.PUBLISHED if self.went_live else ExitCode.UP_TO_DATE
+
+    def reason(self, output: str) -> str:
+        """Says why the version is held back, and what to do; a line for each breach."""
+        again = "" if self.is_new else "; it was built before, and nothing was built again"
+        breaches = "".join(f"\n  {line}" for line in self.breaches)
+        return (
+            f"the gate holds {self.manifest.version} back: it differs too much from {self.before}, which stays live"
+            f"{again}{breaches}\n`recordmill versions approve {output}` makes it live, `recordmill versions reject "
+            f"{output}` removes it; the limits are `gate` in the spec"
+        )
+
+
+class GateBreachedError(UserError):
+    """The version is complete, and not live, because it differs too much from the live one."""
+
+    exit_code = ExitCode.GATE
+
+    def __init__(self, message: str, published: Published) -> None:
+        super().__init__(message)
+        self.published = published
+        """The version's folder and manifest."""

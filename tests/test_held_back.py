@@ -1,0 +1,145 @@
+"""Versions that the gate held back: whole and not live, approved, rejected, and removed once a later one followed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
+from recordmill.pipeline.versions import forgotten
+from recordmill.pipeline.versions.acts import approve, pin, reject, rollback
+from recordmill.pipeline.versions.listing import find, held, list_versions
+from recordmill.pipeline.versions.prune import prune, sweep
+from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+from tests import emulators
+from tests.test_storage import STORES, publish
+
+
+@pytest.fixture(params=emulators.ONE_STORE)
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A version that is live, and one that is held back."""
+    with STORES[request.param](tmp_path) as url:
+        publish(url, tmp_path, "v1", "11" * 32)
+        publish(url, tmp_path, "v2", "22" * 32, holds_back=True)
+        yield url
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> str:
+    output = str(tmp_path / "out")
+    publish(output, tmp_path, "v1", "11" * 32)
+    publish(output, tmp_path, "v2", "22" * 32, holds_back=True)
+    return output
+
+
+def live(output: str) -> Latest:
+    return read_latest(open_location(output))
+
+
+def names(output: str) -> list[str]:
+    return [version.manifest.version for version in list_versions(output)]
+
+
+def test_it_is_whole_and_nothing_else_moved(output: str) -> None:
+    assert live(output) == Latest("v1", 1)
+    found = find(output, "held-back")
+    assert (found.version, found.sequence, found.gate["live"]) == ("v2", 2, "v1")
+    states = [(each.is_live, each.is_held_back) for each in list_versions(output)]
+    assert states == [(True, False), (False, True)]
+
+
+def test_an_approved_version_is_live(output: str) -> None:
+    now, before = approve(output)
+    assert (now.version, before, live(output).version, [*live(output).retired]) == ("v2", "v1", "v2", ["v1"])
+    assert rollback(output)[0].version == "v1"
+    with pytest.raises(OutputError, match="no version is held back in .*; v1 is live"):
+        approve(output)
+    with pytest.raises(OutputError, match="v2 is not held back in .*: `recordmill versions rollback`"):
+        approve(output, "v2")
+
+
+def test_a_rejected_version_is_gone(output: str) -> None:
+    rejected, is_removed = reject(output)
+    assert (rejected.version, is_removed, live(output), names(output)) == ("v2", True, Latest("v1", 1), ["v1"])
+    with pytest.raises(OutputError, match="no version is held back"):
+        reject(output)
+    with pytest.raises(DatasetError, match="no version is held back in .*; there are v1"):
+        find(output, "held-back")
+
+
+def test_a_later_version_takes_its_place(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "v3", "33" * 32, holds_back=True)
+    sweep(output, str(tmp_path / "building"))
+    assert (names(output), find(output, "held-back").version) == (["v1", "v3"], "v3")
+    publish(output, tmp_path, "v4", "44" * 32)
+    sweep(output, str(tmp_path / "building"))
+    assert (live(output).version, live(output).removing, names(output)) == ("v4", (), ["v1", "v4"])
+    assert find(output, "-1").version == "v1"
+
+
+def test_it_was_compared_with_another_version(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "v0", "00" * 32)
+    publish(output, tmp_path, "v3", "33" * 32, holds_back=True)
+    rollback(output, "v1")
+    with pytest.raises(OutputError, match=r"v3 was compared with v0, and v1 is live now.*approve .* v3` makes it live"):
+        approve(output)
+    with pytest.raises(OutputError, match="v1 is not held back"):
+        approve(output, "v1")
+    assert approve(output, "v3")[1] == "v1"
+    assert live(output).version == "v3"
+
+
+def test_it_is_not_approved_with_forgotten_rows(local: str) -> None:
+    forgotten.add(open_store(local), [b"a"])
+    with pytest.raises(UnsettledOutputError, match="keys were forgotten in .* since v2 was built: build again"):
+        approve(local)
+    assert live(local).version == "v1"
+
+
+def test_prune_keeps_it_and_does_not_count_it(output: str, tmp_path: Path) -> None:
+    prune(output, 1, 0)
+    assert names(output) == ["v1", "v2"]
+    publish(output, tmp_path, "v3", "33" * 32)
+    prune(output, 2, 1e6)
+    assert names(output) == ["v1", "v3"]  # v2 was never live, so no reader has it open: its grace is over
+
+
+def test_a_purge_removes_it(output: str) -> None:
+    prune(output, None, 0, also=["v2"])
+    assert (live(output), names(output)) == (Latest("v1", 1), ["v1"])
+
+
+def test_the_version_before_was_never_held_back(local: str, tmp_path: Path) -> None:
+    pin(local, "v2")
+    publish(local, tmp_path, "v3", "33" * 32)
+    sweep(local, str(tmp_path / "building"))
+    assert names(local) == ["v1", "v2", "v3"]  # it is pinned
+    assert find(local, "-1").version == "v1"
+    rollback(local, "v2")
+    assert find(local, "-1").version == "v1"
+
+
+@pytest.mark.parametrize("protected", ["pinned", "held"])
+def test_a_protected_version_is_not_removed(local: str, protected: str) -> None:
+    if protected == "pinned":
+        pin(local, "v2")
+        assert reject(local)[1] is False
+    else:
+        with held(local, "v2"):
+            assert reject(local)[1] is False
+    assert names(local) == ["v1", "v2"]
+
+
+def test_commands(local: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        captured = capsys.readouterr()
+        return f"{end.value.code}: {captured.out}{captured.err}"
+
+    assert "held back" in run("versions", "list", local)
+    assert run("versions", "approve", local).startswith("0: v2 is live now; v1 was, and stays")
+    assert run("versions", "reject", local) == f"1: recordmill: no version is held back in {local}; v2 is live\n"
