@@ -10,10 +10,12 @@ from apache_beam import Pipeline
 from recordmill.pipeline.build import attempt
 from recordmill.pipeline.build import build as builds
 from recordmill.pipeline.build.attempt_places import Run
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import leaving_error
+from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import JobFailedError, RunnerError
@@ -117,9 +119,8 @@ def flink_build(folder: Path, *beam_options: str) -> list[str]:
     with fake_flink() as flink:
         beam = (*EMBEDDED, *beam_options)
         options = RunOptions("flink", beam_options=beam, flink=FlinkOptions(flink.url, workers="/opt/worker"))
-        prepared = driver.prepare(spec, output, options, driver.BeamFiles())
-        old = flink.run(f"recordmill-{prepared.plan.build_key[:16]}-1")
-        driver.build(spec, output, options, Listener(on_note=notes.append), prepared)
+        old = flink.run(f"recordmill-{make_plan(spec, BeamFiles()).build_key[:16]}-1")
+        builds.build(spec, output, options, Listener(on_note=notes.append))
         assert flink.state(old) == "CANCELED"
     return notes
 

@@ -19,10 +19,8 @@ from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.build.reconcile import ReconcileError
 from recordmill.pipeline.build.results import NothingToPublishError
-from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.dataset.key_hash import hash_keys
-from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import Spec, parse_spec

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.analysis.vocabularies import class_names
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.class_ids import continues
 from recordmill.pipeline.build.outcome import Published

@@ -7,12 +7,9 @@ from typing import Any
 import pyarrow.feather
 import pytest
 
-from recordmill.pipeline.build import digest_inputs, driver, entry
-from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, write_file_digests
 from recordmill.pipeline.build import attempt, digest_inputs
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.file_digests import FileDigests, write_file_digests
-from recordmill.pipeline.build.context.hashed_rows import HashedRows
+from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, write_file_digests
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.input_table import INPUTS_FILE, file_sha256

@@ -13,13 +13,9 @@ import pytest
 
 from recordmill import build, open_dataset
 from recordmill.pipeline.cli.commands import app
-from recordmill.pipeline.cli.extras import MissingExtraError
 from recordmill.pipeline.compare.figures import Figure
-from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_manifest
-from recordmill.pipeline.dataset.placement import digest, hash_keys
-from recordmill.pipeline.compare.figures import Check
-from recordmill.pipeline.dataset.key_hash import digest, hash_keys
 from recordmill.pipeline.dataset.manifest import DatasetError, read_manifest
+from recordmill.pipeline.dataset.placement import digest, hash_keys
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.errors import UserError

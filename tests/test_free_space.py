@@ -19,10 +19,8 @@ import tensorflow as tf
 
 from recordmill.pipeline.build import free_space
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.disk_failures import DiskError, disk_error
 from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes, size
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged

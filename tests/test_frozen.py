@@ -11,7 +11,6 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.graph import keep_graph
-from recordmill.pipeline.build.analysis.frozen_graph import keep_graph
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.frozen import GRAPH_PACKAGES, GraphInputs, graph_changes, graph_digest, graph_files

@@ -11,8 +11,6 @@ import pytest
 from recordmill import RunOptions, build, parse_spec
 from recordmill.pipeline.build.journal.journal import Journal, public_message, within
 from recordmill.pipeline.build.journal.metrics import to_openmetrics, write_metrics
-from recordmill.pipeline.build.preparation import Published
-from recordmill.pipeline.build.journal.notify import notify
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span

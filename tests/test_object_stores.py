@@ -24,10 +24,8 @@ from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
-from recordmill.pipeline.cli.extras import files_at
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.open_store import open_store

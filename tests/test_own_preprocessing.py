@@ -17,10 +17,8 @@ from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessin
 from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.probe import UnreachableError
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.context.build_context import RowDecisions
-from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.context.build_context import RowDecisions
 from recordmill.pipeline.build.plan import make_plan, pieces, planned_build
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles

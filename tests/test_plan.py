@@ -10,12 +10,9 @@ import pytest
 from recordmill.pipeline.build import plan as module
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
-from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.sources.base import FileInfo, SourceError
-from recordmill.pipeline.sources.file_list import FileList
-from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
 
 FEATURES = "n: {kind: number}"

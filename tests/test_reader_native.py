@@ -11,10 +11,8 @@ import tensorflow as tf
 
 from recordmill import Dataset, DatasetError, mix, open_dataset
 from recordmill.augment import MixUp, RandomFlip
-from recordmill.pipeline.build.driver import Published
-from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.reader.batches.split import SplitSource
+from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.tf_data import native_tf_data
 from tests import hand_made

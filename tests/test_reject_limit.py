@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.rejects import write_rejects
-from recordmill.pipeline.build.context.steps import LOOK_REPORTS, chunk_step, shard_step
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
 from recordmill.pipeline.build.plan import listing_key
 from recordmill.pipeline.build.reject_limits import RejectLimits, TooManyRejectsError

@@ -13,9 +13,8 @@ from PIL import Image
 from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.attempts import begin
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
 from recordmill.pipeline.build.disk_failures import DiskError
 from recordmill.pipeline.build.outcome import Published

@@ -18,13 +18,10 @@ import pytest
 from apache_beam.options.pipeline_options import SetupOptions
 
 from recordmill.pipeline.build.beam.runners import make_runner
-from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.sources import user_code
-from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.sources.python import installed, user_code
-from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
+from recordmill.pipeline.sources import user_code
+from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
 from tests.every_kind import ANALYZED, make
 

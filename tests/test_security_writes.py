@@ -15,11 +15,8 @@ import pytest
 
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.cli import commands
-from recordmill.pipeline.dataset.manifest import Candidate, DatasetError, Latest, Manifest, read_manifest
-from recordmill.pipeline.dataset.paths import path_within, safe_name
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, read_manifest
-from recordmill.pipeline.dataset.names import safe_name
-from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.dataset.paths import path_within, safe_name
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.local import LocalStore

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.driver import build
-from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.images.encode_jpeg import as_jpeg
+from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.tensorflow.image import stored_image

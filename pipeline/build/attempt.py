@@ -42,20 +42,13 @@ from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.build.same_version import earlier_version, find_version, same_as_live
 from recordmill.pipeline.build.spans.reports import read_spans
-from recordmill.pipeline.build.up_to_date import remember
+from recordmill.pipeline.build.up_to_date import Inputs, remember
 from recordmill.pipeline.compare.distributions import drift_lines
-from recordmill.pipeline.compare.gate import breach_lines, judge_of
+from recordmill.pipeline.compare.gate import breach_lines, gate_entry
 from recordmill.pipeline.compare.ids import id_changes, names_gone
-from recordmill.pipeline.dataset.manifest import Candidate, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.build.up_to_date import Inputs, remember
-from recordmill.pipeline.build.worker.user_code import install_user_code
-from recordmill.pipeline.compare.drift import drift_lines
-from recordmill.pipeline.compare.gate import breach_lines, gate_entry
-from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.leases import Lease

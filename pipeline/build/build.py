@@ -27,10 +27,8 @@ from recordmill.pipeline.build.up_to_date import Inputs, compare_inputs
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
-from recordmill.pipeline.safe_tracebacks import summary_of
-from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.local_files import LocalFiles
-from recordmill.pipeline.sources.store_listing import ListedByStore
+from recordmill.pipeline.safe_text import summary_of
+from recordmill.pipeline.sources.files import Files, ListedByStore, LocalFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
@@ -160,7 +158,7 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
     """
 
     def parsed() -> "PipelineOptions":
-        from recordmill.pipeline.build.beam.beam_options import parse_options
+        from recordmill.pipeline.build.beam.runner import parse_options
 
         return parse_options(beam_options, passes_on=passes_on)
 

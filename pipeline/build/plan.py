@@ -27,14 +27,10 @@ from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.build.spans.added import seen_by
 from recordmill.pipeline.build.spans.choose import SpanChoice, choose
 from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources_of
-from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.dataset.key_hash import shard_count
-from recordmill.pipeline.dataset.layout import Layout
-from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.sources.user_code import UserCode

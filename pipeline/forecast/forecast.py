@@ -8,8 +8,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -22,32 +20,23 @@ from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.journal.journal import DRY_RUN
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.up_to_date import compare_inputs
 from recordmill.pipeline.compare.ids import compare_ids, first_few
-from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest, version_folder
+from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
-from recordmill.pipeline.build.up_to_date import compare_inputs
-from recordmill.pipeline.cores import cores
-from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.forecast.columns import ColumnView, views
-from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GET_BYTES, PART_BYTES, Cost, cost_of
-from recordmill.pipeline.forecast.rate import Rate, rate_of_history, rate_of_sample, rate_of_trials
-from recordmill.pipeline.forecast.sample import Sample, take_sample
-from recordmill.pipeline.forecast.warnings import warnings_of
-from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
-from recordmill.pipeline.versions.stores.open_store import is_local, open_location
+from recordmill.pipeline.versions.stores.open_store import is_local
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.pipeline.versions.stores.open_store import is_local
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""

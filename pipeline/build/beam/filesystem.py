@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.redaction import redacted
-from recordmill.pipeline.sources.base import FileInfo
-from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix
 
 UNCOMPRESSED = "uncompressed"  # Beam's `CompressionTypes.UNCOMPRESSED`

@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, Any
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.journal.metrics import write_metrics
-from recordmill.pipeline.build.preparation import Published
-from recordmill.pipeline.build.journal.notify import notify
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Manifest
