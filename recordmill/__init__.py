@@ -24,7 +24,6 @@ from recordmill.pipeline import VERSION as __version__  # noqa: E402 - below the
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset, open_dataset
     from recordmill.pipeline.build.build import build
-    from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.outcome import GateBreachedError, Published
     from recordmill.pipeline.build.run_options import RunOptions
@@ -99,8 +98,6 @@ def __getattr__(name: str) -> Any:
 
             return getattr(errors, name)
         case "build":
-            from recordmill.pipeline.build import build
-
             return getattr(build, name)
         case "GateBreachedError" | "Published":
             from recordmill.pipeline.build import outcome

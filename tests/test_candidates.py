@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recordmill.pipeline.versions.candidates import Judgement
+from recordmill.pipeline.versions.review import approve, reject
 
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Candidate, DatasetError, Latest, read_latest, read_manifest
 from recordmill.pipeline.versions import latest_file, publishing
-from recordmill.pipeline.versions.candidates import Judgement
 from recordmill.pipeline.versions.listing import find, held, list_versions, pin, rollback
 from recordmill.pipeline.versions.prune import prune, sweep
-from recordmill.pipeline.versions.review import approve, reject
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators

@@ -15,7 +15,6 @@ import yaml
 from PIL import Image
 
 from recordmill.dataset import Dataset, open_dataset
-from recordmill.pipeline.build.entry import build
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span

@@ -17,8 +17,8 @@ from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.dataset.manifest import DatasetError, read_manifest
 from recordmill.pipeline.dataset.placement import digest, hash_keys
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.forget import PackedError, forget, versions_with
 from recordmill.pipeline.rows import copy_without, find_records, key_digest, open_records
 from recordmill.pipeline.spec.model import load_spec

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from recordmill.dataset import Dataset, open_dataset
-from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import read_manifest

@@ -1,4 +1,4 @@
-"""What a build takes over from the live version: ids of classes, a frozen graph, and spans whose shards stay.
+"""The parts of the live version that a build takes over: ids of classes, a frozen graph, spans whose shards stay.
 
 All of it is decided here, by the snapshot of the output (`pipeline.versions.base`), before anything is planned.
 """

@@ -37,7 +37,6 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
-from recordmill.pipeline.version import VERSION
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.kinds.base import FeatureOptions

@@ -23,7 +23,7 @@ GRAPHS = ("saved_model.pb", "fingerprint.pb")
 
 
 def earlier_version(base: Base, plan: BuildPlan, inputs: Inputs, options: RunOptions) -> Published | None:
-    """Makes the version of an equal earlier build live; None if there is none, or it is to be repeated.
+    """Makes the version of an equal earlier build live; None without one, or if it is to be repeated.
 
     The gate compares it with the live one first: it may be held back, or be the data of long ago.
     """

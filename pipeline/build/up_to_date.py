@@ -1,4 +1,4 @@
-"""What the sources hold now, beside what the live version was built of: whether there is anything to build.
+"""Compares the inputs as they are listed with those of the live version: whether there is anything to build.
 
 The sources are listed and not planned, so no file is opened, and neither TensorFlow nor Beam is needed. A listing may
 show more files than a build uses, so that a build may come to the live version where this finds no answer. Such keys,

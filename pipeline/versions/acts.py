@@ -1,4 +1,4 @@
-"""What a person does with a version of an output: pins it, makes it live, or removes one that the gate held back.
+"""Pins versions, makes one live, or removes one that the gate held back: the acts of a person on an output.
 
 >>> approve("out")[0].version  # doctest: +SKIP
 '20261121T090000Z-77d0a4b1'

@@ -1,4 +1,4 @@
-"""What an output holds as work on its next version begins: read once, and compared once as that version is published.
+"""The state of an output as work on its next version begins: read once, and compared once as that one is published.
 
 >>> base = Base.read("out/emoji")  # doctest: +SKIP
 >>> base.live.version              # doctest: +SKIP
