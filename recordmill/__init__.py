@@ -98,7 +98,9 @@ def __getattr__(name: str) -> Any:
 
             return getattr(errors, name)
         case "build":
-            return getattr(build, name)
+            from recordmill.pipeline.build.build import build
+
+            return build
         case "GateBreachedError" | "Published":
             from recordmill.pipeline.build import outcome
 

@@ -170,7 +170,7 @@ def test_the_same_build_again_changes_nothing_and_another_or_a_damaged_one_moves
     third = _build(folder)
     assert third.is_new  # the damaged version is no version
     assert third.manifest.splits == second.manifest.splits
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["LATEST", "versions"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["LATEST", "history.jsonl", "versions"]
 
 
 def test_a_copy_elsewhere_is_the_same_dataset_and_names_no_folder(built: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_file_that_can_be_read_again_is_in_the_new_version(tmp_path: Path, mon
         assert first.manifest.rejects["by_reason"] == {"unreadable": 1}
         with pytest.raises(NothingMendedError, match=f"the 1 rows that {first.manifest.version} rejected are rejected"):
             built(tmp_path)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "versions"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "history.jsonl", "versions"]
     second = built(tmp_path)
     assert (second.is_new, second.manifest.rows["written"], second.manifest.rows["rejected"]) == (True, 2, 0)
     assert not built(tmp_path).is_new  # it has no rejects

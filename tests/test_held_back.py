@@ -14,7 +14,7 @@ from recordmill.pipeline.versions.prune import prune, sweep
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators
-from tests.test_storage import STORES, publish
+from tests.test_publishing import STORES, publish
 
 
 @pytest.fixture(params=emulators.ONE_STORE)

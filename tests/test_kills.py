@@ -289,7 +289,7 @@ def test_a_build_that_is_killed_at_every_step_gives_the_same_bytes(
     runs, datasets = in_turn
     assert [runs[names[-1]][1].exit_code for names in (IN_TURN, AFTER_RENAMING)] == [0, 0]
     assert datasets == [undisturbed[1]] * 2
-    assert datasets[0].entries == ["LATEST", "versions"]
+    assert datasets[0].entries == ["LATEST", "history.jsonl", "versions"]
     assert datasets[0].description["rows"]["read"] == ROWS + 2
 
 

@@ -97,7 +97,7 @@ def test_a_source_and_an_output(
         assert (there.is_new, again.is_new, again.folder) == (True, False, there.folder)
         assert there.manifest.splits == local.manifest.splits
         assert there.folder == f"{output}/versions/{there.manifest.version}"
-        assert open_store(output).children("") == ["LATEST", "versions"]
+        assert open_store(output).children("") == ["LATEST", "history.jsonl", "versions"]
         mine, other = (open_dataset(one).evaluation_input("train", batch_size=4) for one in (local.folder, output))
         assert_equal(tuple(other), tuple(mine))
         assert not list((tmp_path / "work").rglob("run-*"))

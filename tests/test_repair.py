@@ -110,7 +110,7 @@ def test_damaged_and_missing_shards_come_back_byte_for_byte(folder: Path, once: 
     assert (report.is_whole, report.unrepaired) == (True, ())
     assert len(report.repaired) == 7  # three shards with their indexes, and an index
     assert contents(folder) == before
-    assert sorted(os.listdir(folder.parents[1])) == ["LATEST", "versions"]
+    assert sorted(os.listdir(folder.parents[1])) == ["LATEST", "history.jsonl", "versions"]
 
 
 def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], tmp_path: Path) -> None:

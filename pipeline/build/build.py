@@ -9,8 +9,8 @@ output is reported before, and a build that has nothing to do ends without them.
 """
 
 import os
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
@@ -100,8 +100,7 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     inputs = compare_inputs(spec, base, files, options.spans)
     published = up_to_date(base, inputs, options)
     if published is None:
-        waits = lambda holder: listener.on_note(f"waiting for {holder}, which builds in {output}")  # noqa: E731
-        with leases.hold(open_store(output), leases.BUILD, waits) as lease:
+        with _lease(output, listener) as lease:
             now = Base.read(output)
             if now.latest != base.latest:  # another build ended meanwhile
                 inputs = compare_inputs(spec, now, files, options.spans)
@@ -114,6 +113,19 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
         if published.is_new or is_local(output):  # in a bucket a sweep takes a request a version
             sweep(output, building)
     return published
+
+
+@contextmanager
+def _lease(output: str, listener: Listener) -> Iterator[Lease]:
+    """Holds the lease of an output, and says for whom it waits; a folder in which nothing was written goes again."""
+    waits = lambda holder: listener.on_note(f"waiting for {holder}, which builds in {output}")  # noqa: E731
+    try:
+        with leases.hold(open_store(output), leases.BUILD, waits) as lease:
+            yield lease
+    finally:
+        if is_local(output):
+            with suppress(OSError):  # it holds something
+                os.rmdir(output)
 
 
 def up_to_date(base: Base, inputs: Inputs, options: RunOptions) -> Published | None:
