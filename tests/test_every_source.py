@@ -16,10 +16,8 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.driver import build
-from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.images.read import ImageReader
+from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
