@@ -48,8 +48,7 @@ def naming_damage(path: str) -> Iterator[None]:
 def open_plain(files: Files, path: str) -> BinaryIO:
     """Opens a file for reading, decompressed; a compressed one can only be read from its start.
 
-    Raises:
-        OSError: it is missing or unreadable; also later, when damaged data is read.
+    Raises: OSError: it is missing or unreadable; also later, when damaged data is read.
     """
     file, name = files.open(path), codec(path)
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), name)) if name else file
@@ -104,9 +103,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
     def read(self, size: int) -> bytes:
         """Reads `size` bytes, fewer at the end alone.
 
-        Raises:
-            SourceError: it begins with no byte order mark, and the encoding needs one.
-            OSError: the file cannot be read, or its compressed data is damaged.
+        Raises: OSError: the file cannot be read, or its compressed data is damaged.
         """
         while len(self._waiting) < size and (more := self._more(size - len(self._waiting))):
             self._waiting += more
@@ -146,9 +143,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
 def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
     """Opens a file, decompressed, as UTF-8; a start above 0 needs `can_start_anywhere`.
 
-    Raises:
-        SourceError: it begins with no byte order mark, and the encoding needs one.
-        OSError: it is missing or unreadable; also later, when damaged data is read.
+    Raises: SourceError: it begins with no byte order mark, and the encoding needs one.
     """
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
 

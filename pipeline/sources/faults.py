@@ -91,11 +91,7 @@ def add_faults(faults: Faults, rows: Mask, fault: Fault) -> None:
 def add_inner(faults: Faults, inner: Faults, rows: Rows, prefix: str = "") -> None:
     """Adds the faults of some values, each to its row; of several values of one row the first fault stays.
 
-    Args:
-        faults: where they are added.
-        inner: the faults by the values' positions.
-        rows: the row of each position.
-        prefix: how the messages begin.
+    `inner` are by the values' positions, `rows` has the row of each position, messages begin with `prefix`.
     """
     for position, fault in sorted(inner.items()):
         faults.setdefault(int(rows[position]), replace(fault, message=prefix + fault.message))

@@ -104,8 +104,7 @@ def join(root: str, path: str) -> str:
 def check_names(file: str, asked: Iterable[str], found: Collection[str], where: str = "") -> None:
     """Checks that every asked column is there.
 
-    Raises:
-        MissingColumnError: one is not; the nearest name is suggested.
+    Raises: MissingColumnError: one is not; the nearest name is suggested.
     """
     for name in asked:
         if name not in found:

@@ -180,8 +180,7 @@ class SourceReader(ABC, Generic[SourceOf]):
     def _own(self, columns: Columns) -> Columns:
         """Maps the columns to the source's own names; one that several names stand for is optional where all are.
 
-        Raises:
-            SourceError: one is wanted as two types.
+        Raises: SourceError: one is wanted as two types.
         """
         own: dict[str, Column] = {}
         for asked, column in columns.items():

@@ -91,8 +91,7 @@ class UserCodeError(UserError):
 def load(reference: str) -> Callable[..., Any]:
     """Returns the function of a reference; its module is imported where it is not yet.
 
-    Raises:
-        UserCodeError: it is no reference, there is no such module or function, or the module fails.
+    Raises: UserCodeError: it is no reference, there is no such module or function, or the module fails.
     """
     name, function = split_reference(reference)
     if _Finder.code is None or not _Finder.code.has(name.partition(".")[0]):
@@ -113,11 +112,7 @@ def load(reference: str) -> Callable[..., Any]:
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """The module and the function of a reference.
-
-    Raises:
-        UserCodeError: it has not that form.
-    """
+    """The module and the function of a reference. Raises: UserCodeError: it has not that form."""
     match = REFERENCE.fullmatch(reference)
     if match is None:
         raise UserCodeError(f"`{reference}` is no `module:function`, such as `reader:rows` for rows() of reader.py")
@@ -170,8 +165,7 @@ class UserCode:
     def of(cls, references: Iterable[str], folder: str) -> "UserCode":
         """Gathers the modules of references, and those that they import, as far as they lie in a folder.
 
-        Raises:
-            UserCodeError: one is no reference, is nowhere, is no Python, or leaves the folder by a link.
+        Raises: UserCodeError: one is no reference, is nowhere, is no Python, or leaves the folder by a link.
         """
         files: dict[str, bytes] = {}
         for reference in references:

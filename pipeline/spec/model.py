@@ -288,8 +288,7 @@ class Spec(Options):
     def columns(self) -> dict[str, Column]:
         """Returns the columns that the sources deliver, with their types; optional where all features that read it are.
 
-        Raises:
-            WrongValueError: two features want one column as different types.
+        Raises: WrongValueError: two features want one column as different types.
         """
         columns: dict[str, Column] = {}
         for name, feature in self.features.items():
@@ -319,8 +318,7 @@ class Spec(Options):
 def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
     """Reads a spec from YAML text; `where` names it in messages.
 
-    Raises:
-        SpecError: the YAML or a value in it is wrong; each line says where, what and what to do.
+    Raises: SpecError: the YAML or a value in it is wrong; each line says where, what and what to do.
     """
     document = load_yaml(text, where)
     try:
@@ -332,8 +330,7 @@ def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
 def load_spec(path: str) -> Spec:
     """Reads a spec from a file; the sources' relative paths are taken from the spec's folder.
 
-    Raises:
-        SpecError: the file is missing, unreadable or wrong.
+    Raises: SpecError: the file is missing, unreadable or wrong.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -148,8 +148,7 @@ class Duplicates(Options):
 def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, duplicates: Duplicates) -> None:
     """Checks the placeholders in sources' paths, and that rows' places depend on no row of another span.
 
-    Raises:
-        WrongValueError: they are wrong, or the spec holds what compares the rows of all spans.
+    Raises: WrongValueError: they are wrong, or the spec holds what compares the rows of all spans.
     """
     for source in sources:
         _check_placeholders(source)

@@ -67,8 +67,7 @@ def plan_listing(
 ) -> Plan:
     """Plans the images among the files that were found, whose paths are relative to `root`.
 
-    Raises:
-        SourceError: there is no image, or an asked column is nowhere.
+    Raises: SourceError: there is no image, or an asked column is nowhere.
     """
     images, others = FileList(), FileList()
     for file in found:

@@ -138,8 +138,7 @@ def plan_metadata(
 ) -> Plan:
     """Plans the rows of the metadata files; reads the images' paths, so that `rows` is exact.
 
-    Raises:
-        SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
+    Raises: SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
     """
     names = {
         file.path: list(_table(root, file.path).cut(files, root, [file], {}, file.bytes).names) if file.bytes else []

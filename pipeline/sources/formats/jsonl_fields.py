@@ -122,8 +122,7 @@ def _type(column: Column, steps: Steps, leaf: str) -> pa.DataType:
 def arrow_schema(fields: Fields) -> pa.Schema:
     """Makes the schema for Arrow's parser: the fields, one inside the other.
 
-    Raises:
-        SourceError: one column is wanted as a value, and another as a part of it.
+    Raises: SourceError: one column is wanted as a value, and another as a part of it.
     """
     tree: dict[str, Any] = {}
     for name, target in fields.items():

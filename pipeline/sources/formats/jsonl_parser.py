@@ -78,11 +78,7 @@ class Parser:
     """Parses lines, of which it reads some fields."""
 
     def __init__(self, fields: Fields) -> None:
-        """Takes the fields.
-
-        Raises:
-            SourceError: one is wanted as a value, and another as a part of it.
-        """
+        """Raises: SourceError: one field is wanted as a value, and another as a part of it."""
         self._fields = fields
         self._schema = arrow_schema(fields)
         self._dotted = [name for name, field in fields.items() if "." in name and len(field.steps) == 1]
@@ -199,8 +195,7 @@ def depth(line: bytes) -> int:
 def _load_line(line: bytes) -> Any:
     """Parses a line as Arrow's parser does: it takes `Inf` and `-NaN`, and `-0` keeps its sign.
 
-    Raises:
-        json.JSONDecodeError: it is no JSON.
+    Raises: json.JSONDecodeError: it is no JSON.
     """
     try:
         return load_json(line, Repeating.of, signed_zero=True)

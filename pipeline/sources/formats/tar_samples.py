@@ -39,12 +39,7 @@ class Tar:
     """A tar file that is open for reading at a header."""
 
     def __init__(self, file: BinaryIO, size: int | None) -> None:
-        """Takes the file.
-
-        Args:
-            file: stands at a member's header; where it is compressed, at its start.
-            size: the file's bytes; None: it is compressed, by gzip.
-        """
+        """The file is at a member's header, or at its start, compressed by gzip, where its `size` is None."""
         self._stream = Inflated(file) if size is None else None
         self._file = _Forward(self._stream or file, can_seek=size is not None)
         self._size = size
@@ -54,11 +49,10 @@ class Tar:
         """True once a header was met that holds for all members behind it."""
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
-        """Yields the members; `offset_data` and `size` say where the bytes of a regular one lie.
+        """Yields the members; `offset_data` and `size` say where the bytes of a regular one are.
 
         Raises:
             DamagedTarError: what follows is no tar file, or cut off.
-            OSError: the file cannot be read.
         """
         try:
             yield from self._members()
@@ -71,12 +65,7 @@ class Tar:
             raise DamagedTarError(f"the tar file is damaged ({reason}) {self._where()}") from None
 
     def read(self, member: tarfile.TarInfo) -> bytes:
-        """Reads a member's bytes, before the next member is asked for.
-
-        Raises:
-            DamagedTarError: it is cut off.
-            OSError: the file cannot be read.
-        """
+        """Reads a member's bytes, before the next member is asked for. Raises: DamagedTarError: it is cut off."""
         try:
             self._file.seek(member.offset_data)
             data = self._file.take(member.size)
@@ -210,8 +199,7 @@ def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) ->
         left_out: is called with the names of the members that are no part of a sample, folders aside.
 
     Raises:
-        DamagedTarError: the file is damaged or cut off; the sample that it happened in is not given.
-        OSError: the file cannot be read.
+        DamagedTarError: the file is damaged or cut off; the sample that it happened in is not yielded.
     """
     sample: TarSample | None = None
     for member in tar:

@@ -178,17 +178,12 @@ def _keys(texts: RawTexts) -> list[bytes]:
 def read_texts(
     files: Files, paths: Sequence[str | None], encoding: str = "utf-8", what: str = "the file"
 ) -> Iterator[bytes | Fault | None]:
-    """Reads files, decompressed, as UTF-8.
-
-    Args:
-        files: what opens them.
-        paths: full paths; None for a file that is not there, which gives None.
-        encoding: their encoding.
-        what: how a message names such a file.
+    """Reads files of full paths, decompressed, as UTF-8; a message names one as `what` says.
 
     Yields:
         In the order of the paths, the bytes of a text without a byte order mark, valid UTF-8 or not; or a fault:
-        `unreadable`, `too_large` (over 64 MiB) or `invalid_utf8` where the file is not of the encoding at all.
+        `unreadable`, `too_large` (over 64 MiB) or `invalid_utf8` where the file is not of the encoding at all; None
+        for a path that is None.
 
     Raises:
         OSError: the machine or the network fails.

@@ -35,18 +35,12 @@ class _LostError(Exception):
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Damage]]:
-    """Reads the records that start in the bytes `[start, end)`.
+    """Reads the records that start in the bytes `[start, end)`, or up to the end of the file.
 
-    Args:
-        file: stands at `start`.
-        start: a byte offset where a record starts.
-        end: where another record starts, or the file ends; None: read to the end.
+    The file is at `start`, where a record starts, as one does at `end` unless the file ends there.
 
     Yields:
         A record's byte offset, and its data or what is wrong with it.
-
-    Raises:
-        OSError: the file cannot be read.
     """
     offset = start
     while end is None or offset < end:
@@ -69,12 +63,7 @@ def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, b
 def walk(file: BinaryIO, size: int) -> Iterator[int]:
     """Yields the byte offsets of a file's records, reading their headers alone; the last may be damaged.
 
-    Args:
-        file: stands at its beginning, and can seek.
-        size: its bytes.
-
-    Raises:
-        OSError: the file cannot be read.
+    The file is at its beginning and can seek; `size` is its bytes.
     """
     offset = 0
     while offset < size:

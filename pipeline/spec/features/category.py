@@ -57,8 +57,7 @@ GivenClasses = Annotated[
 def read_classes(path: str | Path) -> tuple[str, ...]:
     r"""Reads a file of classes: UTF-8, one name a line, `\n` or `\r\n` at each line's end; no line is blank.
 
-    Raises:
-        ValueError: it cannot be read, or its names are not one a line and distinct; the message names the file.
+    Raises: ValueError: it cannot be read, or its names are not one a line and distinct; the message names the file.
     """
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
@@ -135,8 +134,7 @@ class NamedClasses(Feature):
     def with_classes(self) -> Self:
         """Reads `classes_file` into `classes`; its path is relative to the process.
 
-        Raises:
-            ValueError: the file cannot be read, or is wrong; the message names it.
+        Raises: ValueError: the file cannot be read, or is wrong; the message names it.
         """
         if self.classes_file is None:
             return self
@@ -145,8 +143,7 @@ class NamedClasses(Feature):
     def check_label(self) -> None:
         """Checks the options of a label, each of whose classes has an id.
 
-        Raises:
-            WrongValueError: an option would leave some without an id of their own; its path begins at this feature.
+        Raises: WrongValueError: an option would leave some without an id of their own; its path begins at this feature.
         """
         for name in ("max_classes", "minimum_count", "oov_buckets", "hash_buckets"):
             if name in self._changed():
@@ -235,11 +232,7 @@ class Categories(ListFeature, NamedClasses):
 
 
 def check_not_crossed(label: str, features: Mapping[str, Feature]) -> None:
-    """Checks that no feature is a cross of the label.
-
-    Raises:
-        WrongValueError: one is; its path begins at the spec.
-    """
+    """Checks that no feature is a cross of the label. Raises: WrongValueError: one is; its path begins at the spec."""
     for name, feature in features.items():
         if isinstance(feature, Category) and label in (feature.cross or ()):
             message = f"'{label}' is the label: a model would be given what it is to predict"

@@ -45,8 +45,7 @@ class Feature(Options):
     def check(self, features: Mapping[str, "Feature"]) -> None:
         """Checks the feature against the spec's others, by name.
 
-        Raises:
-            WrongValueError: they do not go together; its path begins at this feature.
+        Raises: WrongValueError: they do not go together; its path begins at this feature.
         """
 
     def files(self) -> dict[str, str]:
@@ -148,8 +147,7 @@ Together = Annotated[tuple[Group, ...], BeforeValidator(_groups, Group | tuple[G
 def check_together(groups: tuple[Group, ...], features: Mapping[str, Feature]) -> None:
     """Checks that each group is of two different features or more, all of them lists.
 
-    Raises:
-        WrongValueError: it is not; its path begins at the spec.
+    Raises: WrongValueError: it is not; its path begins at the spec.
     """
     for group in groups:
         if len(set(group)) < max(2, len(group)):

@@ -95,8 +95,7 @@ def _wrong_model(text: TextOptions, changed: AbstractSet[str], given: AbstractSe
 def check_packed(features: Mapping[str, Feature], label: str | None, preprocessing: str | None) -> None:
     """Checks that a record holds nothing but a packed text: a row of several documents has no one label.
 
-    Raises:
-        WrongValueError: it holds more; its path begins at the spec.
+    Raises: WrongValueError: it holds more; its path begins at the spec.
     """
     for name in [name for name, feature in features.items() if getattr(feature, "pack", None) is not None]:
         others = [f"the feature '{other}'" for other in features if other != name]
@@ -109,8 +108,7 @@ def check_packed(features: Mapping[str, Feature], label: str | None, preprocessi
 def check_shared(text: TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
     """Checks that a shared vocabulary belongs to another text, whose options match.
 
-    Raises:
-        WrongValueError: it is not; its path begins at the text.
+    Raises: WrongValueError: it is not; its path begins at the text.
     """
     path = ("vocabulary", "shared_with")
     other = feature_named(owner, features, *path).options()
