@@ -94,8 +94,10 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._waiting = b""
         self.mark_bytes = 0
         """The number of bytes of a byte order mark that were left out."""
-        if not start:
-            self._leave_out_mark()
+        if not start and (head := self.read(len(BYTE_ORDER_MARK))) == BYTE_ORDER_MARK:
+            self.mark_bytes = len(BYTE_ORDER_MARK)
+        elif not start:
+            self._waiting = head + self._waiting
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -109,13 +111,6 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
             self._waiting += more
         data, self._waiting = self._waiting[:size], self._waiting[size:]
         return data
-
-    def _leave_out_mark(self) -> None:
-        start = self.read(len(BYTE_ORDER_MARK))
-        if start == BYTE_ORDER_MARK:
-            self.mark_bytes = len(BYTE_ORDER_MARK)
-        else:
-            self._waiting = start + self._waiting
 
     def _raw(self, size: int) -> bytes:
         try:

@@ -167,7 +167,10 @@ class NamedRows:
     def _of(self, field: str) -> list[list[str | None]]:
         values = self._values(field)
         lists = values.to_pylist() if pt.is_list(values.type) else [value and [value] for value in values.to_pylist()]
-        return [[_path(reference) for reference in references or ()] for references in lists]
+        return [
+            [reference[1:].decode() if reference and reference[:1] == FILE else None for reference in references or ()]
+            for references in lists
+        ]
 
     def faults(self) -> Faults:
         """Finds the rows that are not named by paths."""
@@ -216,10 +219,6 @@ class NamedRows:
             return lists_of_one(values)
         add_faults(faults, ~absent(values), Fault("wrong_type", "wanted one image, found a list", name))
         return pa.nulls(len(values), arrow_type(column))
-
-
-def _path(reference: bytes | None) -> str | None:
-    return reference[1:].decode() if reference and reference[:1] == FILE else None
 
 
 def _key(lists: Sequence[Sequence[str | None]]) -> bytes:

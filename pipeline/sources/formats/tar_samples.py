@@ -14,7 +14,7 @@ name, such as `README` or `.DS_Store`, is no part of a sample, nor is one that i
 
 import re
 import tarfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -89,7 +89,8 @@ class Tar:
                 self._file.headers = 0
                 if member.size < 0:
                     raise DamagedTarError(f"the tar file is damaged (a negative size) {self._where()}")
-                if _is_too_much(tar.pax_headers):
+                values = tar.pax_headers.values()
+                if len(values) > MAX_GLOBALS or sum(map(len, values)) > MAX_HEADER_BYTES:
                     raise DamagedTarError(f"the tar file has too many global headers {self._where()}")
                 yield member
                 is_stored = (
@@ -103,10 +104,6 @@ class Tar:
 
     def _where(self) -> str:
         return f"behind byte {self._file.header}"
-
-
-def _is_too_much(values: Mapping[str, str]) -> bool:
-    return len(values) > MAX_GLOBALS or sum(map(len, values.values())) > MAX_HEADER_BYTES
 
 
 class _Forward:

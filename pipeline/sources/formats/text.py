@@ -150,9 +150,10 @@ def rows_of_texts(chunk: Chunk, texts: RawTexts, columns: Columns, base: ImageBa
         name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
         for name, column in columns.items()
     }
-    keys = pa.array(_keys(texts), pa.binary()) if with_key else None
+    keys = map(content_digest, texts.texts) if texts.lines is not None else map(path_key, texts.names)
     unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
-    return TypedRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
+    made = pa.array(keys, pa.binary()) if with_key else None
+    return TypedRows(typed, texts.positions, made, texts.covered, faults, unparsed)
 
 
 def _column(name: str, texts: RawTexts) -> pa.Array:
@@ -166,13 +167,6 @@ def _column(name: str, texts: RawTexts) -> pa.Array:
     if name == LABEL:
         return strings(posixpath.basename(posixpath.dirname(path)) or None for path in texts.names)
     return pa.nulls(len(texts.texts), pa.string())
-
-
-def _keys(texts: RawTexts) -> list[bytes]:
-    """Returns the digests of lines (BLAKE2b, 16 bytes in hexadecimal), or the paths of files."""
-    if texts.lines is None:
-        return [path_key(name) for name in texts.names]
-    return [content_digest(text) for text in texts.texts]
 
 
 def read_texts(

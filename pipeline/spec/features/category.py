@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
 
@@ -19,6 +19,8 @@ from recordmill.transforms.contract.kinds.category import (
     CategoryOptions,
 )
 
+Named = TypeVar("Named", tuple[str, ...], dict[str, str])
+
 
 def _one_line(name: str) -> str:
     if not name.strip() or "\n" in name or "\r" in name:
@@ -26,8 +28,8 @@ def _one_line(name: str) -> str:
     return name
 
 
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    for name, times in Counter(names).most_common(1):
+def _distinct(names: Named) -> Named:
+    for name, times in Counter(names.values() if isinstance(names, dict) else names).most_common(1):
         if times > 1:
             raise ValueError(f"the class {cut(repr(name))} stands here {times} times")
     return names
@@ -38,12 +40,7 @@ Classes = Annotated[tuple[ClassName, ...], Field(min_length=1), AfterValidator(_
 """Names of classes in the order of their ids."""
 
 
-def _distinct_values(names: dict[str, str]) -> dict[str, str]:
-    _distinct(tuple(names.values()))
-    return names
-
-
-DisplayedClasses = Annotated[dict[ClassName, ClassName], Field(min_length=1), AfterValidator(_distinct_values)]
+DisplayedClasses = Annotated[dict[ClassName, ClassName], Field(min_length=1), AfterValidator(_distinct)]
 """Names of classes as the data has them in the order of their ids, each with the name that people are shown."""
 FRESH = "fresh"
 GivenClasses = Annotated[
