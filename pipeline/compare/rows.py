@@ -63,12 +63,9 @@ class _Rows(NamedTuple):
     contents: npt.NDArray[np.uint64]
     """The CRC-32C of each record, and its length."""
     splits: Ints
-    """The number of each row's split among `names`."""
-    shards: Ints
-    """The number of each row's shard among `of`."""
-    records: Ints
-    """The number of each row in its shard."""
-    of: Sequence[Shard]
+    """The number of each row's split among the splits of both versions."""
+    shards: Sequence[Shard]
+    """The shards that hold the rows, in their order."""
 
 
 def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
@@ -77,25 +74,24 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
     Raises:
         DatasetError: a shard or an index is missing, or not what the manifest says.
     """
-    names = list(dict.fromkeys([*before.splits, *after.splits]))
-    shared = _digests(before) & _digests(after)
-    old, new = _read(before, names, shared), _read(after, names, shared)
+    splits, shared = list(dict.fromkeys([*before.splits, *after.splits])), _digests(before) & _digests(after)
+    old, new = _read(before, splits, shared), _read(after, splits, shared)
     in_old, in_new = _pairs(old, new)
     is_changed = old.contents[in_old] != new.contents[in_new]
     is_moved = old.splits[in_old] != new.splits[in_new]
     added, removed = _others(len(new.keys), in_new), _others(len(old.keys), in_old)
     changed, moved = np.flatnonzero(is_changed), np.flatnonzero(is_moved)
     shown = [rows[:EXAMPLES] for rows in (added, in_new[changed], in_new[moved])]
-    records = _taken(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
-    earlier = _taken(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
+    records = _records_of(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
+    earlier = _records_of(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
     examined = zip(in_old[changed[:EXAMINED]].tolist(), in_new[changed[:EXAMINED]].tolist(), strict=True)
-    kept = sum(shard.records for _, shard in _shards(after)) - len(new.keys)
+    unread = sum(shard.records for _, shard in _shards(after)) - len(new.keys)
     return RowChanges(
         len(added),
         len(removed),
         len(changed),
         len(moved),
-        kept + int((~is_changed & ~is_moved).sum()),
+        unread + int((~is_changed & ~is_moved).sum()),
         {
             "added": _keys(records, shown[0]),
             "removed": _keys(earlier, removed[:EXAMPLES]),
@@ -107,7 +103,7 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
 
 
 def bytes_to_read(before: DatasetVersion, after: DatasetVersion) -> int:
-    """Gives the bytes of the shards that only one of two versions has: those that `compare_rows` opens."""
+    """Counts the bytes of the shards that only one of two versions has: those that `compare_rows` opens."""
     shared = _digests(before) & _digests(after)
     return sum(shard.bytes for dataset in (before, after) for _, shard in _unshared(dataset, shared))
 
@@ -122,7 +118,7 @@ def _digests(dataset: DatasetVersion) -> Counter[tuple[str, str]]:
 
 
 def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iterator[tuple[str, Shard]]:
-    """Gives the shards but the shared ones; where a version has one more often than the other, its later ones."""
+    """Returns the shards but the shared ones; where a version has one more often than the other, its later ones."""
     left = shared.copy()
     for name, shard in _shards(dataset):
         if left[name, shard.sha256]:
@@ -131,7 +127,7 @@ def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iter
             yield name, shard
 
 
-def _read(dataset: DatasetVersion, names: Sequence[str], shared: Counter[tuple[str, str]]) -> _Rows:
+def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[str, str]]) -> _Rows:
     """Reads the rows of all shards but the shared ones."""
     chosen = list(_unshared(dataset, shared))
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
@@ -143,16 +139,14 @@ def _read(dataset: DatasetVersion, names: Sequence[str], shared: Counter[tuple[s
     return _Rows(
         np.concatenate(keys),
         np.concatenate(contents),
-        np.repeat(np.array([names.index(name) for name, _ in chosen], np.int64), counts),
-        np.repeat(np.arange(len(chosen)), counts),
-        np.concatenate([np.zeros(0, np.int64), *(np.arange(count) for count in counts)]),
+        np.repeat(np.array([splits.index(name) for name, _ in chosen], np.int64), counts),
         [shard for _, shard in chosen],
     )
 
 
 @contextmanager
 def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[tuple[memoryview, Ints]]:
-    """Opens a shard; gives its bytes and the offsets of its records, int64 [records + 1]."""
+    """Opens a shard; returns its bytes and the offsets of its records, int64 [records + 1]."""
     try:
         files, path, index = VersionFiles(dataset.folder).located(shard)
         offsets = np.frombuffer(files.read(index), "<u8").astype(np.int64)
@@ -198,7 +192,7 @@ def _contents(data: memoryview, offsets: Ints) -> npt.NDArray[np.uint64]:
 
 
 def _pairs(old: _Rows, new: _Rows) -> tuple[Ints, Ints]:
-    """Gives the numbers of the rows in both, of each key the first with the first."""
+    """Returns the numbers of the rows in both; of rows of one key it pairs the first with the first."""
     keys = np.concatenate([old.keys, new.keys])
     is_new = np.arange(len(keys)) >= len(old.keys)
     splits = np.concatenate([old.splits, new.splits])
@@ -218,15 +212,17 @@ def _others(count: int, rows: Ints) -> Ints:
     return np.flatnonzero(np.bincount(rows, minlength=count) == 0)
 
 
-def _taken(dataset: DatasetVersion, rows: _Rows, chosen: Ints) -> dict[int, bytes]:
-    """Reads some records again, each shard once; gives them by the numbers of their rows."""
-    taken: dict[int, bytes] = {}
-    for number in np.unique(rows.shards[chosen]).tolist():
-        with _opened(dataset, rows.of[number]) as (data, offsets):
-            for row in chosen[rows.shards[chosen] == number].tolist():
-                record = rows.records[row]
-                (taken[row],) = map(bytes, _records(data, offsets[record : record + 2]))
-    return taken
+def _records_of(dataset: DatasetVersion, rows: _Rows, chosen: Ints) -> dict[int, bytes]:
+    """Reads the records of some rows, opening each shard once; returns them by the numbers of their rows."""
+    found: dict[int, bytes] = {}
+    starts = np.cumsum([0, *(shard.records for shard in rows.shards)])
+    shards = np.searchsorted(starts, chosen, side="right") - 1
+    for number in np.unique(shards).tolist():
+        with _opened(dataset, rows.shards[number]) as (data, offsets):
+            for row in chosen[shards == number].tolist():
+                record = row - starts[number]
+                (found[row],) = map(bytes, _records(data, offsets[record : record + 2]))
+    return found
 
 
 def _keys(records: Mapping[int, bytes], chosen: Ints) -> list[str]:
@@ -243,7 +239,7 @@ def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
 
 
 def _differing(before: bytes, after: bytes) -> list[str]:
-    """Gives the names of the features that differ in two records."""
+    """Returns the names of the features that differ in two records."""
     try:
         names = {name: name.decode(errors="replace") for name in dict.fromkeys([*names_of(before), *names_of(after)])}
         old, new = scan(before, names), scan(after, names)

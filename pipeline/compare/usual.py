@@ -74,7 +74,7 @@ class Usual:
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
         """Compares the rows of a new span with the median of earlier ones, where there are enough of both.
 
-        They are those of its weekday, or of its hour, as soon as there are enough of these.
+        Earlier spans are those of its weekday, or of its hour, as soon as there are enough.
         """
         earlier = self.earlier(span)
         alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]

@@ -42,7 +42,7 @@ class Exported:
     notes: list[str]
     """Sentences on values that do not go back as they came."""
     has_spec: bool
-    """Whether a spec that builds the rows again lies beside them: no build is without rows of `train`."""
+    """Whether there is a spec that builds the rows again: no build is without rows of `train`."""
 
 
 def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = None) -> Exported:

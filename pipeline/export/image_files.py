@@ -27,7 +27,7 @@ class ImageFile(NamedTuple):
 
 
 def image_file(image: StoredImage | None) -> ImageFile | None:
-    """Gives the file of a stored image: its own bytes; pixels as PNG; an original turned by EXIF, as it came."""
+    """Returns the file of a stored image: its own bytes; pixels as PNG; an original turned by EXIF, as it came."""
     if image is None:
         return None
     if image.format == "raw":
@@ -42,7 +42,7 @@ def _png(image: StoredImage) -> bytes:
 
 
 def _turned(image: StoredImage) -> bytes:
-    """Gives an original with the orientation that its metadata said before they were left out."""
+    """Returns an original with the orientation that its metadata said before a build removed them."""
     if image.orientation == 1 or _orientation(image.data) == image.orientation:
         return image.data
     exif = _exif(image.orientation)
@@ -56,7 +56,7 @@ def _turned(image: StoredImage) -> bytes:
 
 
 def _saved_again(image: StoredImage) -> bytes:
-    """Gives a WebP of one frame, whose header has no place for EXIF, with the same pixels."""
+    """Returns a WebP of one frame, whose header has no place for EXIF, with the same pixels."""
     into = io.BytesIO()
     exif = Image.Exif()
     exif[TAG] = image.orientation

@@ -76,7 +76,7 @@ def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | No
     others = sorted(file for file in findings.counts if file not in files and file in manifest.files)
     reasons = [f"{file}: only a build makes it: build again, or copy it from elsewhere" for file in others]
     foreign = {path for number in numbers for path in inner_paths(_shard(manifest, number))} - files.keys()
-    advice = "it lies in another version's folder: repair that version, or build again"
+    advice = "it is in another version's folder: repair that version, or build again"
     reasons += [f"{file}: {advice}" for file in sorted(findings.counts.keys() & foreign)]
     damaged = sorted({files[file] for file in findings.counts if file in files})
     shards = [number for number in damaged if _shard(manifest, number).file in findings.counts]
@@ -128,8 +128,8 @@ def _rebuild(
     files = Listings(BeamFiles())
     take_times(spec, folder, files)
     live = LiveAnalysis(str(folder), manifest) if ANALYSIS in manifest.provenance else None
-    kept, gone = names_kept_by(spec, folder, manifest), forgotten.load(open_store(str(folder.parents[1])))
-    plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=gone)
+    kept, forgotten_keys = names_kept_by(spec, folder, manifest), forgotten.load(open_store(str(folder.parents[1])))
+    plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=forgotten_keys)
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))
     run = attempts.begin(str(folder.parents[1]), building, plan.build_key, pieces(plan))
