@@ -5,21 +5,22 @@
 ['rows_lost of train is 0.4: 1,000 → 600 rows']
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from recordmill.pipeline.compare.distributions import pixel_figures, value_figures
-from recordmill.pipeline.compare.figures import (
-    Figure,
-    count_figures,
-    id_figures,
-    schema_figures,
-    spans_are_regrouped,
-    splits_are_edited,
-)
+from recordmill.pipeline.compare.figures import Figure, rise
+from recordmill.pipeline.compare.ids import compare_ids
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
+
+SPLITTING = ("splits", "split_by")
+"""The options that decide which rows a split has."""
+SCHEMA = ("kind", "stored", "dtype", "shape", "length", "texts_per_row", "read", "packed")
+"""The parts of a description that decide the type and shape of what a model gets."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Compared:
 def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
     """Compares two versions: rows, schema, and the values of each feature whose options nobody edited in between."""
     old, new = before.manifest, after.manifest
-    figures = [*count_figures(old, new), *schema_figures(old, new)]
+    figures = [*_count_figures(old, new), *_schema_figures(old, new)]
     damaged = [("", f"{each.manifest.version} is damaged: {each.fault}") for each in (before, after) if each.fault]
     not_compared = [] if damaged else [*_left_out(old, new)]
     edited = [name for name in old.features if is_edited(before.options(name), after.options(name))]
@@ -51,15 +52,105 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
 
 
 def _left_out(before: Manifest, after: Manifest) -> Iterator[str]:
-    if splits_are_edited(before, after):
+    if _splits_are_edited(before, after):
         yield "splits: the spec's `splits` or `split_by` were edited"
-    if spans_are_regrouped(before, after):
+    if _spans_are_regrouped(before, after):
         yield "duplicates and leakage: they are counted within spans, some of which `--compact` put together"
 
 
 def _feature_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> list[Figure]:
-    figures = [*id_figures(name, before, after), *pixel_figures(name, before, after)]
-    if not splits_are_edited(before.manifest, after.manifest):
+    figures = [*_id_figures(name, before, after), *pixel_figures(name, before, after)]
+    if not _splits_are_edited(before.manifest, after.manifest):
         for split in before.manifest.splits:
             figures += value_figures(name, split, before, after)
     return figures
+
+
+def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
+    """Compares the numbers of rows: lost and gained, in all and by split, rejected, duplicate, leaking."""
+    yield from _rows_moved("all", _all_rows(before), _all_rows(after))
+    if not _splits_are_edited(before, after):
+        for name, split in before.splits.items():
+            others = after.splits.get(name)
+            yield from _rows_moved(name, _rows(split), 0 if others is None else _rows(others))
+    rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
+    yield from rise("rejects", "all", rejected, read, "rows")
+    if "exact" in before.duplicates and "exact" in after.duplicates and not _spans_are_regrouped(before, after):
+        for rule, count in (("duplicates", _within), ("leakage", _across)):
+            both = [count(version.duplicates) for version in (before, after)]
+            yield from rise(rule, "all", both, (_all_rows(before), _all_rows(after)), "records")
+
+
+def _rows_moved(subject: str, before: int, after: int) -> Iterator[Figure]:
+    if before:
+        detail, counted = f"{before:,} → {after:,} rows", before if after else math.inf  # none at all is never chance
+        yield Figure("rows_lost", subject, max(0.0, 1 - after / before), detail, counted)
+        yield Figure("rows_gained", subject, max(0.0, after / before - 1), detail, counted)
+
+
+def _rows(split: Any) -> int:
+    """Returns the rows of a split: its records, or the documents that they hold."""
+    return int(split.records if split.documents is None else split.documents)
+
+
+def _all_rows(manifest: Manifest) -> int:
+    return sum(map(_rows, manifest.splits.values()))
+
+
+def _within(duplicates: Mapping[str, Any]) -> int:
+    return sum(duplicates["exact"].get("within", {}).values())
+
+
+def _across(duplicates: Mapping[str, Any]) -> int:
+    pairs = sum(sum(later.values()) for later in duplicates["exact"].get("across", {}).values())
+    return int(pairs + duplicates.get("keys_across", 0))
+
+
+def _spans_are_regrouped(before: Manifest, after: Manifest) -> bool:
+    """Whether one of two versions puts spans together that the other does not: duplicates are counted within each."""
+    old, new = ([sorted(span.members) for span in each.spans.values() if span.members] for each in (before, after))
+    return old != new
+
+
+def _splits_are_edited(before: Manifest, after: Manifest) -> bool:
+    """Whether a person changed which rows a split has."""
+    old, new = ({name: version.spec.get(name) for name in SPLITTING} for version in (before, after))
+    return is_edited(old, new)
+
+
+def _schema_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
+    """Returns a figure of 1 for each feature before that is missing or of another type after; of 0 for `all`."""
+    changes = {name: change for name in before.features if (change := _schema_change(name, before, after))}
+    yield from (Figure("schema_changes", name, 1.0, change, feature=name) for name, change in changes.items())
+    if not changes:
+        yield Figure("schema_changes", "all", 0.0)
+
+
+def _schema_change(name: str, before: Manifest, after: Manifest) -> str:
+    old, new = before.features[name], after.features.get(name)
+    if new is None:
+        return "the feature is gone"
+    parts = [part for part in SCHEMA if old.get(part) != new.get(part)]
+    return ", ".join(f"{part} {old.get(part)} → {new.get(part)}" for part in parts)
+
+
+def _id_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
+    """Returns the share of a feature's names or words that have another id; nothing where it has no vocabulary.
+
+    Raises:
+        DatasetError: a vocabulary is broken.
+    """
+    if "vocabulary" not in before.manifest.features[name] or "vocabulary" not in after.manifest.features[name]:
+        return
+    moved, known = _moved(name, before, after)
+    detail = f"{moved:,} of {known:,} have another id, so a model needs training anew" if moved else ""
+    yield Figure("ids_moved", name, moved / max(1, known), detail, feature=name)
+
+
+def _moved(name: str, before: ComparedVersion, after: ComparedVersion) -> tuple[int, int]:
+    """Counts the names that have another id, and all that had one; reads no vocabulary that stayed as it was."""
+    digest = before.words_digest(name)
+    if digest is not None and digest == after.words_digest(name):
+        return 0, int(before.manifest.features[name]["vocabulary_size"])
+    old = before.ids(name)
+    return len(compare_ids(old, after.ids(name)).moved), len(old)
