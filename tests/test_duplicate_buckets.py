@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.duplicates import decisions, find, strata
+from recordmill.pipeline.build.duplicates import decisions, find
 from recordmill.pipeline.build.duplicates.counts import Counts, add_up, count, count_moved, outline
 from recordmill.pipeline.build.duplicates.decisions import dropped
 from recordmill.pipeline.build.duplicates.find import follow_firsts, members
@@ -22,6 +22,7 @@ from recordmill.pipeline.build.duplicates.fingerprints import (
     parts_of,
     values,
 )
+from recordmill.pipeline.build.worker import placement
 from tests import duplicates_in_memory as oracle
 from tests.duplicates_in_memory import Row
 
@@ -203,15 +204,15 @@ def test_each_class_is_cut_by_the_shares_to_the_row(
         }
     )
     of_buckets = {}
-    for found in shuffle([by_hash(table, "hash", buckets)], strata.distinct):
+    for found in shuffle([by_hash(table, "hash", buckets)], placement.distinct):
         of_buckets[int(values(by_hash(found, "hash", buckets), BUCKET)[0])] = found
 
     def reads(bucket: int) -> pa.Table:
         read.append(bucket)
         return of_buckets[bucket]
 
-    counts = {bucket: strata.class_counts(found) for bucket, found in of_buckets.items()}
-    assert strata.bounds(counts, weights, reads) == oracle.bounds(rows, weights)
+    counts = {bucket: placement.class_counts(found) for bucket, found in of_buckets.items()}
+    assert placement.bounds(counts, weights, reads) == oracle.bounds(rows, weights)
     assert len(read) == len(set(read)) <= len({name for name, _ in rows}) * (len(weights) - 1)
 
 

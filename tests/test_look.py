@@ -24,9 +24,8 @@ from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, ProgressReader, chunk_step, read_rejects
 from recordmill.pipeline.build.context.workspace import read_report
 from recordmill.pipeline.build.images.read import PixelMeter
-from recordmill.pipeline.build.summaries.look import PartialSums, full_buckets
+from recordmill.pipeline.build.summaries.look import LearnedAnalysis, PartialSums, full_buckets, learned
 from recordmill.pipeline.build.summaries.pixels import SCHEMA, PixelSums
-from recordmill.pipeline.build.summaries.statistics import LearnedAnalysis, learned
 from recordmill.pipeline.build.summaries.summary import of_bytes, to_bytes
 from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted
 from recordmill.pipeline.build.worker.read_chunk import ChunkSums

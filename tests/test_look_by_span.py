@@ -12,8 +12,16 @@ import pytest
 from PIL import Image
 
 from recordmill.pipeline.build.frozen import LiveAnalysis
-from recordmill.pipeline.build.summaries.look import KeptSums, Look, PartialSums, Sums, full_buckets
-from recordmill.pipeline.build.summaries.statistics import NAME, learned, statistics_look
+from recordmill.pipeline.build.summaries.look import (
+    STATISTICS,
+    KeptSums,
+    Look,
+    PartialSums,
+    Sums,
+    full_buckets,
+    learned,
+    statistics_look,
+)
 from recordmill.pipeline.build.worker.read_chunk import LookReader
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
@@ -71,7 +79,7 @@ def look_at(look: Look, chunks: Iterable[Chunk]) -> Sums:
 
 def published(look: Look, folder: Path) -> dict[str, str]:
     """Writes a look's buckets as a version holds them; gives their digests by path."""
-    files = dict(full_buckets(look.planned.workspace, NAME))
+    files = dict(full_buckets(look.planned.workspace, STATISTICS))
     for file, data in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes(data)

@@ -12,7 +12,7 @@ import pytest
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.build.summaries.statistics import learned
+from recordmill.pipeline.build.summaries.look import learned
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from tests.looks import look_at, planned_look

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash
-from recordmill.pipeline.build.duplicates.strata import bounds, class_counts, distinct
+from recordmill.pipeline.build.worker.placement import bounds, class_counts, distinct
 from recordmill.pipeline.dataset.placement import Hashes, hash_keys, split_bounds, strata_of
 from recordmill.pipeline.spec.split_by import SplitBy, instant
 

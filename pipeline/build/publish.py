@@ -19,8 +19,7 @@ from recordmill.pipeline.build.plan import package_versions
 from recordmill.pipeline.build.published_spec import published_spec
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.span_files import TakenOver, take_over, write_span_files
-from recordmill.pipeline.build.summaries.look import full_buckets
-from recordmill.pipeline.build.summaries.statistics import NAME as STATISTICS
+from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
 from recordmill.pipeline.build.tfds_files import write_tfds_files
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split

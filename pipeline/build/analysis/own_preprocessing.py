@@ -25,6 +25,8 @@ from recordmill.pipeline.sources.user_code import UserCode, blame, load
 from recordmill.transforms.contract.stored import KEY
 
 STORED = ("string", "int64", "float32")
+BATCH = 4096  # rows in one call of the analysis graph
+EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 
 class PreprocessingError(UserError):
@@ -93,10 +95,6 @@ def _why_not_stored(name: str, value: Any) -> str | None:
     if not shape.rank or not shape[1:].is_fully_defined():
         return f"has the shape {shape}: the first axis is the rows, all others need known sides, or make it ragged"
     return None
-
-
-BATCH = 4096  # rows in one call of the analysis graph
-EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 
 def schema(planned: PlannedBuild) -> pa.Schema:

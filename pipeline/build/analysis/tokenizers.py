@@ -1,6 +1,8 @@
-"""Tokenizers' models as a version holds them: their pieces by id, their special ids, and their files.
+"""Tokenizers: their training from counted words, and their models as a version holds them.
 
-A model that we trained has the ids of any text: 0 pads, 1 is unknown, then begin and end. A given one keeps its own.
+Texts are cut into words as the graph cleans and cuts them. The same counts give the same bytes, whatever the order in
+which they were added up. A model that we trained has the ids of any text: 0 pads, 1 is unknown, then begin and end. A
+given one keeps its own.
 """
 
 import io
@@ -28,6 +30,9 @@ SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end
 SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}
 """The ends of the models' file names, by tokenizer."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
+MAX_WORD_BYTES = 1 << 16
+SPECIAL_IDS = ("pad", "unk", "bos", "eos")
+SPACE = "▁"  # how SentencePiece writes the space before a word
 
 
 @dataclass(frozen=True)
@@ -127,11 +132,6 @@ def _special(special: Mapping[str, int], size: int, options: TextOptions, where:
     )
 
 
-MAX_WORD_BYTES = 1 << 16
-SPECIAL_IDS = ("pad", "unk", "bos", "eos")
-SPACE = "▁"  # how SentencePiece writes the space before a word
-
-
 def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
     """Returns the words of texts, or of lists of texts, that a tokenizer with these options learns from.
 
@@ -149,10 +149,10 @@ def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
 def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text") -> bytes:
     """Learns a model from counted words: a SentencePiece model, or a file of WordPieces, one a line.
 
-    There are at most `vocabulary` pieces beside the special ones, fewer where the words give no more.
+    There are at most `vocabulary` pieces but the special ones, fewer where the words have no more.
 
     Args:
-        counts: how often each word stands in the train split.
+        counts: each word's occurrences in the train split.
         options: the feature's.
         name: the feature's, for messages.
 

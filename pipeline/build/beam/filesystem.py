@@ -59,7 +59,7 @@ class BeamFiles(LocalFiles):
         )
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder; for a URL, whether a file lies under it (never for a URL with a wildcard).
+        """Whether `path` is a folder; for a URL, whether there is a file under it (never for a URL with a wildcard).
 
         Raises:
             OSError: a bucket cannot be listed.

@@ -1,4 +1,7 @@
-"""Runs jobs on Flink: by a job server of this process, with presets from what the cluster says."""
+"""Runs jobs on Flink: by a job server of this process, with presets from what the cluster says.
+
+A small job asks the workers for their versions; its counters are the answers.
+"""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +25,10 @@ from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
 from recordmill.pipeline.build.runners.job import RunnerError, watched
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.errors import UserError, did_you_mean
+
+ELEMENTS = 64  # enough that every slot gets one
+NAMESPACE = "doctor"
+MAVEN_CENTRAL: str = JavaJarServer.MAVEN_CENTRAL_REPOSITORY
 
 
 class FlinkRunner(RemoteRunner):
@@ -91,11 +98,6 @@ class _Submission(PortableRunner):  # type: ignore[misc]
                 f"neither Apache Beam nor the job server has an option --{name}{did_you_mean(name, known, '--{}')}"
             )
         return handle
-
-
-ELEMENTS = 64  # enough that every slot gets one
-NAMESPACE = "doctor"
-MAVEN_CENTRAL: str = JavaJarServer.MAVEN_CENTRAL_REPOSITORY
 
 
 def worker_findings(options: RunOptions) -> list[SystemCheck]:

@@ -38,8 +38,15 @@ from recordmill.pipeline.build.context.graph import input_specs, install_user_co
 from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report
 from recordmill.pipeline.build.frozen import LearnedAnewError, LiveAnalysis
-from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums
-from recordmill.pipeline.build.summaries.statistics import LearnedAnalysis, kept, learned, statistics_look
+from recordmill.pipeline.build.summaries.look import (
+    LearnedAnalysis,
+    Look,
+    PartialSums,
+    Sums,
+    kept,
+    learned,
+    statistics_look,
+)
 from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.read_chunk import LookReader

@@ -2,7 +2,7 @@
 
     recordmill-worker --id=ID --provision_endpoint=HOST:PORT ...
 
-A TaskManager of Flink runs it (`environment_type=PROCESS`), or the pool beside it (`worker_pool`). It is Beam's
+A TaskManager of Flink runs it (`environment_type=PROCESS`), or the pool next to it (`worker_pool`). It is Beam's
 container contract, without Docker. Nothing is installed: the worker has the packages of this environment.
 """
 

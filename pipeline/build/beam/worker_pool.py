@@ -1,4 +1,4 @@
-"""A pool beside a TaskManager that starts a worker process whenever the TaskManager asks (`environment_type=EXTERNAL`).
+"""A pool next to a TaskManager that starts a worker process when the TaskManager asks (`environment_type=EXTERNAL`).
 
     python -m recordmill.pipeline.build.beam.worker_pool --port 50000
 

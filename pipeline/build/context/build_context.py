@@ -43,7 +43,7 @@ class RowSchema:
     key: Sequence[str] | None
     label: str | None
     classes: tuple[str, ...] | None
-    """The label's classes, where the spec gives them, or a frozen analysis."""
+    """The label's classes, of the spec or of a frozen analysis; None where the data decide."""
     fills: Mapping[str, Any] = field(default_factory=dict)
     """The value that stands in for a missing one, by optional feature."""
     content_key: str | None = None
@@ -52,7 +52,7 @@ class RowSchema:
     together: tuple[tuple[str, ...], ...] = ()
     """Groups of features whose lists have equal lengths in each row."""
     frozen_classes: bool = False
-    """Whether a frozen analysis gives the label's classes."""
+    """Whether the label's classes are those of a frozen analysis."""
     source_splits: tuple[str | None, ...] = ()
     """The split that all rows of a source go to, where the spec says so."""
     key_prefixes: tuple[bytes, ...] = ()
@@ -79,7 +79,7 @@ class RowSchema:
 
     @property
     def keys_may_cross(self) -> bool:
-        """Whether one key may be in several splits: the hash of the key gives one."""
+        """Whether one key may be in several splits: by the hash of the key it is in one."""
         return self.split_by is not None or any(self.source_splits)
 
     @property
@@ -125,7 +125,7 @@ class PlannedBuild:
     """The folder of each source's images."""
     files: Files
     inline: bool
-    """Whether packed rows cross the shuffle themselves; otherwise they lie in scratch files."""
+    """Whether packed rows cross the shuffle themselves; otherwise they are in scratch files."""
     pack_bytes: int
     """Rows are packed when so many bytes of them are together, so that a packed batch is worth its cost."""
     set_threads: int

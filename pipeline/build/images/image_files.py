@@ -20,7 +20,7 @@ class ImageFiles:
     roots: Sequence[str]
     """The folder of each source's images."""
     scratch: str
-    """The build's scratch folder, where images lie that cannot be read again from their source in any order."""
+    """The build's scratch folder, for images that cannot be read again from their source in any order."""
     max_bytes: int = MAX_BYTES
     """The largest `max_bytes` of the image features."""
 

@@ -33,7 +33,7 @@ DECODERS = {
 
 
 def decode(data: bytes, max_pixels: int) -> bytes:
-    """Decodes an image once; returns the bytes that `decodable` gives for the graph.
+    """Decodes an image once; returns the bytes of `decodable` for the graph.
 
     Raises:
         ImageError: as `decodable`; none where only the graph fails, which says so itself then.

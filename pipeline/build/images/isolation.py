@@ -72,7 +72,7 @@ class Isolation:
         self._zygote: _Zygote | None = None
 
     def decodable(self, data: bytes, options: Mapping[str, Any]) -> bytes:
-        """Returns what `transcode.decodable` gives, after the image was decoded once without harm.
+        """Returns the bytes of `transcode.decodable`, after the image was decoded once without harm.
 
         Raises:
             ImageError: as there; `too_slow`: it took too long.

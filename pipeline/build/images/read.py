@@ -1,7 +1,8 @@
-"""Tries a failed action once more with nothing else under way in the process, before its error counts.
+"""Reads images by reference, checks their headers and measures them. A bad image is a reject, never a crash.
 
-Under memory pressure decoders call a good image damaged: TensorFlow's libjpeg says "Invalid JPEG data" where
-an allocation failed. Alone it has the memory, or fails again.
+Under memory pressure decoders call a good image damaged: TensorFlow's libjpeg says "Invalid JPEG data" where an
+allocation failed. So a failed action is tried once more with nothing else under way in the process, before its error
+counts: alone it has the memory, or fails again.
 
 >>> retry_alone(lambda: 7, "count", (ValueError,))
 7
@@ -32,6 +33,10 @@ from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
+UNDECODABLE = (tf.errors.InvalidArgumentError,)
+"""Errors of the graph on an image that it cannot decode, and on a good one where memory is short."""
+LARGE_BLOCK = 4 << 20  # 4 MiB
+M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 Result = TypeVar("Result")
 
 
@@ -113,10 +118,6 @@ def retry_alone(
         raise OutOfMemoryError(purpose) from None
 
 
-UNDECODABLE = (tf.errors.InvalidArgumentError,)
-"""Errors of the graph on an image that it cannot decode, and on a good one where memory is short."""
-LARGE_BLOCK = 4 << 20  # 4 MiB
-M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
@@ -162,17 +163,11 @@ class Loaded(NamedTuple):
     """The full path of the file, where it is a local one that holds nothing else."""
 
 
-def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
-    """Returns the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
-
-    Raises:
-        OutOfMemoryError: memory is not enough to decode it.
-    """
-    if not loaded:
-        return NONE
-    image = loaded[0]
-    purpose = f"decode an image of {len(image.data):,} bytes"
-    return retry_alone(lambda: perceptual_hash(image.data, max_pixels), purpose, needs=image.needs)
+def image_reader(context: PlannedBuild) -> BuildImageReader:
+    """Creates the reader of a build's images, on a worker."""
+    give_back_large_blocks()
+    isolation = shared_isolation() if context.isolated else None
+    return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation)
 
 
 @functools.cache
@@ -183,13 +178,6 @@ def give_back_large_blocks() -> None:
     """
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
-
-
-def image_reader(context: PlannedBuild) -> BuildImageReader:
-    """Creates the reader of a build's images, on a worker."""
-    give_back_large_blocks()
-    isolation = shared_isolation() if context.isolated else None
-    return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation)
 
 
 References = bytes | Sequence[bytes] | None
@@ -203,12 +191,25 @@ def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence
     return references[: options.max_length]
 
 
+def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
+    """Returns the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
+
+    Raises:
+        OutOfMemoryError: memory is not enough to decode it.
+    """
+    if not loaded:
+        return NONE
+    image = loaded[0]
+    purpose = f"decode an image of {len(image.data):,} bytes"
+    return retry_alone(lambda: perceptual_hash(image.data, max_pixels), purpose, needs=image.needs)
+
+
 Graph = Callable[[tf.Tensor], Any]
 OnBad = Callable[[int, ImageError], None]
 
 
 def pixel_graph(options: ImageOptions) -> Graph:
-    """Traces the function of encoded images, shape [rows], that gives their `pixel_sums`."""
+    """Traces the function of encoded images, shape [rows], that returns their `pixel_sums`."""
     graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
     return graph.get_concrete_function(tf.TensorSpec([None], tf.string))
 

@@ -167,6 +167,4 @@ def _check_fetched(file: Path, url: str, sha256: str) -> None:
         wanted = answer.read(100).decode("ascii", errors="replace").split()[:1]
     with file.open("rb") as content:
         if wanted != [hashlib.file_digest(content, "sha1").hexdigest()]:
-            raise RunnerError(
-                f"{public_url(url)} was not fetched whole: its SHA-1 is not the one beside it in the repository"
-            )
+            raise RunnerError(f"{public_url(url)} was not fetched whole: its SHA-1 is not the repository's")

@@ -114,7 +114,7 @@ def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[Non
             job.cancel()
         except UserError as left:
             if isinstance(left, JobStillRunsError) and isinstance(first, JobFailedError):
-                raise  # another attempt beside it must not begin
+                raise  # another attempt must not begin meanwhile
             first.add_note(str(left))
         if first is not error:
             raise first from error

@@ -1,4 +1,4 @@
-"""One look at all rows for several summaries: the names of its files, and what its workers and its driver do with them.
+"""The look at all rows that a build learns from: its files, the work on them, and what is learned of its summaries.
 
 look/statistics/chunk-000012.arrow               the sums of a chunk: its commit, kept by later attempts
 look/statistics/chunk-000012.<random>.jsonl      rejects of rows that another attempt may find readable
@@ -7,13 +7,13 @@ look/statistics/moments/reduced-003.arrow        what the driver needs of it
 look/statistics/spans/2026-11-20/moments/bucket-003.arrow    one bucket of one span's chunks
 look/statistics/done.arrow                       the reduced buckets, as the driver read them: the look's commit
 
-Where there are spans, each one's chunks are added up first, then all spans: those that are read, and those of the live
-version that are kept.
+Where there are spans, each one's chunks are added up first, then all spans: read ones, and those that are kept from
+the live version.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -21,28 +21,38 @@ import pyarrow as pa
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.context.workspace import Workspace, read_all
-from recordmill.pipeline.build.frozen import SUMMARIES
+from recordmill.pipeline.build.frozen import SUMMARIES, LiveAnalysis
+from recordmill.pipeline.build.summaries.numbers import Moments, Quantiles
+from recordmill.pipeline.build.summaries.pixels import PixelSums
 from recordmill.pipeline.build.summaries.summary import (
     Fold,
     Summary,
     add_tables,
+    add_up,
     of_bytes,
     of_file,
     split,
     to_bytes,
     to_file,
 )
+from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
+from recordmill.pipeline.compare.distributions import Drift, statistics_drift
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.paths import read_checked
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 FLUSH_ROWS = 250_000  # different rows of sums that a worker keeps before it passes them on: some 25 MB
 FULL = re.compile(r"(?<![^/])([^/]++)/bucket-(\d{3})\.arrow$")
 REDUCED = re.compile(r"(?<![^/])([^/]++)/reduced-(\d+)\.arrow$")
 Sums = Mapping[str, pa.Table]
 """A table for each summary that has rows, by its name."""
+STATISTICS = "statistics"
+"""The look's name."""
+MEASURED = (Moments, Quantiles, PixelSums)
+"""The summaries of numbers and images, whose results are statistics by feature."""
 
 
 @dataclass(frozen=True)
@@ -212,3 +222,75 @@ class PartialSums:
             assert table is not None, name  # noqa: S101 - a table was added
             for bucket, part in split(table, self._summaries[name].buckets(table)):
                 yield "/".join([*([span] if span else []), name, f"{bucket:03d}"]), to_bytes(part)
+
+
+class RowsSeen(Summary[dict[str, int]]):
+    """Counts keyed rows, to be reconciled with the rows written: a table of `split`, by its position, and `rows`."""
+
+    name = "rows"
+    of_read_rows = True
+
+    def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
+        """Counts the rows."""
+        counts = rows["@split"].value_counts()
+        return pa.table({"split": counts.field("values"), "rows": counts.field("counts")})
+
+    def add(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Adds up the splits' rows."""
+        return add_up(tables, ["split"], {"rows": "sum"})
+
+    def result(self, tables: Sequence[pa.Table]) -> dict[str, int]:
+        """Returns the rows of every split."""
+        counted = {row["split"]: row["rows"] for table in tables for row in table.to_pylist()}
+        return {name: counted.get(number, 0) for number, name in enumerate(self.planned.layout.splits)}
+
+
+@dataclass(frozen=True)
+class LearnedAnalysis:
+    """All that a build learned."""
+
+    rows: dict[str, int] | None
+    """The rows that the look saw, by split; None where there was nothing to learn."""
+    statistics: dict[str, dict[str, Any]]
+    """By feature, as `dataset.json` holds them."""
+    vocabularies: dict[str, list[bytes]]
+    """The words with an id, in the order of the ids, by the feature that the vocabulary is named after."""
+    models: dict[str, bytes]
+    """The tokenizers that were trained, by the feature that each is named after."""
+    drift: dict[str, Drift] = field(default_factory=dict)
+
+
+def statistics_look(planned: PlannedBuild, decisions: RowDecisions, live: LiveAnalysis | None = None) -> Look:
+    """Returns the look that a build learns from; one without summaries where nothing is learned of the rows."""
+    kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums]
+    needed = [summary for kind in kinds if (summary := kind(planned)).is_needed]
+    kept = KeptSums(open_store(live.folder).url, live.summaries, count=not live.is_frozen) if live else None
+    return Look(STATISTICS, planned, decisions, [RowsSeen(planned), *needed] if needed else [], kept)
+
+
+def learned(look: Look, done: Sums) -> LearnedAnalysis:
+    """Returns what a finished look learned. Raises: UserError: as `Summary.result`."""
+    planned, results = look.planned, look.results(done)
+    vocabularies = results.get(Vocabularies.name) or Vocabularies(planned).result([])  # given ones
+    statistics = {name: vocabulary.statistics for name, vocabulary in vocabularies.items()}
+    for name, found in _by_feature(results).items():
+        statistics.setdefault(name, {}).update(found)
+    words = {name: vocabulary.words for name, vocabulary in vocabularies.items()}
+    return LearnedAnalysis(results.get(RowsSeen.name), statistics, words, results.get(TokenizerWords.name, {}))
+
+
+def kept(look: Look, done: Sums, frozen: LiveAnalysis, models: dict[str, bytes]) -> LearnedAnalysis:
+    """Returns an earlier version's analysis, with the rows that a finished look saw and their drift."""
+    new = _by_feature({kind.name: look.result(kind.name, done, {}) for kind in MEASURED})
+    drift = {name: statistics_drift(frozen.statistics.get(name, {}), found) for name, found in new.items()}
+    drift = {name: figures for name, figures in drift.items() if figures}
+    return LearnedAnalysis(look.result(RowsSeen.name, done), frozen.statistics, {}, models, drift)
+
+
+def _by_feature(results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Joins the measured statistics of each feature."""
+    statistics: dict[str, dict[str, Any]] = {}
+    for kind in MEASURED:
+        for name, found in results.get(kind.name, {}).items():
+            statistics.setdefault(name, {}).update(found)
+    return statistics

@@ -1,6 +1,15 @@
-"""Serializes stored tensors as `tf.train.Example`s, the same bytes in every process.
+"""Serializes stored tensors as `tf.train.Example`s, the same bytes in every process; packs documents into shared ones.
 
 The protocol buffer's own deterministic encoder sorts the features by name; tfx_bsl's encoder does not.
+
+Documents of a shard are packed by the bounded-space best fit of Csirik and Johnson (1991): a document goes into the
+fullest of the open rows that still holds it, else opens a row; where more than `OPEN_ROWS` are open, the fullest is
+closed. The rows follow from the order of the documents alone. A document that is longer than a row is cut into pieces,
+each but the last a row of its own; one without ids is in no row. Nothing else is left out.
+
+>>> packer = RowPacker(4)
+>>> [row.lengths for row in packer.add(b"a", np.arange(3))], [row.lengths for row in packer.add(b"b", np.arange(5))]
+([], [[4], [3, 1]])
 """
 
 import math
@@ -70,11 +79,11 @@ class RowPacker:
         self._width, self._open_rows = width, open_rows
         self._open: dict[int, PackedRow] = {}
         self._spaces: list[tuple[int, int]] = []
-        """The free places and the number of each open row, ascending: the fullest, then the oldest, stands first."""
+        """The free places and the number of each open row, ascending: the fullest comes first, then the oldest."""
         self._opened = 0
 
     def add(self, key: bytes, ids: Ids) -> list[PackedRow]:
-        """Takes the next document, int64 of shape [ids], and gives the rows that are closed by it, in order."""
+        """Takes the next document, int64 of shape [ids], and returns the rows that it closes, in order."""
         closed: list[PackedRow] = []
         for start in range(0, len(ids), self._width):
             row = self._place(key, ids[start : start + self._width])
@@ -123,7 +132,7 @@ class PackedRecords:
         values, splits = ids.values.numpy(), ids.row_splits.numpy()
         rows = []
         for key, start, end in zip(keys, splits, splits[1:], strict=False):
-            self._documents += int(start == end)  # it stands in no row
+            self._documents += int(start == end)  # it is in no row
             rows += self._packer.add(key, values[start:end])
         return self._encoded(rows)
 

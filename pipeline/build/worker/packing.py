@@ -1,8 +1,9 @@
 """Rows packed by shard: what crosses the shuffle is one small element for each (chunk, shard).
 
-On the local runner the packed batches lie in a scratch file and only its name and the batch's number are shuffled: the
+On the local runner the packed batches are in a scratch file, and only its name and the batch's number are shuffled: the
 runner keeps in memory several times the bytes of whatever it shuffles. On any other runner, whose shuffle spills to
-disk, the batch itself is.
+disk, the batch itself is. Images that came inside their rows move into a scratch file, too: a table's file, or one
+inside a compressed archive, cannot be read again image by image in the order of a shard.
 """
 
 import itertools

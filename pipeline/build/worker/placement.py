@@ -1,15 +1,23 @@
-"""The look at rows that decides their places: a small table of each chunk, in a worker.
+"""The look at rows that decides their places: a small table of each chunk, in a worker; and the strata that it cuts.
 
 The tables are the contents that rows are compared by (`duplicates.fingerprints`), for which images are read, or the
-classes and hashes that splits are stratified by (`duplicates.strata`). A chunk's file is its commit: a later attempt
-reuses it.
+classes and hashes that splits are stratified by. A chunk's file is its commit: a later attempt reuses it.
+
+Each class is cut by the splits' shares, exact to the row: counts by bucket first, then the few buckets with a cut. A
+bucket is a range of split hashes, so buckets in order hold rising hashes. A row's split follows from the keys of its
+class alone; the bounds take the place of those of all rows (`dataset.placement.split_bounds`).
+
+    class_hashes ─ by hash ─▶ distinct ─▶ a file, and class_counts ─▶ cuts ─▶ bounds, of the files that hold cuts
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,9 +32,9 @@ from recordmill.pipeline.build.duplicates.fingerprints import (
     file_digests,
     numbered,
 )
-from recordmill.pipeline.build.duplicates.strata import bounds, class_counts, class_hashes, distinct
 from recordmill.pipeline.build.images.read import BuildImageReader, Loaded, image_reader, kept, perceptual_hash_of
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import ImageError, check_header
@@ -38,6 +46,7 @@ BUCKETS = "decisions/strata"
 """The folder of the buckets of classes and hashes."""
 PLACE = ("@source", "@chunk", "@position")
 Summarize = Callable[[pa.Table, list[Reject]], pa.Table]
+END = 1 << 64
 
 
 class RowImages(NamedTuple):
@@ -56,14 +65,9 @@ def look_at(
 ) -> pa.Table:
     """Reads a chunk's table from its file; where no attempt wrote it, reads the chunk and writes its tables.
 
-    The rejects of rows whose file cannot be read lie beside the first: the next attempt looks whether they are back.
-
-    Args:
-        planned: the build.
-        decisions: the decisions so far.
-        chunk: the chunk.
-        summaries: makes the tables, by their folders; the first is the one that is given, and written last.
-        images: the images that the tables need.
+    The rejects of rows whose file cannot be read are kept with the first: the next attempt looks whether they are back.
+    `summaries` make the tables, by their folders; the first is returned, and written last. `images` are the images that
+    the tables need.
     """
     step, workspace, (folder, *_) = chunk_step(chunk.index), planned.workspace, summaries
     if (kept_table := read_table(workspace, f"{folder}/{step}.arrow")) is not None:
@@ -78,48 +82,6 @@ def look_at(
     for name in reversed(joined):
         write_table(workspace, f"{name}/{step}.arrow", joined[name])
     return joined[folder]
-
-
-def read_classes(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -> pa.Table:
-    """Returns the classes and hashes of a chunk's rows; none of a source with a split of its own.
-
-    Where the contents have been read, their reader has left them, before rows were dropped.
-    """
-    summary = strata_summary(planned, chunk)
-    table = look_at(planned, decisions, chunk, summary) if summary else pa.table({})
-    if not table.num_rows:
-        return table
-    dropped = read_decisions(decisions.dropped, planned, chunk.index)
-    if dropped is not None:
-        table = table.filter(pc.invert(pc.is_in(table["position"], dropped["position"].combine_chunks())))
-    return table.drop_columns(["position"])
-
-
-def strata_summary(planned: PlannedBuild, chunk: Chunk) -> dict[str, Summarize]:
-    """Returns the function that makes a chunk's table of classes, by its folder."""
-    by, splits = planned.schema.split_by, planned.schema.source_splits
-    if by is None or by.stratify is None or (splits and splits[chunk.source] is not None):
-        return {}
-    feature = by.stratify
-    return {STRATA: lambda rows, rejects: class_hashes(rows, feature)}
-
-
-def write_classes(planned: PlannedBuild, bucket: int, table: pa.Table) -> int:
-    """Writes the distinct classes and hashes of a bucket, and their counts; returns the number of classes."""
-    found = distinct(table)
-    counts = class_counts(found)
-    write_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow", found)
-    write_table(planned.workspace, f"{BUCKETS}/counts/{bucket:04d}.arrow", counts)
-    return int(counts.num_rows)
-
-
-def cut_strata(planned: PlannedBuild) -> Strata:
-    """Returns the bounds of each class, of all buckets."""
-    workspace = planned.workspace
-    names = sorted(workspace.sizes(f"{BUCKETS}/counts"))
-    counts = {int(name[-len("0000.arrow") :][:4]): read_table(workspace, name) for name in names}
-    weights = list(planned.layout.weights.values())
-    return bounds(counts, weights, lambda bucket: read_table(workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow"))
 
 
 def contents_of_chunk(planned: PlannedBuild, chunk: int) -> pa.Table:
@@ -186,3 +148,126 @@ class ContentReader:
         data = self._reader.read(source, reference, options.max_bytes)
         check_header(data, options.max_pixels)
         return Loaded(data, None, data, 0)
+
+
+def read_classes(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -> pa.Table:
+    """Reads the classes and hashes of a chunk's rows; none of a source with a split of its own.
+
+    Where the contents have been read, their reader has left them, before rows were dropped.
+    """
+    summary = strata_summary(planned, chunk)
+    table = look_at(planned, decisions, chunk, summary) if summary else pa.table({})
+    if not table.num_rows:
+        return table
+    dropped = read_decisions(decisions.dropped, planned, chunk.index)
+    if dropped is not None:
+        table = table.filter(pc.invert(pc.is_in(table["position"], dropped["position"].combine_chunks())))
+    return table.drop_columns(["position"])
+
+
+def strata_summary(planned: PlannedBuild, chunk: Chunk) -> dict[str, Summarize]:
+    """Returns the function that makes a chunk's table of classes, by its folder."""
+    by, splits = planned.schema.split_by, planned.schema.source_splits
+    if by is None or by.stratify is None or (splits and splits[chunk.source] is not None):
+        return {}
+    feature = by.stratify
+    return {STRATA: lambda rows, rejects: class_hashes(rows, feature)}
+
+
+def write_classes(planned: PlannedBuild, bucket: int, table: pa.Table) -> int:
+    """Writes the distinct classes and hashes of a bucket, and their counts; returns the number of classes."""
+    found = distinct(table)
+    counts = class_counts(found)
+    write_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow", found)
+    write_table(planned.workspace, f"{BUCKETS}/counts/{bucket:04d}.arrow", counts)
+    return int(counts.num_rows)
+
+
+def cut_strata(planned: PlannedBuild) -> Strata:
+    """Returns the bounds of each class, of all buckets."""
+    workspace = planned.workspace
+    names = sorted(workspace.sizes(f"{BUCKETS}/counts"))
+    counts = {int(name[-len("0000.arrow") :][:4]): read_table(workspace, name) for name in names}
+    weights = list(planned.layout.weights.values())
+    return bounds(counts, weights, lambda bucket: read_table(workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow"))
+
+
+def class_hashes(rows: pa.Table, feature: str) -> pa.Table:
+    """Returns `class` (binary), split `hash` (uint64) and `position` of keyed rows; several where a row has several."""
+    hashes, _, _ = hash_keys(rows["@key"].to_pylist())
+    classes, positions = rows[feature].combine_chunks(), rows["@position"].to_numpy()
+    if pa.types.is_list(classes.type):
+        parents = pc.list_parent_indices(classes).to_numpy()
+        hashes, positions, classes = hashes[parents], positions[parents], pc.list_flatten(classes)
+    return pa.table({"class": classes, "hash": hashes, "position": positions})
+
+
+def distinct(table: pa.Table) -> pa.Table:
+    """Returns each class and hash once, by class and hash."""
+    grouped = table.select(["class", "hash"]).group_by(["class", "hash"]).aggregate([])
+    return grouped.sort_by([("class", "ascending"), ("hash", "ascending")])
+
+
+def class_counts(table: pa.Table) -> pa.Table:
+    """Counts the hashes of each class: `class` and `count`."""
+    counts = table["class"].value_counts()
+    return pa.table({"class": counts.field("values"), "count": counts.field("counts")})
+
+
+class Cut(NamedTuple):
+    """The bound of a split in one class: the hash of a rank among those of its class in one bucket."""
+
+    name: bytes
+    split: int
+    rank: int
+
+
+def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Callable[[int], pa.Table]) -> Strata:
+    """Returns for each class the upper bounds of the splits' ranges of hashes; the last is 2**64.
+
+    Args:
+        counts: the `class_counts` of each bucket.
+        weights: the splits' shares, in order.
+        read: reads the `distinct` hashes of a bucket.
+    """
+    strata, inside = cuts(counts, weights)
+    for bucket, places in inside.items():
+        _fill(strata, read(bucket), places)
+    return strata
+
+
+def cuts(counts: Mapping[int, pa.Table], weights: Sequence[float]) -> tuple[dict[str, list[int]], dict[int, list[Cut]]]:
+    """Finds the buckets that hold the bounds of the classes.
+
+    Args:
+        counts: the `class_counts` of each bucket.
+        weights: the splits' shares, in order.
+
+    Returns:
+        The bounds of each class, all 2**64; and for each bucket that holds bounds, their places.
+    """
+    of_class: dict[bytes, dict[int, int]] = defaultdict(dict)
+    for bucket in sorted(counts):
+        for name, count in zip(*(column.to_pylist() for column in counts[bucket].columns), strict=True):
+            of_class[name][bucket] = count
+    inside: dict[int, list[Cut]] = defaultdict(list)
+    for name, buckets in of_class.items():
+        ends = list(accumulate(buckets.values()))
+        for split, rank in enumerate(_ranks(ends[-1], weights)):
+            place = int(np.searchsorted(ends, rank, side="right"))
+            if place < len(ends):
+                inside[list(buckets)[place]].append(Cut(name, split, rank - (ends[place - 1] if place else 0)))
+    return {name.decode(): [END] * len(weights) for name in sorted(of_class)}, inside
+
+
+def _ranks(count: int, weights: Sequence[float]) -> list[int]:
+    shares = [round(weight * 1_000_000) for weight in weights]  # integers: exact on every machine
+    total = sum(shares)
+    return [(2 * count * cumulated + total) // (2 * total) for cumulated in accumulate(shares)]
+
+
+def _fill(strata: dict[str, list[int]], table: pa.Table, places: Iterable[Cut]) -> None:
+    names, hashes = table["class"].to_pylist(), table["hash"].to_numpy()
+    starts = {name: start for start, name in reversed(list(enumerate(names)))}
+    for cut in places:
+        strata[cut.name.decode()][cut.split] = int(hashes[starts[cut.name] + cut.rank])
