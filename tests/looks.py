@@ -12,8 +12,7 @@ from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.context.build_context import RowDecisions
 from recordmill.pipeline.build.plan import make_plan, pieces, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums
-from recordmill.pipeline.build.summaries.statistics import statistics_look
+from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, statistics_look
 from recordmill.pipeline.build.worker.read_chunk import LookReader
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.sources.files import Files, LocalFiles
