@@ -23,7 +23,7 @@ class ColumnType(StrEnum):
     INTEGER = "integer"
     """A 64-bit signed whole number, delivered as Arrow `int64`."""
     IMAGE = "image"
-    """An image: its place, or its bytes; delivered as Arrow `binary`, a reference of `sources.image_refs`."""
+    """An image: its place, or its bytes; delivered as Arrow `binary`, a reference of `sources.images`."""
 
 
 INT64 = range(-(1 << 63), 1 << 63)

@@ -1,6 +1,6 @@
-"""Rejected rows: the reasons, and what is kept of a row that could not become a record.
+"""Faults of rows while they are read together, at most one a row, and the rejects that they become, with a reason.
 
-Never its payload: a message says of which type a value is, at most, and which file it names.
+A reject never holds the payload: its message says of which type a value is, at most, and which file it names.
 
 >>> Reject(chunk=0, position=6, reason="wrong_type", message="wanted a number, found a string", column="price").reason
 'wrong_type'

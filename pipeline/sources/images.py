@@ -3,6 +3,10 @@
 A file of the source, a piece of one (a member of a tar file), a piece of the build's scratch, or the bytes themselves.
 A reference is a byte string, so that rows stay small and plain: its first byte says which it is.
 
+What a row names is not trusted. A path is relative to the folder of the file that names it, or to the source's `images`
+folder where that is given; one that is absolute, or a URL, is taken where it is inside the source's folder of images. A
+symbolic link that leads out of that folder is refused, but followed where the folder itself is listed.
+
 >>> parse(to_piece("a.tar", 512, 9))
 Reference(path='a.tar', offset=512, length=9, in_scratch=False, data=None)
 """

@@ -1,9 +1,12 @@
 """A user's own Python beside the spec: found, sent to workers, loaded, and blamed where it fails.
 
-A reference is `module:function`. The module lies in the spec's folder, or in an installed package. What of it, and of
-the modules that it imports, lies in the folder is sent along as source, and imported by a finder of our own: nothing
-else that lies in the folder can come into a process, and nothing is written. What lies anywhere else, such as in the
-current folder, is refused (`pipeline.sources.user_code`).
+A reference is `module:function`, of a module in the spec's folder or in an installed package. The module and those that
+it imports, as far as they are in the folder, are sent along as source and imported by a finder of our own: nothing else
+of the folder can come into a process, and nothing is written.
+
+A package is installed where it is found in the folders where pip puts them, or by the finder or the `.pth` file of one
+that is installed to be edited. Any other place is refused: in the current folder or on `PYTHONPATH` may be anybody's
+file, under the name of the module that is meant.
 
 >>> code = UserCode.of(["reader:rows"], "examples")        # doctest: +SKIP
 >>> code.install()                                         # doctest: +SKIP

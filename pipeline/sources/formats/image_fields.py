@@ -1,4 +1,4 @@
-"""The fields of a folder's metadata that are paths of images, and the columns and keys that come from them.
+"""The columns that come from an image's path, and the fields of a folder's metadata that are such paths.
 
 `file_name` is an image's path, and so is `depth_file_name`, which is the column `depth`; `file_names` (the column
 `images`) and `frames_file_names` are lists of paths. These are the names of Hugging Face's ImageFolder.

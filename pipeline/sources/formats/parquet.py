@@ -78,7 +78,7 @@ class ParquetReader(TableReader[Parquet]):
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads row groups; a row's default key is the digest of its asked columns (`typing.row_digests`)."""
+        """Reads row groups; a row's default key is the digest of its asked columns (`row_digests`)."""
         base, first = self.image_base(files, chunk), 0
         if key is None:  # an image's bytes are a part of it
             columns = {name: replace(column, presence=False) for name, column in columns.items()}

@@ -1,4 +1,8 @@
-"""Arrow arrays of any encoding as plain ones, and lists made of flat values."""
+"""Arrow arrays of any encoding as plain ones, lists made of flat values, and columns inside others.
+
+`objects.bbox` is the field `bbox` of what the column `objects` holds; a column whose own name holds the dots comes
+first. Of a list of objects come lists of the field's values.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate

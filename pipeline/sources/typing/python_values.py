@@ -1,9 +1,8 @@
-"""From Python values of any type to a column's type: of a user's own source, and of JSON inside other files.
+"""From Python values of any type to a column's type: of a user's own source, and of JSON that is read by Python.
 
-Values of one sort are made one Arrow array and read as `typing.values` reads Arrow. It takes
-`str`, `bytes`, `bool`, `int`, `float`, `Decimal`, `date`, `datetime`, paths, `None`, NumPy's scalars and
-arrays, whatever has `__array__` (a tensor), dictionaries of an image's `bytes` and `path`, and lists and tuples of all
-these, nested or not.
+Values of one sort become one Arrow array, which is read as `typing.values` reads Arrow. They are `str`, `bytes`,
+`bool`, `int`, `float`, `Decimal`, `date`, `datetime`, paths, `None`, NumPy's scalars and arrays, whatever has
+`__array__` (a tensor), dictionaries of an image's `bytes` and `path`, and lists and tuples of all these, nested or not.
 
 >>> typed_objects("n", Column(ColumnType.NUMBER), [1, np.float32(0.5), None], ("", ""), {}).to_pylist()
 [1.0, 0.5, None]

@@ -9,9 +9,13 @@
 | IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path`, whose bytes come first |
 
 Every format's values come here, those of Python and JSON in groups of one type (`typing.python_values`), so a value has
-one outcome in all of them. Strings that are cells (`typing.cells`), which have no type, are read as numbers, too.
-Encodings (dictionaries, runs, views) do not matter. A list is read in one column with `many` alone; nested lists are
-flattened to one list a row, one value is a list of one, and one string is split as a cell.
+one outcome in all of them. Encodings (dictionaries, runs, views) do not matter. A list is read in one column with
+`many` alone; nested lists are flattened to one list a row, one value is a list of one, and one string is split as a
+cell.
+
+A cell (of CSV, a part of a path, a line of text) is a string without a type, which is read as a number, too, as
+Python's `float` and `int` do, but for underscores; a blank one is no number. A list in a cell is a JSON array, or
+values with a separator between them.
 
 >>> faults = {}
 >>> typed_values("n", Column(ColumnType.INTEGER), pa.array([1, 1 << 63], pa.uint64()), ("", ""), faults).to_pylist()
@@ -45,68 +49,6 @@ from recordmill.pipeline.sources.typing.arrays import (
     strings,
 )
 from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
-
-
-def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
-    """Reads Arrow strings as NUMBER or INTEGER.
-
-    Returns:
-        The numbers, shape [rows], null where a cell is null, blank or no such number; and the rows of the last sort.
-    """
-    filled = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
-    values = _by_arrow(kind, filled)
-    if values is not None:
-        return values, np.zeros(len(cells), bool)
-    texts = decoded(cells)
-    read = [_number(kind, text) for text in texts]
-    wrong = [value is None and bool(text and text.strip()) for text, value in zip(texts, read, strict=True)]
-    return pa.array(read, ARROW_TYPES[kind]), np.array(wrong, bool)
-
-
-def _by_arrow(kind: ColumnType, cells: pa.Array) -> pa.Array | None:
-    """Reads numbers by Arrow, quickly; returns None where Python may read one of them otherwise."""
-    try:
-        values = cells.cast(ARROW_TYPES[kind])
-    except pa.ArrowInvalid:
-        return None
-    is_hexadecimal = kind is ColumnType.INTEGER and pc.any(pc.match_substring_regex(cells, "[xX]")).as_py()
-    return values if not is_hexadecimal and np.isfinite(values.fill_null(0)).all() else None
-
-
-def _number(kind: ColumnType, cell: str | None) -> float | int | None:
-    if cell is None or "_" in cell:
-        return None
-    try:
-        if kind is ColumnType.NUMBER:
-            return float(cell)
-        value = int(cell)
-    except ValueError:
-        return None
-    return value if value in INT64 else None
-
-
-def split(cells: pa.Array, separator: str) -> pa.Array:
-    """Makes lists of strings of Arrow strings, shape [rows]; a blank cell is an empty list."""
-    lists = [[] if cell is None else split_cell(cell, separator) for cell in decoded(cells)]
-    flat = strings(value for values in lists for value in values)
-    return as_lists(np.array([len(values) for values in lists], np.int64), flat, absent(cells))
-
-
-def split_cell(cell: str, separator: str) -> list[str]:
-    """Returns the values of a list in one cell; none where it is blank."""
-    text = cell.strip()
-    if text.startswith("[") and text.endswith("]"):
-        try:
-            return [value if isinstance(value, str) else json.dumps(value) for value in flat_values(json.loads(text))]
-        except (ValueError, RecursionError):
-            pass
-    return [value.strip() for value in text.split(separator)] if text else []
-
-
-def decoded(cells: pa.Array) -> list[str | None]:
-    """Returns Arrow strings as Python's; bytes that are not UTF-8 come as surrogates."""
-    values = cells.cast(pa.binary()).to_pylist()
-    return [value if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 
 
 def typed_values(
@@ -237,6 +179,68 @@ def _part(values: pa.StructArray, part: str) -> pa.Array:
     return field.cast(pa.binary()) if pt.is_null(field.type) else field
 
 
+def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
+    """Reads Arrow strings as NUMBER or INTEGER.
+
+    Returns:
+        The numbers, shape [rows], null where a cell is null, blank or no such number; and the rows of the last sort.
+    """
+    filled = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
+    values = _by_arrow(kind, filled)
+    if values is not None:
+        return values, np.zeros(len(cells), bool)
+    texts = decoded(cells)
+    read = [_number(kind, text) for text in texts]
+    wrong = [value is None and bool(text and text.strip()) for text, value in zip(texts, read, strict=True)]
+    return pa.array(read, ARROW_TYPES[kind]), np.array(wrong, bool)
+
+
+def _by_arrow(kind: ColumnType, cells: pa.Array) -> pa.Array | None:
+    """Reads numbers by Arrow, quickly; returns None where Python may read one of them otherwise."""
+    try:
+        values = cells.cast(ARROW_TYPES[kind])
+    except pa.ArrowInvalid:
+        return None
+    is_hexadecimal = kind is ColumnType.INTEGER and pc.any(pc.match_substring_regex(cells, "[xX]")).as_py()
+    return values if not is_hexadecimal and np.isfinite(values.fill_null(0)).all() else None
+
+
+def _number(kind: ColumnType, cell: str | None) -> float | int | None:
+    if cell is None or "_" in cell:
+        return None
+    try:
+        if kind is ColumnType.NUMBER:
+            return float(cell)
+        value = int(cell)
+    except ValueError:
+        return None
+    return value if value in INT64 else None
+
+
+def split(cells: pa.Array, separator: str) -> pa.Array:
+    """Makes lists of strings of Arrow strings, shape [rows]; a blank cell is an empty list."""
+    lists = [[] if cell is None else split_cell(cell, separator) for cell in decoded(cells)]
+    flat = strings(value for values in lists for value in values)
+    return as_lists(np.array([len(values) for values in lists], np.int64), flat, absent(cells))
+
+
+def split_cell(cell: str, separator: str) -> list[str]:
+    """Returns the values of a list in one cell; none where it is blank."""
+    text = cell.strip()
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return [value if isinstance(value, str) else json.dumps(value) for value in flat_values(json.loads(text))]
+        except (ValueError, RecursionError):
+            pass
+    return [value.strip() for value in text.split(separator)] if text else []
+
+
+def decoded(cells: pa.Array) -> list[str | None]:
+    """Returns Arrow strings as Python's; bytes that are not UTF-8 come as surrogates."""
+    values = cells.cast(pa.binary()).to_pylist()
+    return [value if value is None else value.decode("utf-8", "surrogateescape") for value in values]
+
+
 def _is_string(kind: pa.DataType) -> bool:
     return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
 
@@ -291,8 +295,8 @@ def _integer(values: pa.Array) -> pa.Array:
         return pa.array([value if value is not None and value in INT64 else None for value in whole], pa.int64())
 
 
-LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
+LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 
 
 class Rule(NamedTuple):
