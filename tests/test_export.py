@@ -69,11 +69,10 @@ def exported(to: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     return rows, yaml.safe_load((to / "dataset.yaml").read_text())
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+def run(*arguments: object) -> int:
     """Runs the command; gives its exit code."""
-    monkeypatch.setattr("sys.argv", ["recordmill", *map(str, arguments)])
     with pytest.raises(SystemExit) as end:
-        main()
+        main([*map(str, arguments)])
     return int(str(end.value.code))
 
 
@@ -169,21 +168,17 @@ def test_an_original_keeps_its_turn(orientation: int) -> None:
         assert image.convert("RGB").tobytes() == Image.open(data).convert("RGB").tobytes()
 
 
-def test_the_command_says_what_goes_back_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_goes_back_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_small(tmp_path / "small", "label", "text")
-    assert run(monkeypatch, "export", tmp_path / "small", tmp_path / "to", "--to", "parquet") == 0
+    assert run("export", tmp_path / "small", tmp_path / "to", "--to", "parquet") == 0
     printed = capsys.readouterr().out
     assert printed.startswith("200 rows in 8 files, ")
     assert "recordmill build" in printed
 
 
-def test_without_the_train_split_there_is_no_spec(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_the_train_split_there_is_no_spec(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_small(tmp_path / "small", "label", "text")
-    assert run(monkeypatch, "export", tmp_path / "small", tmp_path / "to", "--to", "parquet", "--split", "test") == 0
+    assert run("export", tmp_path / "small", tmp_path / "to", "--to", "parquet", "--split", "test") == 0
     assert [path.name for path in (tmp_path / "to").iterdir()] == ["data"]
     assert "recordmill build" not in capsys.readouterr().out
 
@@ -193,7 +188,7 @@ def test_a_url_is_no_target(
 ) -> None:
     write_small(tmp_path / "small", "label")
     monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, "export", tmp_path / "small", "s3://b/to", "--to", "parquet") == 1
+    assert run("export", tmp_path / "small", "s3://b/to", "--to", "parquet") == 1
     assert "s3://b/to is a URL: name a local folder" in " ".join(capsys.readouterr().err.split())
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
 

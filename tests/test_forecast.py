@@ -233,15 +233,12 @@ def test_a_source_that_is_larger_than_it_looks_is_not_held_whole(
     assert result.sampled_rows < 10_000
 
 
-def test_the_command_prints_lines_or_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_lines_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = write(tmp_path, rows(50, lambda n: f"{n},1,bern,{n % 2}"))
     printed: list[Any] = []
     for more in ([], ["--json"]):
-        monkeypatch.setattr("sys.argv", ["recordmill", "plan", str(spec), *more])
         with pytest.raises(SystemExit) as end:
-            main()
+            main(["plan", str(spec), *more])
         assert end.value.code == 0
         printed.append(capsys.readouterr().out)
     assert printed[0].startswith("people: ")

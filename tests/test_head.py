@@ -22,11 +22,10 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
     def run(*arguments: str) -> tuple[list[str], str]:
-        monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
         with pytest.raises(SystemExit):
-            main()
+            main(arguments)
         printed = capsys.readouterr()
         return printed.out.splitlines(), printed.err
 

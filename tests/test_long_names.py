@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.__main__ import main
 from recordmill.dataset import open_dataset
+from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, read_manifest
 from recordmill.pipeline.errors import MOST_MESSAGE, DatasetError
 from tests.published import VERSION, write_version
@@ -58,18 +58,15 @@ WHAT += ["a number", "a URL", "name", "build_key"]
 
 
 @pytest.mark.parametrize("what", WHAT)
-def test_each_command_ends_in_some_lines(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_command_ends_in_some_lines(what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_version(tmp_path / "out", rows=20)
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
     lengthen(manifest, what)
     (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
     for command in COMMANDS.values():
         arguments = [each.replace("OUT", str(tmp_path / "out")) for each in command]
-        monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
         with pytest.raises(SystemExit):
-            main()
+            main(arguments)
         printed = capsys.readouterr()
         assert len(printed.err) <= MOST_MESSAGE + 1_000
         assert "Traceback" not in printed.err
@@ -115,15 +112,13 @@ def test_a_plan_of_a_long_column_ends_in_some_lines(
     data: str,
     feature: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "rows").write_text(data)
     spec = f"name: a\nsource: {{format: {format_}, path: rows}}\nfeatures: {{{feature}: {{kind: number}}}}\n"
     (tmp_path / "dataset.yaml").write_text(spec)
-    monkeypatch.setattr("sys.argv", ["recordmill", "plan", str(tmp_path / "dataset.yaml")])
     with pytest.raises(SystemExit):
-        main()
+        main(["plan", str(tmp_path / "dataset.yaml")])
     printed = capsys.readouterr()
     assert len(printed.err + printed.out) < 5_000
     assert "Traceback" not in printed.err

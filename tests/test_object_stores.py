@@ -113,9 +113,8 @@ def test_a_plan_of_a_source_at_a_url(
         for name, data in files.items():
             store.write_if(name, data, None)
         (tmp_path / "dataset.yaml").write_text(SPEC.format(path=url))
-        monkeypatch.setattr("sys.argv", ["recordmill", "plan", str(tmp_path / "dataset.yaml")])
         with pytest.raises(SystemExit, match="0"):
-            main()
+            main(["plan", str(tmp_path / "dataset.yaml")])
     printed = capsys.readouterr().out
     assert f"stored: {ROWS} rows of {ROWS + 1} files" in printed
     assert f"in all {ROWS} rows:" in printed

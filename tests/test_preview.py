@@ -203,18 +203,14 @@ def test_no_name_in_a_manifest_chooses_a_folder(
     (folder / "dataset.json").write_text(json.dumps({**manifest, "name": name}))
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr("sys.argv", ["recordmill", command, str(folder)])
     with pytest.raises(SystemExit) as end:
-        main()
+        main([command, str(folder)])
     assert end.value.code == 1
     assert [*Path().iterdir()] == []
 
 
-def test_rejects_are_chosen_by_nothing(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["recordmill", "preview", str(dataset.folder), "--rejects", "--key", "a", "--augment", "RandomFlip()"]
-    monkeypatch.setattr("sys.argv", command)
+def test_rejects_are_chosen_by_nothing(dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["preview", str(dataset.folder), "--rejects", "--key", "a", "--augment", "RandomFlip()"]
     with pytest.raises(SystemExit, match="1"):
-        main()
+        main(command)
     assert "--key and --augment are for records, and --rejects shows" in " ".join(capsys.readouterr().err.split())

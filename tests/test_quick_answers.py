@@ -56,9 +56,8 @@ def test_an_argument_too_many_is_not_dropped(
     message: str,
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
     with pytest.raises(SystemExit, match="2"):
-        main()
+        main(arguments)
     printed = capsys.readouterr()
     assert message in " ".join(printed.err.split())
     assert printed.out == ""
@@ -66,9 +65,8 @@ def test_an_argument_too_many_is_not_dropped(
 
 def test_options_of_beam_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("sys.argv", ["recordmill", "init", "rows.jsonl", "-o", "new.yaml", "--", "--region", "x"])
     with pytest.raises(SystemExit, match="0"):
-        main()
+        main(["init", "rows.jsonl", "-o", "new.yaml", "--", "--region", "x"])
     assert (folder / "new.yaml").is_file()
 
 

@@ -1,6 +1,5 @@
 """An object store that lies about lengths, tags and what it holds costs a line, and touches nothing elsewhere."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -151,9 +150,8 @@ def test_a_store_that_lies_costs_a_line(
             ["verify", bucket],
             ["versions", "materialize", bucket],
         ):
-            monkeypatch.setattr(sys, "argv", ["recordmill", *arguments])
             with suppress(SystemExit):
-                commands.main()
+                commands.main(arguments)
             shown = capfd.readouterr()
             assert "unexpectedly" not in shown.err
             assert "\x1b" not in shown.out + shown.err

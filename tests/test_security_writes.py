@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -105,9 +104,8 @@ def paths_of(place: Path, good: Path, path: str, content: str) -> set[str]:
         (place / "out" / path).write_text(content)
         with written() as new:
             for arguments in night:
-                sys.argv = ["recordmill", *arguments]
                 with suppress(SystemExit):
-                    commands.main()
+                    commands.main(arguments)
         paths |= {os.path.join(os.path.realpath(os.path.dirname(each)), os.path.basename(each)) for each in new}
     return paths
 

@@ -90,9 +90,8 @@ def test_an_unforeseen_error_tells_no_value(monkeypatch: pytest.MonkeyPatch, hos
         raise TypeError(HOSTILE)
 
     monkeypatch.setattr("recordmill.pipeline.cli.show.print_dataset", fail)
-    monkeypatch.setattr(sys, "argv", ["recordmill", "show", str(hostile)])
     with pytest.raises(SystemExit):
-        main()
+        main(["show", str(hostile)])
     seen = capfd.readouterr().err
     assert seen.startswith("recordmill: failed unexpectedly: TypeError in pipeline/cli/inspect_commands.py, line ")
     assert "owned" not in seen

@@ -7,7 +7,7 @@ and `verify` without `--spec` run with NumPy, typer and rich alone.
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -68,11 +68,11 @@ WITH_BEAM_OPTIONS = {"allow_extra_args": True}
 EVERYDAY, MORE = "Everyday", "More"
 
 
-def main() -> None:
-    """Runs the command line; a user's mistake is one line on standard error and a non-zero exit."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line, by default on the process's arguments; a mistake is one line and a non-zero exit."""
     signal.signal(signal.SIGTERM, end_by_signal)
     try:
-        status = app(standalone_mode=False)
+        status = app(arguments, prog_name="recordmill", standalone_mode=False)
     except TyperException as error:
         if error.format_message():  # empty after the help that no arguments print
             fail(error.format_message(), ExitCode.USAGE)
