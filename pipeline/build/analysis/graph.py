@@ -220,14 +220,10 @@ def learned_changes(
     statistics: Mapping[str, Mapping[str, Any]],
     models: Mapping[str, bytes],
 ) -> Iterator[str]:
-    """Returns a line for each value of the graph that changed, with both values; of words their number.
+    """Yields a line for each value of the graph that is another than the live one, with both; of words their number.
 
-    Args:
-        planned: the build.
-        live: the live version's analysis.
-        vocabularies: the words with an id, in the order of the ids, by the feature that a vocabulary is named after.
-        statistics: the statistics by feature.
-        models: the tokenizers that were trained, by the feature that each is named after.
+    One makes every record another. All are by feature: `vocabularies` are the words in the order of their ids, `models`
+    the tokenizers that were trained.
     """
     for name, words in vocabularies.items():
         file = f"transform_fn/assets/{vocabulary_name(name)}"

@@ -25,11 +25,7 @@ COUNTED = "reports/counted"
 def run_job(context: BuildContext, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder.
 
-    Args:
-        context: the build.
-        chunks: the chunks that are read.
-        finished: the groups of the shards that an earlier attempt built, whose duplicates are counted, too.
-        runner: the runner.
+    `finished` are the groups of the shards that an earlier attempt built, whose duplicates are counted, too.
     """
     install_user_code(context)
     with runner.pipeline(context) as pipeline:

@@ -204,12 +204,7 @@ def _reports(workspace: Workspace, name: str, buckets: range | None) -> list[Jso
 
 
 def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
-    """Makes the manifest's entry of counts.
-
-    Args:
-        counts: the counts.
-        names: the splits.
-        contents: reads a file of contents by its number: the columns `row` and `key`.
+    """Makes the manifest's entry of counts, with the names of the splits.
 
     Returns:
         `groups`: how many contents occur more than once. `rows`: their rows but the first of each. `within`: of each
@@ -253,14 +248,7 @@ def shown_key(key: bytes) -> str:
 
 
 def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: Counts, contents: Contents) -> str:
-    """Makes the message of `fail`, with the first pairs by key and file.
-
-    Args:
-        planned: the build.
-        chunks: its chunks.
-        counts: the counts of its rows.
-        contents: reads the contents of a chunk.
-    """
+    """Makes the message of `fail`, with the first pairs by key and file; `contents` reads a chunk's contents."""
     entry = published(counts, planned.layout.splits, contents)
     across = f"; {message}" if (message := leaks(entry)) else ""
     rows = [(pair.first, pair.second) for pair in counts.pairs()]

@@ -70,12 +70,9 @@ def _most_images(options: FeatureOptions) -> int | None:
 
 
 def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:
-    """Digests the contents of keyed rows.
+    """Digests the contents of keyed rows: of the features in `names`.
 
-    Args:
-        rows: keyed rows.
-        names: the features that are the content.
-        images: for each feature of images, the joined SHA-256 digests of each row's files.
+    `images` are, for each feature of images, the joined SHA-256 digests of each row's files.
     """
     parts = [images[name] if name in images else _values(rows[name]) for name in names]
     if len(parts) == 1:

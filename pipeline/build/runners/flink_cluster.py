@@ -162,12 +162,7 @@ def flink_presets(
 ) -> dict[str, str]:
     """Makes the presets of a job on Flink, from what the cluster says now.
 
-    Args:
-        cluster: the cluster.
-        options: the user's options for Flink.
-        given: the names of Beam's options that the user gives.
-        job: the job's name.
-        attempt: a name that no other attempt has.
+    `given` are the names of Beam's options that the user gives; no two attempts have one name.
 
     Raises:
         RunnerError: no slot becomes free, or the workers' program is missing.

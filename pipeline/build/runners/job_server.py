@@ -138,14 +138,9 @@ class JobServer:
 
 
 def flink_server(java: str, jar: str, master: str, configuration: str, folder: str) -> list[str]:
-    """Makes the command of a job server for Flink.
+    """Makes the command of a job server for the cluster whose REST interface is at `master`.
 
-    Args:
-        java: the Java program.
-        jar: the job server's jar.
-        master: the address of the cluster's REST interface.
-        configuration: a folder with Flink's `config.yaml` for the jobs.
-        folder: a local folder for staged artifacts.
+    `configuration` is a folder with Flink's `config.yaml` for the jobs, `folder` a local one for staged artifacts.
     """
     server = ["--job-host", "localhost", "--job-port", "{port}", "--artifact-port", "0", "--expansion-port", "0"]
     flink = ["--flink-master", master, "--flink-conf-dir", configuration, "--artifacts-dir", folder]

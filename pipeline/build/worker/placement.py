@@ -225,10 +225,7 @@ class Cut(NamedTuple):
 def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Callable[[int], pa.Table]) -> Strata:
     """Returns for each class the upper bounds of the splits' ranges of hashes; the last is 2**64.
 
-    Args:
-        counts: the `class_counts` of each bucket.
-        weights: the splits' shares, in order.
-        read: reads the `distinct` hashes of a bucket.
+    `counts` are the `class_counts` of each bucket, `weights` the splits' shares; `read` reads a bucket's hashes.
     """
     strata, inside = cuts(counts, weights)
     for bucket, places in inside.items():

@@ -137,13 +137,9 @@ class ShardSums:
 def profile_of(
     features: Mapping[str, FeatureOptions], rows: pa.Table, stored: Stored, lengths: Mapping[str, Ids]
 ) -> dict[str, FeatureProfile]:
-    """Counts every feature of the spec.
+    """Counts every feature of the spec, of keyed rows and of their stored tensors.
 
-    Args:
-        features: their options.
-        rows: the keyed rows: raw columns by feature.
-        stored: what is stored of the same rows.
-        lengths: the number of ids of each text, int64 [texts], by feature.
+    `lengths` are the number of ids of each text, int64 [texts], by feature.
     """
     return {name: _feature(name, options, rows, stored, lengths) for name, options in features.items()}
 
