@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.cli.commands import main
-from recordmill.pipeline.inspection.records import LONGEST, shown, to_json
+from recordmill.pipeline.inspection.values import LONGEST, shown, to_json
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import DecodedText
