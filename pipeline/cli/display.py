@@ -113,7 +113,7 @@ class Display:
         A line is left out if it says what the last one said, but for the time.
         """
         started = printed = self._clock()
-        last: View | None = None
+        last: Moment | None = None
         while not self._done.wait(self._look_seconds):
             now = self._clock()
             if self._reader is not None and now - printed >= max(1.0, (now - started) / 60):
@@ -122,15 +122,15 @@ class Display:
                     self._console.print(view.line(), soft_wrap=True)
                 last = view
 
-    def _look(self) -> "View":
+    def _look(self) -> "Moment":
         if self._reader is None:
-            return View(self._stage, None, "")
+            return Moment(self._stage, None, "")
         counts = self._reader.read()
         view = self._state.view(counts, bool(counts.get("analyzed")), self._clock())
         view = self._with_job(view)
         return view._replace(details=self._stage) if view.stage == PUBLISHING and self._stage else view
 
-    def _with_job(self, view: "View") -> "View":
+    def _with_job(self, view: "Moment") -> "Moment":
         job = self.job
         if job is None or not job.state:
             return view
@@ -138,7 +138,7 @@ class Display:
         return view._replace(details=f"{view.details}, {job.state}")
 
 
-class View(NamedTuple):
+class Moment(NamedTuple):
     """A moment of a build."""
 
     stage: str
@@ -171,7 +171,7 @@ class State:
         self._stage = ""
         self._share = self._whole = 0.0
 
-    def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> View:
+    def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> Moment:
         """The view of the counters at a time in monotonic seconds."""
         look = {name.removeprefix("look_"): number for name, number in counts.items() if name.startswith("look_")}
         is_look = bool(look) and not analyzed
@@ -186,7 +186,7 @@ class State:
         rate = self._rate(stage, done, now)
         rejected = f"{refused + dropped:,} rejected"
         if stage in (ANALYZING, PUBLISHING):
-            return View(stage, None, f"{done:,} records, {rejected}")
+            return Moment(stage, None, f"{done:,} records, {rejected}")
         # A repeated step, or an estimate of too few rows, does not turn the bar back.
         self._share = max(self._share, min(1.0, done / expected if expected else 0.0))
         ended = read if is_look else read + never_built + built + (rows if look else 0)
@@ -195,7 +195,7 @@ class State:
         details = f"{done:,} records, {rate:,.0f}/s, {rejected}"
         is_known = 0 < self._whole < 1
         left = _clock((now - self._begun) * (1 - self._whole) / self._whole) if is_known else ""
-        return View(stage, self._share, details, left)
+        return Moment(stage, self._share, details, left)
 
     def _name_stage(self, all_read: bool, analyzed: bool, built: int, wanted: int) -> str:
         if not all_read:

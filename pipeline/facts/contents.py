@@ -18,7 +18,7 @@ from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.dataset.vocabulary import Ids
-from recordmill.pipeline.facts.sample import Example, RecordSample, read_examples, read_sample
+from recordmill.pipeline.facts.sample import RecordSample, ShownRecord, read_examples, read_sample
 from recordmill.pipeline.facts.version import RejectFacts, VersionFacts
 from recordmill.pipeline.inspection.images import raw_image
 from recordmill.pipeline.inspection.records import Record, read_records
@@ -63,8 +63,8 @@ class WordCounts:
 class Pair(NamedTuple):
     """Two records of the same content, or nearly."""
 
-    first: Example
-    second: Example
+    first: ShownRecord
+    second: ShownRecord
 
 
 @dataclass(frozen=True)

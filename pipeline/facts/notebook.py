@@ -4,7 +4,7 @@ from itertools import islice
 
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.facts.sample import View, in_words, read_examples
+from recordmill.pipeline.facts.sample import FeatureRoles, in_words, read_examples
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.reader.notebook import SHOWN, html_text, table
@@ -25,7 +25,7 @@ def _records(dataset: DatasetVersion) -> str:
         if split is None:
             return ""
         records = list(islice(read_records(dataset, split, limit=SHOWN), SHOWN))
-        if not View.of(dataset).images:
+        if not FeatureRoles.of(dataset).images:
             names = list(dataset.features)
             rows = ([record.key, *(in_words(record.values[name]) for name in names)] for record in records)
             return table(["key", *names], rows)

@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.facts.charts import HEIGHT, WIDTH
 from recordmill.pipeline.facts.contents import Contents, read_contents, remarks
 from recordmill.pipeline.facts.features import feature_views
-from recordmill.pipeline.facts.sample import Example
+from recordmill.pipeline.facts.sample import ShownRecord
 from recordmill.pipeline.sources.faults import REASONS
 
 HERE = Path(__file__).parent
@@ -114,7 +114,7 @@ def _number(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:.4g}"
 
 
-def _groups(contents: Contents) -> Iterator[tuple[str | None, Sequence[Example]]]:
+def _groups(contents: Contents) -> Iterator[tuple[str | None, Sequence[ShownRecord]]]:
     """Yields the examples by class; all at once where there are no classes."""
     examples = contents.sample.examples if contents.sample else ()
     for label, group in groupby(examples, key=lambda example: example.label):

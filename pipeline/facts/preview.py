@@ -18,7 +18,7 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.sample import MOST_IN_ROW, View, images_of
+from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.images import COLORS, StoredImage, color_of, raw_image
 from recordmill.pipeline.inspection.records import Record
@@ -75,10 +75,10 @@ def preview(
     Raises:
         DatasetError: there is no record; an image is damaged; an augmentation does not fit the images.
     """
-    view = View.of(dataset)
-    if changes and not view.images:
+    roles = FeatureRoles.of(dataset)
+    if changes and not roles.images:
         raise DatasetError(f"augmentations are for images, and {dataset.name} has none: leave them out")
-    return draw([_card(view, record, changes, sources) for record in records])
+    return draw([_card(roles, record, changes, sources) for record in records])
 
 
 def draw(cards: Sequence[Card]) -> Image.Image:
@@ -158,14 +158,14 @@ def _value(node: ast.expr) -> Any:
     return KNOWN[node.func.id](*map(_value, node.args), **options)
 
 
-def _card(view: View, record: Record, changes: Sequence[Augmentation], sources: Path | None) -> Card:
+def _card(roles: FeatureRoles, record: Record, changes: Sequence[Augmentation], sources: Path | None) -> Card:
     tiles = list[Tile]()
-    if sources is not None and view.images and (raw := raw_image(sources, record.key)) is not None:
+    if sources is not None and roles.images and (raw := raw_image(sources, record.key)) is not None:
         tiles.append(_tile("source", raw))
-    for name in view.images:
+    for name in roles.images:
         for image in images_of(record, name)[:MOST_IN_ROW]:
-            tiles += _tiles(view, record, name, image, changes)
-    label, (texts, others) = view.label_of(record), view.words_of(record)
+            tiles += _tiles(roles, record, name, image, changes)
+    label, (texts, others) = roles.label_of(record), roles.words_of(record)
     named = ", ".join(f"{name} {words}" for name, words in others.items() if words)
     lines = [*texts.values(), named]
     lines = [record.key, *lines] if label is None else [label, *lines, record.key]
@@ -182,10 +182,10 @@ def _reject_card(sources: Path | None, reject: Json) -> Card:
 
 
 def _tiles(
-    view: View, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
+    roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
 ) -> Iterator[Tile]:
-    pixels, boxes = image.array(), list(view.named_boxes(record, name))
-    yield _tile(name if len(view.images) > 1 else "stored", _image(pixels), boxes)
+    pixels, boxes = image.array(), list(roles.named_boxes(record, name))
+    yield _tile(name if len(roles.images) > 1 else "stored", _image(pixels), boxes)
     for epoch in range(DRAWS if changes else 0):
         changed, moved = _augmented(pixels, boxes, changes, record.position, epoch)
         yield _tile(f"augmented {epoch + 1}", _image(changed), moved)

@@ -60,7 +60,7 @@ class Thumbnail(NamedTuple):
     boxes: Sequence[Drawn]
 
 
-class Example(NamedTuple):
+class ShownRecord(NamedTuple):
     """A record that is shown."""
 
     key: str
@@ -92,7 +92,7 @@ class RecordSample:
 
     split: str
     records: int
-    examples: Sequence[Example]
+    examples: Sequence[ShownRecord]
     images: Mapping[str, ImageCounts]
     boxes: Mapping[str, npt.NDArray[np.float64]]
     """The boxes of each feature, [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1."""
@@ -123,19 +123,19 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
         return None
     split = "train" if "train" in splits else splits[0]
     records = list(_first_records(dataset, split))
-    view, measured = View.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], []))
-    examples = tuple(view.example(record, measured) for record in view.chosen(records))
-    images = {name: _image_counts(records, name, measured[name]) for name in view.images}
-    boxes = {name: [record.values[name] for record in records] for name in view.boxes}
+    roles, measured = FeatureRoles.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], []))
+    examples = tuple(roles.example(record, measured) for record in roles.chosen(records))
+    images = {name: _image_counts(records, name, measured[name]) for name in roles.images}
+    boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
     return RecordSample(split, len(records), examples, images, flat, a_row)
 
 
-def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[Example]:
+def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[ShownRecord]:
     """Makes examples of some records. Raises: DatasetError: an image is damaged."""
-    view = View.of(dataset)
-    return [view.example(record) for record in records]
+    roles = FeatureRoles.of(dataset)
+    return [roles.example(record) for record in records]
 
 
 def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
@@ -152,7 +152,7 @@ def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
 
 
 @dataclass(frozen=True)
-class View:
+class FeatureRoles:
     """The features of a dataset by the way in which they are shown."""
 
     label: str | None
@@ -166,7 +166,7 @@ class View:
     """The features of several names a row: where a row has as many names as boxes, they name these."""
 
     @classmethod
-    def of(cls, dataset: DatasetVersion) -> "View":
+    def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
         """Sorts the features of a dataset. Raises: DatasetError: a kind is unknown."""
         known = read_descriptions(dataset.features)
         label = dataset.label if isinstance(known.get(dataset.label or ""), CategoryDescription) else None
@@ -198,7 +198,7 @@ class View:
     def _class_of(self, record: Record) -> str:
         return str(record.values[self.label]) if self.label else ""
 
-    def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> Example:
+    def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> ShownRecord:
         """Decodes a record's images and makes them small, with their boxes; adds their measures to `measured`."""
         thumbnails = []
         for name in self.images:
@@ -210,7 +210,7 @@ class View:
                 boxes = tuple(self._boxes(record, name, *shown.size))
                 size = f"{pixels.width}×{pixels.height}"
                 thumbnails.append(Thumbnail(name, data_url(shown), shown.width, shown.height, size, boxes))
-        return Example(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
+        return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 
     def label_of(self, record: Record) -> str | None:
         """Returns a record's class in words; None where the label is no category."""
