@@ -1,7 +1,7 @@
 """Charts as plain data: bins, bars and grids, with the positions at which the page's template draws them as SVG.
 
 A chart counts several series, the splits of a version, by the same bins. Splits differ in size, so what is drawn is
-each series' share; the counts stand in the table beside it.
+each series' share; the table next to it has the counts.
 
 >>> chart = histogram("age", {"train": Histogram.of(np.array([31, 40, 40], np.float32))}, whole=True)
 >>> chart.bins[0], chart.series[0].counts[0], chart.bins[-1]
@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 320, 120  # of a histogram's drawing area, in units of its SVG
 MOST_BINS = 24
 TICKS = 4  # labels below a histogram, at most
 FAR = 3  # times the range of all values but 1 %: beyond that, the last bins are open
-TAIL = 200  # one of so many values lies beyond each open end
+TAIL = 200  # one of so many values is beyond each open end
 MOST_NAMES = 1_000  # rows of a table of names
 GRID = 16  # cells a side of a map of boxes
 
@@ -172,7 +172,7 @@ def histogram(
 
 
 def _range(values: Histogram) -> tuple[float, float, bool]:
-    """Returns the smallest and largest value to show, and whether some lie beyond these."""
+    """Returns the smallest and largest value to show, and whether some are beyond these."""
     last = int(values.counts.sum()) - 1
     low, near_low, near_high, high = values.at([0, last // TAIL, last - last // TAIL, last])
     if high - low > FAR * (near_high - near_low) > 0:

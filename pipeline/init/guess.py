@@ -231,7 +231,7 @@ ORDERS = {
 ENOUGH = 0.95
 """The share of boxes that must be possible in an order: images outside the sample may be larger."""
 SLACK = 0.01
-"""The share of an image's side that a box may lie outside of it."""
+"""The share of an image's side by which a box may leave it."""
 
 Boxes = npt.NDArray[np.float64]
 """Boxes as the data has them, shape [boxes, 4]."""

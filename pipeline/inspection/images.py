@@ -134,7 +134,7 @@ def quietly() -> Iterator[None]:
 
 
 def raw_image(sources: Path, path: str) -> Image.Image | None:
-    """Opens an image of the sources, upright; None where no image lies at this path, or it cannot be decoded.
+    """Opens an image of the sources, upright; None where no image is at this path, or it cannot be decoded.
 
     Args:
         sources: the folder that paths are relative to; none leaves it.

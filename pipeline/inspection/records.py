@@ -41,7 +41,7 @@ class Record:
     """The row's key as text; bytes that are no UTF-8 as surrogates (`surrogateescape`)."""
     split: str
     position: int
-    """Its number in the split, from 0: the order in which `evaluation_input` gives the records."""
+    """Its number in the split, from 0: the order in which `evaluation_input` reads the records."""
     span: str | None
     shard: str
     """The path of its shard's file in the version's folder."""

@@ -55,7 +55,7 @@ class Decoder:
         }
 
     def decode(self, columns: Mapping[str, Column], row: int) -> dict[str, Value]:
-        """Returns a row's values by feature, of columns as `parse` gives them."""
+        """Returns a row's values by feature, of columns as `parse` returns them."""
         values = {}
         for name, description in self.descriptions.items():
             parts = {part: _cell(columns[part_name(name, part)], row) for part in description.parts()}
