@@ -245,7 +245,7 @@ def change_lines(output: str, published: "Published") -> Iterator[str]:
         old, new = open_dataset(output, before), open_dataset(output, version)
         size = bytes_to_read(old, new)
         with_rows = size <= (MOST_BYTES if is_local(output) else MOST_REMOTE_BYTES)
-        lines = [*diff(old, new, rows=with_rows).short_lines()]
+        lines = [*diff(old, new, rows=with_rows, values=False).short_lines()]
     except (UserError, OSError) as error:
         lines, with_rows = [f"not compared: {error}"], True
     yield f"since {before}:"

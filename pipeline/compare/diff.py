@@ -100,8 +100,8 @@ class Diff:
             yield f"{name}: {', '.join(map(str.__add__, counted, shown))}"
 
 
-def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True) -> Diff:
-    """Compares two versions; without `rows` by their manifests, profiles and vocabularies alone.
+def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, values: bool = True) -> Diff:
+    """Compares two versions by manifests and vocabularies; with `rows` by records, with `values` by profiles, too.
 
     Raises:
         DatasetError: a file of a version is missing, or not what its manifest says.
@@ -119,7 +119,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True) ->
         changes(dict(old.features), dict(new.features)),
         changes(old.spec, new.spec),
         changes(old.provenance.get("packages", {}), new.provenance.get("packages", {})),
-        _value_figures(before, after),
+        _value_figures(before, after) if values else [],
     )
 
 

@@ -181,7 +181,7 @@ def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
 
 
 def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict[str, FeatureProfile]] | None:
-    """Reads the profiles of a version from its folder; None where it has none, as an earlier Recordmill's.
+    """Reads the profiles of a version from its folder; None where it has none.
 
     Args:
         folder: the version's.
