@@ -13,7 +13,7 @@ from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 FILES = BeamFiles()
-TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 
 
 class FarFiles:

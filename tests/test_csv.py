@@ -29,7 +29,7 @@ from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceR
 from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 
-TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
 T = {"t": TEXT}
 

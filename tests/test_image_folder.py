@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.paths import Inside
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
-TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
+TEXT, CATEGORY, NUMBER, INTEGER, PATH, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
 IMAGE: Columns = {"image": PATH}
 CLASSES: Columns = {"image": PATH, "label": CATEGORY}

@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
-TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
 T = {"text": TEXT}
 

@@ -21,7 +21,7 @@ from recordmill.pipeline.sources.typing.blocks import row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import PARSE_HINT, misfit, typed_values
 
-TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 NUMBERS, TEXTS = replace(NUMBER, many=True), replace(TEXT, many=True)
 NOON = dt.datetime(2026, 11, 20, 12, 0, 0, 500_000)
 ID = uuid.UUID(int=7)

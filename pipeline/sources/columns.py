@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from recordmill.transforms.contract.array_layout import ArrayLayout
+
 
 class ColumnType(StrEnum):
     """The type of one value of a column."""
@@ -24,6 +26,8 @@ class ColumnType(StrEnum):
     """A 64-bit signed whole number, delivered as Arrow `int64`."""
     IMAGE = "image"
     """An image: its place, or its bytes; delivered as Arrow `binary`, a reference of `sources.images`."""
+    ARRAY = "array"
+    """Numbers of a shape, delivered as Arrow `binary`: their bytes, as `contract.array_layout` lays them out."""
 
 
 INT64 = range(-(1 << 63), 1 << 63)
@@ -47,13 +51,15 @@ class Column:
     """The number of values that a list must have."""
     parse: bool = False
     """Whether a NUMBER may be a string, too, which is read as a cell of CSV is."""
+    array: ArrayLayout | None = None
+    """The layout of an ARRAY."""
     presence: bool = False
     """Whether it matters only that a row has its IMAGE: a source that knows it without reading the bytes gives any
     reference."""
 
     def __str__(self) -> str:
         """Returns its name in a message: `number`, `list of number`, `parsed number`."""
-        kind = f"parsed {self.type}" if self.parse else str(self.type)
+        kind = f"parsed {self.type}" if self.parse else f"array of {self.array}" if self.array else str(self.type)
         return f"list of {kind}" if self.many else kind
 
 

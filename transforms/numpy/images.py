@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from recordmill.transforms.contract.array_layout import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import Part, Shape
@@ -22,7 +23,7 @@ from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.image_resize import resize
 from recordmill.transforms.numpy.jpeg_parts import JpegPart, Layout, read_layout
-from recordmill.transforms.numpy.normalize import dtype_of, normalizer
+from recordmill.transforms.numpy.normalize import normalizer
 from recordmill.transforms.numpy.texts import mask
 
 ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
@@ -94,7 +95,7 @@ class ImageReader:
         self._layout: Layout | None = None
         self._stored: Shape = description.shape
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
-        self._dtype = dtype_of(dtype or description.dtype)
+        self._dtype = numpy_dtype(dtype or description.dtype, ", or take dtype='float32'")
         self._normalize = normalizer(description.offset, description.scale, self._dtype, description.channel_order)
         # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
         is_constant = None not in (*self._stored, *self._shape)

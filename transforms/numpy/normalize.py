@@ -9,34 +9,17 @@ The bits are those of `tensorflow.image`: float32 in every step, and bfloat16 is
 array([[1.5, 2. ]], dtype=float32)
 """
 
-import importlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 
 Normalize: TypeAlias = Callable[[Array, Array], None]
 """Writes pixels, uint8 [..., width, channels], into an array of their shape."""
-
-
-def dtype_of(name: str) -> "np.dtype[Any]":
-    """Gives the dtype of a name, `bfloat16` too.
-
-    Raises:
-        DatasetError: bfloat16 needs ml_dtypes, which is not installed.
-    """
-    if name != "bfloat16":
-        return np.dtype(name)
-    try:
-        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
-    except ModuleNotFoundError:
-        message = "dtype='bfloat16' needs the package ml_dtypes: pip install ml_dtypes, or take dtype='float32'"
-        raise DatasetError(message) from None
 
 
 def normalizer(

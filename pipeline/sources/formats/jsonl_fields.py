@@ -83,7 +83,8 @@ class Shape:
 
     def field(self, name: str, column: Column) -> Field:
         """Returns the place of a column; one that no object holds lies where its name says."""
-        steps, leaf = self._found(name, column.many) or (self._guessed(name, column.many), "string")
+        many = column.many or column.array is not None
+        steps, leaf = self._found(name, many) or (self._guessed(name, many), "string")
         return Field(steps, _type(column, steps, leaf))
 
     def _found(self, name: str, many: bool) -> tuple[Steps, str] | None:
@@ -113,9 +114,12 @@ class Shape:
 
 
 def _type(column: Column, steps: Steps, leaf: str) -> pa.DataType:
-    is_one_string = column.many and leaf == "string" and not any(depth for _, depth in steps)
+    may_be_text = column.many or column.array is not None
+    is_one_string = may_be_text and leaf == "string" and not any(depth for _, depth in steps)
     if column.type is ColumnType.IMAGE or is_one_string or (column.parse and leaf == "string"):
         return pa.string()
+    if column.array is not None:
+        return pa.int64() if column.array.holds_integers else pa.float64()
     return CATEGORY_TYPES.get(leaf, pa.string()) if column.type is ColumnType.CATEGORY else ARROW_TYPES[column.type]
 
 

@@ -279,6 +279,9 @@ class SampleColumn:
         if self._column.type is ColumnType.IMAGE:
             references = pa.array([self._reference(member) for member in members], pa.binary())
             return lists_of_one(references) if self._column.many else references
+        if self._column.type is ColumnType.ARRAY:
+            data = pa.array([member.data or b"" for member in members], pa.binary())
+            return typed_values(self._name, self._column, data, self._base, faults)
         cells = [(member.data or b"").decode("utf-8", "surrogateescape") for member in members]
         if self._column.type is not ColumnType.TEXT or self._column.many:
             cells = [cell.rstrip("\r\n") for cell in cells]

@@ -23,6 +23,7 @@ ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     ColumnType.NUMBER: pa.float64(),
     ColumnType.INTEGER: pa.int64(),
     ColumnType.IMAGE: pa.binary(),
+    ColumnType.ARRAY: pa.binary(),
 }
 
 

@@ -7,6 +7,7 @@
 | NUMBER | integers, floats and decimals of any width; strings and bytes of numbers, with `parse` alone |
 | INTEGER | integers and decimals without a fraction, within 64 bits |
 | IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path`, whose bytes come first |
+| ARRAY | lists of numbers, nested as the shape is, or one list; JSON of these; bytes of `.npy` files (`array_cells`) |
 
 Every format's values come here, those of Python and JSON in groups of one type (`typing.python_values`), so a value has
 one outcome in all of them. Encodings (dictionaries, runs, views) do not matter. A list is read in one column with
@@ -38,6 +39,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import ImageBase, empty_images, inlined, references
+from recordmill.pipeline.sources.typing.array_cells import typed_arrays
 from recordmill.pipeline.sources.typing.arrays import (
     ARROW_TYPES,
     absent,
@@ -67,6 +69,11 @@ def typed_values(
         as_cells: whether strings are cells, which may stand for numbers.
     """
     values, as_cells = plain(values), as_cells or column.parse
+    if column.array is not None:
+        if wrong := misfit(column, values.type):
+            add_faults(faults, ~absent(values), Fault("wrong_type", wrong, name))
+            return pa.nulls(len(values), ARROW_TYPES[column.type])
+        return typed_arrays(name, column.array, values, faults)
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
         return _needed_images(name, values, base, faults)
     if not column.many:
@@ -84,6 +91,8 @@ def typed_values(
 def misfit(column: Column, kind: pa.DataType) -> str | None:
     """Says what is wrong with an Arrow type for a column, where no value of it can be good."""
     kind = plain(pa.nulls(0, kind)).type
+    if column.type is ColumnType.ARRAY:
+        return None if is_list(kind) or _is_text(kind) else _misfit(column.type, kind)
     if column.many:
         while is_list(kind):
             kind = plain(pa.nulls(0, kind.value_type)).type
@@ -319,6 +328,7 @@ RULES: Mapping[ColumnType, Rule] = {
     ),
     ColumnType.INTEGER: Rule("a 64-bit integer", _is_whole, _integer),
     ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
+    ColumnType.ARRAY: Rule("an array of numbers", is_list, lambda values: values),
 }
 NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (is_list, LIST),

@@ -1,0 +1,195 @@
+"""Columns of arrays: each way to write an array gives the same bytes, and a bad one is a fault with a reason."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.typing.python_values import typed_objects
+from recordmill.pipeline.sources.typing.values import misfit, typed_values
+from recordmill.transforms.contract.array_layout import ArrayError, ArrayLayout, numpy_dtype
+
+BASE = ("", "")
+SQUARE = [[1, 2], [3, 4]]
+
+
+def column(dtype: str, *shape: int | None) -> Column:
+    return Column(ColumnType.ARRAY, array=ArrayLayout(dtype, shape))
+
+
+def npy(values: Any, dtype: str = "float32", **header: Any) -> bytes:
+    into = io.BytesIO()
+    np.save(into, np.asarray(values, numpy_dtype(dtype), **header))
+    return into.getvalue()
+
+
+def of_arrow(wanted: Column, values: pa.Array) -> tuple[list[bytes | None], list[str]]:
+    faults: Faults = {}
+    made = typed_values("x", wanted, values, BASE, faults).to_pylist()
+    return made, [fault.message for _, fault in sorted(faults.items())]
+
+
+def of_python(wanted: Column, *values: Any) -> tuple[list[bytes | None], list[str]]:
+    faults: Faults = {}
+    made = typed_objects("x", wanted, values, BASE, faults).to_pylist()
+    return made, [fault.message for _, fault in sorted(faults.items())]
+
+
+FORMS: list[Any] = [
+    SQUARE,
+    [1, 2, 3, 4],
+    ((1.0, 2), [3, 4]),
+    [np.array([1, 2]), np.array([3, 4])],
+    np.array(SQUARE, np.int64),
+    np.array(SQUARE, ">f8"),
+    np.asfortranarray(np.array(SQUARE, np.float16)),
+    npy(SQUARE),
+    npy(SQUARE, "int16"),
+    npy(np.array(SQUARE).T.copy().T, "float32", order="F"),
+    json.dumps(SQUARE),
+    json.dumps([1, 2, 3, 4]).encode(),
+]
+
+
+@pytest.mark.parametrize("value", FORMS, ids=range(len(FORMS)))
+@pytest.mark.parametrize("shape", [(2, 2), (None, 2)])
+def test_every_form_of_an_array_gives_the_same_bytes(value: Any, shape: tuple[int | None, ...]) -> None:
+    assert of_python(column("float32", *shape), value) == ([np.array(SQUARE, "<f4").tobytes()], [])
+
+
+ARROW: list[pa.Array] = [
+    pa.array([SQUARE], pa.list_(pa.list_(pa.float64()))),
+    pa.array([SQUARE], pa.large_list(pa.list_(pa.int8()))),
+    pa.array([SQUARE], pa.list_(pa.list_(pa.float32(), 2), 2)),
+    pa.array([[1, 2, 3, 4]], pa.list_(pa.decimal128(5, 1))),
+    pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.float32(), (2, 2)), pa.array([[1, 2, 3, 4]], pa.list_(pa.float32(), 4))
+    ),
+    pa.array([npy(SQUARE)], pa.large_binary()),
+    pa.array([json.dumps(SQUARE)]),
+]
+
+
+@pytest.mark.parametrize("values", ARROW, ids=lambda values: str(values.type))
+def test_every_arrow_type_gives_the_same_bytes(values: pa.Array) -> None:
+    assert misfit(column("float32", 2, 2), values.type) is None
+    assert of_arrow(column("float32", 2, 2), values) == ([np.array(SQUARE, "<f4").tobytes()], [])
+
+
+SHAPE = "wanted an array of float32 \\[2, 2\\], found one of another shape"
+BAD: list[tuple[Any, str]] = [
+    ([[1, 2], [3]], SHAPE),
+    ([[1, 2]], SHAPE),
+    ([[[1, 2], [3, 4]]], SHAPE),
+    ([1, 2, 3], SHAPE),
+    ([], SHAPE),
+    ([[1, 2], None], "holds a null"),
+    ([[1, 2], [3, None]], "holds a null"),
+    ([[1, 2], [3, 1e39]], "not finite, or beyond the range of float32"),
+    ([[1, 2], [3, float("nan")]], "not finite"),
+    (3.5, "wanted an array of numbers, found a float"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), BAD)
+def test_a_bad_array_is_a_fault_wherever_it_comes_from(value: Any, message: str) -> None:
+    wanted = column("float32", 2, 2)
+    found = [of_python(wanted, value, SQUARE)]
+    if isinstance(value, list) and None not in value and not any(isinstance(row, list) and any(
+            isinstance(each, list) for each in row) for row in value):  # fmt: skip
+        nested = not value or isinstance(value[0], list)
+        found.append(of_arrow(wanted, pa.array([value, SQUARE if nested else [1, 2, 3, 4]])))
+    for made, messages in found:
+        assert made == [None, np.array(SQUARE, "<f4").tobytes()]
+        with pytest.raises(ValueError, match=message):
+            raise ValueError(*messages)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "message"),
+    [
+        ("uint8", [0, 256], "a number is beyond uint8, 0 to 255"),
+        ("int16", [0, -32769], "beyond int16, -32768 to 32767"),
+        ("int64", [0, 1 << 63], "beyond int64"),
+        ("int32", [0, 1.5], "wanted an array of whole numbers, found the type float64"),
+        ("float16", [0, 70000], "beyond the range of float16"),
+        ("bfloat16", [0, 1e39], "beyond the range of bfloat16"),
+        ("int32", ["1", "2"], "found a string"),
+        ("uint8", [True, False], "found a boolean"),
+    ],
+)
+def test_a_number_that_the_dtype_does_not_hold_is_a_fault(dtype: str, values: list[Any], message: str) -> None:
+    made, messages = of_python(column(dtype, 2), values)
+    assert made == [None]
+    assert message in messages[0]
+
+
+def header(text: str, numbers: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + numbers
+
+
+HUGE = "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999, 2), }"
+FILES = [
+    (npy(SQUARE)[:-1], "the .npy file holds 15 bytes of numbers, its header states 16"),
+    (npy(SQUARE) + b"\0", "the .npy file holds 17 bytes"),
+    (npy(SQUARE)[:40], "header is longer than the file"),
+    (npy([[1, 2]]), "found one of another shape"),
+    (header(HUGE), "another shape|its header states"),
+    (header("{'descr': '|O', 'fortran_order': False, 'shape': (2, 2), }"), "a .npy file of something else"),
+    (header("__import__('os').abort()"), "a .npy file of something else"),
+    (header("{'descr': '<V2', 'fortran_order': False, 'shape': (2, 2), }", b"\0" * 8), "the type V2"),
+    (npy(SQUARE, "complex64"), "something else"),
+    (b"\x89PNG", "no JSON list and no .npy file"),
+    (b"\x93NUMPY", "no .npy file"),
+    (b"[1, 2", "no JSON list"),
+    (b"[" * 100_000, "no JSON list"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), FILES, ids=range(len(FILES)))
+@pytest.mark.parametrize("shape", [(2, 2), (None, 2)])
+def test_a_bad_file_is_refused_before_it_is_read(data: bytes, message: str, shape: tuple[int | None, ...]) -> None:
+    if shape[0] is None and data == npy([[1, 2]]):
+        return
+    made, messages = of_arrow(column("float32", *shape), pa.array([data], pa.binary()))
+    assert made == [None]
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(*messages)
+
+
+def test_a_bfloat16_file_is_read() -> None:
+    made, messages = of_python(column("bfloat16", 2), npy([1.5, -2], "bfloat16"), [1.5, -2])
+    assert (made, messages) == ([b"\xc0\x3f\x00\xc0"] * 2, [])
+
+
+def test_null_is_absent_and_no_fault() -> None:
+    assert of_arrow(column("int64", None, 2), pa.array([None, [], [[1, 2]]])) == (
+        [None, b"", np.array([1, 2], "<i8").tobytes()],
+        [],
+    )
+    assert of_python(column("int64", None, 2), None, []) == ([None, b""], [])
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.sampled_from(["uint8", "int32", "float16", "bfloat16"]))
+def test_lists_of_any_lengths_give_what_was_put_in(counts: list[int], dtype: str) -> None:
+    layout = ArrayLayout(dtype, (None, 2, 3))
+    rows = [np.arange(6 * count).reshape(count, 2, 3) for count in counts]
+    wanted = Column(ColumnType.ARRAY, array=layout)
+    lists = [row.tolist() for row in rows]
+    nested = pa.list_(pa.list_(pa.list_(pa.int64())))
+    for made, messages in (of_python(wanted, *lists), of_arrow(wanted, pa.array(lists, nested))):
+        assert messages == []
+        assert [layout.decode(cell or b"").tolist() for cell in made] == [row.tolist() for row in rows]
+
+
+def test_what_the_layout_cannot_hold_is_an_array_error() -> None:
+    with pytest.raises(ArrayError, match="wanted an array of uint8 \\[3\\]"):
+        ArrayLayout("uint8", (3,)).encode(np.zeros((3, 1), np.uint8))
