@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from recordmill.augment import RandomFlip
 from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.transforms.contract import array_layout
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged, RowError
 from recordmill.transforms.contract.stored import stored_features
-from recordmill.transforms.numpy import normalize, opencv
+from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.chain import Augment, check
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
@@ -199,7 +200,7 @@ def test_without_its_package_bfloat16_is_an_error_that_says_what_to_do(monkeypat
     def nothing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(normalize.importlib, "import_module", nothing)
+    monkeypatch.setattr(array_layout.importlib, "import_module", nothing)
     with pytest.raises(DatasetError, match="pip install ml_dtypes"):
         finished({"x": {**IMAGE, "encoding": "raw"}}, {"x": []}, FinishOptions(dtype="bfloat16"))
 

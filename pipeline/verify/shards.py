@@ -22,6 +22,7 @@ from recordmill.pipeline.verify.files import check_digest
 from recordmill.pipeline.verify.frames import FrameBatch, FrameWalk, Offsets, ReportDamage
 from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import KEY, stored_features
@@ -146,6 +147,7 @@ class RecordChecks:
             for name, description in described.items()
             if isinstance(description, Ids) and self._features[name].dtype == "int64"
         }
+        self._others = {name: each for name, each in described.items() if type(each).fault is not Description.fault}
         self._packed = any(isinstance(text, TextDescription) and text.packed for text in described.values())
         self._layout = split_layout(manifest)
         self._last = (-1, b"")
@@ -162,6 +164,8 @@ class RecordChecks:
                 self._check_keys(part, [bytes(key) for key in columns.pop(KEY)])
                 for name, size in self._ids.items():
                     self._check_ids(part, name, columns[name], size)
+                for name, description in self._others.items():
+                    self._check_others(part, name, description, columns[name])
                 if self._label in columns:
                     labels = _values(columns[self._label])
                     known = labels[(labels >= 0) & (labels < len(self.label_counts))]
@@ -244,6 +248,12 @@ class RecordChecks:
         rows = np.searchsorted(column.splits, wrong, side="right") - 1 if isinstance(column, Ragged) else wrong
         for id_, row in zip(values[wrong].tolist(), rows.tolist(), strict=True):
             self._report_row(batch, row, f"feature '{name}' holds the id {id_}; ids are 0 to {size - 1}")
+
+    def _check_others(self, batch: Records, name: str, description: Description, column: Column) -> None:
+        """Checks a feature by its kind's own rule."""
+        for row, value in enumerate(column):
+            if fault := description.fault(value):
+                self._report_row(batch, row, f"feature '{name}' holds {fault}")
 
     def _report_row(self, batch: FrameBatch, row: int, message: str) -> None:
         self._report(batch.numbers[row], batch.offsets[row], message)

@@ -6,8 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.base import ListDescription
-from recordmill.transforms.contract.kinds.raw import RawDescription
+from recordmill.transforms.contract.kinds.base import ListDescription, Padded
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 
@@ -37,7 +36,7 @@ def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
     return column if max_length is None else column[:, :max_length]
 
 
-def padded(description: ListDescription | RawDescription, values: tf.RaggedTensor, padding: Any = None) -> Parts:
+def padded(description: Padded, values: tf.RaggedTensor, padding: Any = None) -> Parts:
     """Pads lists at the end.
 
     Args:

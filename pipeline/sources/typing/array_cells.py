@@ -25,7 +25,7 @@ PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a 
 
 
 def arrays_of_objects(name: str, layout: ArrayLayout, values: Sequence[object], faults: Faults) -> pa.Array:
-    """Makes Arrow `binary` of Python values: shape [rows], null where a value is None or no such array."""
+    """Makes Arrow `binary` of Python values: shape [rows], null where a value is None, blank or no such array."""
     made: list[bytes | None] = []
     for row, value in enumerate(values):
         try:
@@ -36,7 +36,7 @@ def arrays_of_objects(name: str, layout: ArrayLayout, values: Sequence[object], 
     return pa.array(made, pa.binary())
 
 
-def _encoded(layout: ArrayLayout, value: Any) -> bytes:
+def _encoded(layout: ArrayLayout, value: Any) -> bytes | None:
     if isinstance(value, str):
         return _of_text(layout, value.encode("utf-8", "surrogateescape"))
     if isinstance(value, bytes | bytearray | memoryview):
@@ -52,8 +52,10 @@ def _type_name(value: object) -> str:
     return PYTHON_NAMES.get(type(value), f"a value of the type {type(value).__name__}")
 
 
-def _of_text(layout: ArrayLayout, data: bytes) -> bytes:
-    """Reads the bytes of a `.npy` file, or JSON."""
+def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
+    """Reads the bytes of a `.npy` file, or JSON; None where they are blank."""
+    if not data.strip():
+        return None
     if data.startswith(MAGIC):
         return layout.from_npy(data)
     if not data.lstrip().startswith(b"["):

@@ -198,6 +198,10 @@ class Description:
         """Whether the feature itself is stored as files of images."""
         return False
 
+    def fault(self, stored: Any) -> str | None:
+        """Says what is wrong with the feature itself in a record, whose type is right; None where nothing is."""
+        return None
+
     def words(self) -> str:
         """Describes what is stored of a row: the type and, of a list, the number of values."""
         raise NotImplementedError
@@ -241,6 +245,18 @@ class ListDescription(Description):
     def with_length(self, words: str) -> str:
         """Adds the number of a row's values to words."""
         return counted_words(words, self.length, self.max_length)
+
+
+class Padded(Protocol):
+    """A description of lists that are padded when they are read."""
+
+    @property
+    def length(self) -> int | str | None:
+        """The number of values of every row, or `varying`."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The number of values that are padded to; None: the batch's longest row."""
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:
