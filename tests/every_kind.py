@@ -65,6 +65,10 @@ MORE = """
 ANALYZED = "image text category number label hot triple gap bucket maybe pieces".split()
 """A feature of each way to look at all rows: what the others store depends on their own row, or is found likewise."""
 ABSENT = {"gap": float("nan"), "maybe": "", "photo": ""}
+ARRAYS = """
+  grid: {kind: array, shape: [2, 3], dtype: int16, optional: true}
+  steps: {kind: array, shape: [null, 2], dtype: bfloat16, max_length: 3, optional: true}
+"""
 MORE_IMAGES = """
   jpeg: {kind: image, column: image, size: [16, 16], fit: crop, store: jpeg, normalize: minus_one_one}
   png: {kind: image, column: image, size: [9, 14], fit: stretch, store: png, channels: 1}
@@ -90,14 +94,15 @@ def make(
     return found.model_copy(update={"features": {name: found.features[name] for name in only or found.features}})
 
 
-def spec(folder: Path, *, more_images: bool = False) -> Spec:
+def spec(folder: Path, *, more_images: bool = False, arrays: bool = False) -> Spec:
     """The spec of the inputs in a folder."""
-    return parse_spec(spec_text(f"{{format: jsonl, path: {folder}}}") + (MORE_IMAGES if more_images else ""))
+    text = spec_text(f"{{format: jsonl, path: {folder}}}", arrays=arrays)
+    return parse_spec(text + (MORE_IMAGES if more_images else ""))
 
 
-def spec_text(source: str) -> str:
+def spec_text(source: str, *, arrays: bool = False) -> str:
     """The spec of a source that has the columns."""
-    return SPEC.replace("SOURCE", source) + MORE
+    return SPEC.replace("SOURCE", source) + MORE + (ARRAYS if arrays else "")
 
 
 def raw_rows(folder: Path) -> dict[str, dict[str, Any]]:
@@ -141,6 +146,8 @@ def _lines(rows: int) -> Iterator[str]:
                     "levels": [float(number) for number in numbers[row : row + lists[row]]],
                     "triple": [row % 7, row % 11 / 4, -1.5],
                     "counts": list(range(lists[row])),
+                    "grid": [[row, -row, 1], [2, row % 5, 3]],
+                    **({} if row % 7 == 0 else {"steps": [[place / 2, -row % 9] for place in range(1 + lists[row])]}),
                     "frames": [_picture(pictures[row - place]) for place in range(lists[row])],
                     "boxes": [[place, 1, 2 + row % 3, 2] for place in range(lists[row])],
                     **({} if row % 5 == 0 else {"gap": row % 1000 / 8}),

@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from recordmill.transforms.contract.finish_options import FinishOptions
-from recordmill.transforms.contract.kinds.base import Description, ListDescription
+from recordmill.transforms.contract.kinds.array import ArrayDescription
+from recordmill.transforms.contract.kinds.base import Description, Padded
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
@@ -76,13 +77,16 @@ def _array(values: Any) -> Array:
     return strings(values) if isinstance(values, list) or values.dtype == object else values
 
 
-def _list(batch: Batch, name: str, description: ListDescription | RawDescription) -> Parts:
+def _list(batch: Batch, name: str, description: Padded) -> Parts:
     rows: Any = batch.columns[name]
     return _padded(batch, description, Ragged(_array(rows.values), rows.splits))
 
 
 def _padded(
-    batch: Batch, description: ListDescription | RawDescription, rows: Ragged, padding: int | None = None
+    batch: Batch,
+    description: Padded,
+    rows: Ragged,
+    padding: int | None = None,
 ) -> Parts:
     return _with_length(description, rows, lambda length: _filled(batch, rows, length, padding))
 
@@ -92,9 +96,7 @@ def _filled(batch: Batch, rows: Ragged, length: int | None, padding: int | None 
     return padded(rows, length, filling, batch.empty)
 
 
-def _with_length(
-    description: ListDescription | RawDescription, rows: Ragged, full: Callable[[int | None], Array]
-) -> Parts:
+def _with_length(description: Padded, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
     """Gives lists of the length that all have; or as wide as their limit, and their lengths."""
     if isinstance(description.length, int):
         return {"": full(description.length)}
@@ -141,6 +143,22 @@ def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
     return hot
 
 
+def _arrays(batch: Batch, name: str, description: ArrayDescription) -> Parts:
+    stored, layout = batch.stored(name, description), description.layout
+    for row, data in enumerate(stored[""]):
+        if fault := layout.fault(len(data)):
+            raise RowError(row, f"'{name}' holds {fault}")
+    if layout.is_ragged:
+        entries = np.frombuffer(b"".join(stored[""]), layout.numpy).reshape(-1, *layout.inner)
+        ends = np.cumsum([0, *(len(data) // layout.unit for data in stored[""])], dtype=np.int64)
+        return _padded(batch, description, Ragged(entries, ends))
+    full = batch.empty((len(stored[""]), *layout.inner), layout.numpy)
+    rows = full.view(np.uint8).reshape(len(stored[""]), layout.unit)
+    for row, data in enumerate(stored[""]):
+        rows[row] = np.frombuffer(data, np.uint8)
+    return {**stored, "": full}
+
+
 def _raw(batch: Batch, name: str, description: RawDescription) -> Parts:
     return (_values if description.length is None else _list)(batch, name, description)
 
@@ -162,6 +180,7 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     CategoriesDescription: _categories,
     NumberDescription: _values,
     NumbersDescription: _list,
+    ArrayDescription: _arrays,
     RawDescription: _raw,
     OwnDescription: _own,
 }

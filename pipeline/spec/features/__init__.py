@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from recordmill.pipeline.spec.features.array import Array
 from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
@@ -12,6 +13,6 @@ from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text, Texts
 
 AnyFeature = Annotated[
-    Image | ImageSequence | Boxes | Text | Texts | Category | Categories | Number | Numbers | Raw,
+    Image | ImageSequence | Boxes | Text | Texts | Category | Categories | Number | Numbers | Array | Raw,
     Field(discriminator="kind"),
 ]

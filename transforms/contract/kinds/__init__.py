@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, Json
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -24,6 +25,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
         CategoriesDescription,
         NumberDescription,
         NumbersDescription,
+        ArrayDescription,
         RawDescription,
         OwnDescription,
     )

@@ -1,0 +1,60 @@
+"""Arrays of numbers of a shape: latents, embeddings a frame, spectrograms, masks."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.feature import Feature
+from recordmill.transforms.contract.array_layout import ArrayLayout
+from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayOptions
+from recordmill.transforms.contract.kinds.base import Description
+
+MOST_BYTES = 64 << 20  # 64 MiB, as of a text
+Side = Annotated[int, Field(ge=1, strict=True)]
+
+
+class Array(Feature):
+    """An array of numbers."""
+
+    column_type = ColumnType.ARRAY
+    contract = ArrayOptions
+    kind: Literal["array"]
+    shape: tuple[Side | None, ...] = Field(min_length=1, max_length=8)
+    """The sides of every row's array; the first may be null: rows differ in it."""
+    dtype: Literal["uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32"] = "float32"
+    """The type of the numbers, stored and read."""
+    max_length: int | None = Field(default=None, ge=1, strict=True)
+    """With a null side: the entries along it that are kept, the first ones, and that a batch is padded to. None: all
+    are kept, and a batch is padded to its longest."""
+
+    @model_validator(mode="after")
+    def _check_shape(self) -> "Array":
+        if None in self.shape[1:]:
+            raise ValueError(f"only the first side of `shape` may be null, got {list(self.shape)}")
+        if self.max_length is not None and not self.layout.is_ragged:
+            raise ValueError("`max_length` is of arrays whose first side is null in `shape`")
+        if self.layout.unit > MOST_BYTES:
+            raise ValueError(f"an array has at most 64 MiB, one of {self.layout} has {self.layout.unit:,} bytes")
+        return self
+
+    @property
+    def layout(self) -> ArrayLayout:
+        """The dtype and the shape."""
+        return ArrayLayout(self.dtype, self.shape)
+
+    def raw_column(self) -> Column:
+        """Returns a column of arrays of this dtype and shape."""
+        return Column(self.column_type, optional=self.optional, array=self.layout)
+
+    def parts(self) -> tuple[str, ...]:
+        """Names `missing`, where a row may lack an array of a fixed shape."""
+        return ("missing",) if self.optional and not self.layout.is_ragged else ()
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Names `length`, where rows differ in the first side."""
+        return ("length",) if self.layout.is_ragged else ()
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Describes the dtype and the shape."""
+        return self._make(ArrayDescription)
