@@ -107,15 +107,24 @@ def table(text: str, head: str) -> str:
     return found[1] if found else ""
 
 
+def place(model: type[BaseModel]) -> tuple[str, str]:
+    """The page and the heading of a class' options; of other kinds the page in the list of kinds, under `Options`."""
+    if model.__name__ in WHERE:
+        return WHERE[model.__name__]
+    (kind,) = literals(model.model_fields["kind"].annotation)
+    (link,) = rows(table(section("spec.md", "Features"), "`kind`"))[kind]
+    return re.findall(r"\((.*?)\)", link)[0], "Options"
+
+
 def options_of(model: type[BaseModel]) -> dict[str, list[str]]:
     """The table of a class' options: default and meaning by option."""
-    return rows(table(section(*WHERE[model.__name__]), "(?:option|key)"))
+    return rows(table(section(*place(model)), "(?:option|key)"))
 
 
 def is_referenced(model: type[BaseModel]) -> bool:
     """Whether the page leads to the generated reference for a class' options, and shows those that need more words."""
     heading = "datasetyaml" if model is Spec else model.__name__.lower()
-    return f"reference/options.md#{heading})" in section(*WHERE[model.__name__])
+    return f"reference/options.md#{heading})" in section(*place(model))
 
 
 def own(model: type[BaseModel]) -> set[str]:
@@ -143,7 +152,8 @@ def literals(annotation: Any) -> list[Any]:
 
 
 def test_every_class_of_options_has_its_place() -> None:
-    assert {model.__name__ for model in MODELS} == WHERE.keys() | INLINE.keys()
+    others = {model.__name__ for model in MODELS} - WHERE.keys() - INLINE.keys()
+    assert others == {model.__name__ for model in MODELS if issubclass(model, Feature)} - WHERE.keys()
 
 
 @pytest.mark.parametrize("model", TABLED, ids=lambda model: model.__name__)
@@ -178,7 +188,7 @@ def test_a_small_mapping_stands_there_with_all_its_keys(name: str) -> None:
 @pytest.mark.parametrize("model", TABLED, ids=lambda model: model.__name__)
 def test_every_value_of_a_choice_stands_there(model: type[BaseModel]) -> None:
     """In the option's row, or in a table of the page that has the option at its head."""
-    page, found = PAGES[f"docs/{WHERE[model.__name__][0]}"], options_of(model)
+    page, found = PAGES[f"docs/{place(model)[0]}"], options_of(model)
     shown = own(model) & {*model.__annotations__, *(Tokenized.__annotations__ if model is Text else ())}
     for name in shown & found.keys() if is_referenced(model) else shown:
         values = table(page, f"`{name}`").splitlines()
@@ -203,7 +213,7 @@ def test_every_part_stands_in_the_table_of_what_is_stored() -> None:
         listed.setdefault(kind, set()).add(name)
     found = dict[str, set[str]]()
     packed = Text(kind="text", pack=8)  # which must be a dataset's only feature
-    for feature in [*every_kind.spec(ROOT, more_images=True).features.values(), packed]:
+    for feature in [*every_kind.spec(ROOT, more_images=True, arrays=True).features.values(), packed]:
         parts = [f"x_{part}" for part in (*feature.parts(), *feature.read_parts())]
         found.setdefault(f"`{feature.kind}`", set()).update(["x", *parts])
     assert {kind: names for kind, names in listed.items() if kind.startswith("`")} == found

@@ -141,13 +141,13 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def raw(inputs: Path) -> list[Row]:
     """The rows with every column in each; a flat list of boxes, since not every format nests."""
     lines = [line for file in sorted(inputs.glob("?.jsonl")) for line in file.read_text().splitlines()]
-    rows = [{"gap": None, "maybe": None, "photo": None} | json.loads(line) for line in lines]
+    rows = [{"gap": None, "maybe": None, "photo": None, "steps": None} | json.loads(line) for line in lines]
     return [row | {"boxes": [float(n) for box in row["boxes"] for n in box]} for row in rows]
 
 
 def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row]:
     """The keyed rows of a source by key, pictures as bytes; `columns` are the source's names of columns."""
-    spec = parse_spec(spec_text(source))
+    spec = parse_spec(spec_text(source, arrays=True))
     renamed = {
         name: feature.model_copy(update={"column": columns.get(feature.column or name, feature.column or name)})
         for name, feature in spec.features.items()
