@@ -20,7 +20,7 @@ from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.array import Array
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.pipeline.verify.verify import verify_opened
+from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.array_layout import DTYPES, ArrayLayout
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds import read_description
@@ -194,7 +194,7 @@ def test_a_dataset_of_arrays_from_end_to_end(tmp_path: Path) -> None:
             check({name: tensor.numpy() for name, tensor in theirs.items()}, int(key[1:]), place)
             seen += 1
     assert seen == 37
-    assert verify_opened(dataset).is_whole
+    assert verify(str(tmp_path / "out")).is_whole
     record = next(read_records(dataset, key="r7"))
     assert record.values == {"latent": [[7, 0.5, -1], [2, 3, 1.75]], "mask": [7, 0, 1, 255], "steps": [[0, 0], [1, -1]]}
     export(dataset, "parquet", tmp_path / "exported")
