@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.inspection.records import read_records

@@ -233,5 +233,5 @@ CHECKS: Mapping[ColumnType, tuple[ValueCheck, ...]] = {
     ColumnType.NUMBER: (ABSENT, FLOAT32),
     ColumnType.INTEGER: (ABSENT,),
     ColumnType.IMAGE: (ABSENT,),
-    ColumnType.ARRAY: (ABSENT, Check("too_large", "the array is longer than 64 MiB", _is_too_long)),
+    ColumnType.ARRAY: (ABSENT, ValueCheck("too_large", "the array is longer than 64 MiB", _is_too_long)),
 }
