@@ -132,11 +132,10 @@ def test_a_protected_version_is_not_removed(local: str, protected: str) -> None:
     assert names(local) == ["v1", "v2"]
 
 
-def test_commands(local: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands(local: str, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str) -> str:
-        monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
         with pytest.raises(SystemExit) as end:
-            main()
+            main(arguments)
         captured = capsys.readouterr()
         return f"{end.value.code}: {captured.out}{captured.err}"
 

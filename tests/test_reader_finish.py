@@ -169,12 +169,16 @@ def test_sequences_of_images(length: dict[str, Any]) -> None:
     check_same({"x": {**IMAGE, "kind": "image_sequence", "encoding": "jpeg", **length}}, {"x": rows})
 
 
-@pytest.mark.parametrize("installed", [True, False])
+@pytest.fixture(params=["with OpenCV", "without OpenCV"])
+def _opencv(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "without OpenCV":
+        monkeypatch.setattr(opencv, "cv2", None)
+
+
+@pytest.mark.usefixtures("_opencv")
 @pytest.mark.parametrize("described", ["uint8", "float32"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])
-def test_the_dtype_of_images(dtype: str, described: str, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not installed:
-        monkeypatch.setattr(opencv, "cv2", None)
+def test_the_dtype_of_images(dtype: str, described: str) -> None:
     every = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, 16, 16, 3)
     description = {**IMAGE, "shape": [16, 16, 3], "encoding": "raw", "dtype": described}
     ready = finished({"x": description}, {"x": [every.tobytes()] * 2}, FinishOptions(dtype=dtype))["x"]
@@ -184,10 +188,8 @@ def test_the_dtype_of_images(dtype: str, described: str, installed: bool, monkey
     np.testing.assert_array_equal(ready, np.concatenate([expected] * 2))
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_bfloat16_of_images_of_their_own_sizes(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not installed:
-        monkeypatch.setattr(opencv, "cv2", None)
+@pytest.mark.usefixtures("_opencv")
+def test_bfloat16_of_images_of_their_own_sizes() -> None:
     stored = columns(
         {"x": {**IMAGE, "encoding": "png"}}, {"x": [encoded(PIXELS[0], "png"), encoded(PIXELS[0][:, :1].copy(), "png")]}
     )
