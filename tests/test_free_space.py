@@ -25,7 +25,8 @@ from recordmill.pipeline.build.disk_failures import DiskError, disk_error
 from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes, size
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.planned_build import planned_build
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
 from recordmill.pipeline.dataset.tfrecord import ShardWriter

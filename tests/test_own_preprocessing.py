@@ -19,7 +19,8 @@ from recordmill.pipeline.build.beam.probe import UnreachableError
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.build_context import RowDecisions
-from recordmill.pipeline.build.plan import make_plan, pieces, planned_build
+from recordmill.pipeline.build.plan import make_plan, pieces
+from recordmill.pipeline.build.planned_build import planned_build
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode

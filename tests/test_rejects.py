@@ -19,7 +19,8 @@ from PIL import Image
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader, MemoryGate, PixelMeter, pixel_graph, retry_alone
 from recordmill.pipeline.build.images.transcode import decodable
-from recordmill.pipeline.build.plan import make_plan, planned_build
+from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.build.planned_build import planned_build
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch
 from recordmill.pipeline.build.worker.keyed_rows import key_rows

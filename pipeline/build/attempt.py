@@ -34,7 +34,8 @@ from recordmill.pipeline.build.frozen import LearnedAnewError
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
 from recordmill.pipeline.build.input_table import INPUTS_FILE
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces
+from recordmill.pipeline.build.planned_build import planned_build
 from recordmill.pipeline.build.publish import SERVING_FOLDER, assemble
 from recordmill.pipeline.build.reject_limits import RejectLimits
 from recordmill.pipeline.build.results import Results, collect

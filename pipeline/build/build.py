@@ -19,7 +19,8 @@ from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.journal.journal import Journal
 from recordmill.pipeline.build.outcome import GateBreachedError, Published
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.planned_build import planned_build
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
 from recordmill.pipeline.build.same_version import earlier_version, is_repeated

@@ -13,7 +13,8 @@ from typing import BinaryIO
 
 from recordmill.pipeline.build.context.arrow_files import HashedRows
 from recordmill.pipeline.build.input_table import Times
-from recordmill.pipeline.build.plan import BuildPlan, inputs_digest, list_groups, listing_digest
+from recordmill.pipeline.build.plan import BuildPlan, inputs_digest
+from recordmill.pipeline.build.plan_keys import list_groups, listing_digest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, ListedByStore

@@ -15,7 +15,7 @@ from recordmill.pipeline.build.class_ids import KEPT_NAMES
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.frozen import ANALYSIS, FEATURE_FILES, LEARNED_PROFILE, SAMPLE_SHARE
-from recordmill.pipeline.build.plan import package_versions
+from recordmill.pipeline.build.plan_keys import package_versions
 from recordmill.pipeline.build.published_spec import published_spec
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.span_files import TakenOver, take_over, write_span_files

@@ -14,7 +14,7 @@ from functools import partial
 
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.build.input_table import Group, Remembered, file_sha256
-from recordmill.pipeline.build.plan import user_code
+from recordmill.pipeline.build.plan_keys import user_code
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources_of
 from recordmill.pipeline.build.worker.keyed_rows import RowKeys

@@ -14,7 +14,7 @@ import pyarrow as pa
 from recordmill.pipeline.build.frozen import ANALYSIS
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.input_table import Remembered
-from recordmill.pipeline.build.plan import list_groups, listing_key
+from recordmill.pipeline.build.plan_keys import list_groups, listing_key
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec

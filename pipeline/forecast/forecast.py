@@ -18,7 +18,8 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.journal.journal import DRY_RUN
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.planned_build import planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.up_to_date import compare_inputs
 from recordmill.pipeline.compare.ids import compare_ids, first_few

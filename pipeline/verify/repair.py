@@ -25,7 +25,8 @@ from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import pack_graph
 from recordmill.pipeline.build.frozen import ANALYSIS, LiveAnalysis
 from recordmill.pipeline.build.input_listing import Listings, check_unchanged
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces
+from recordmill.pipeline.build.planned_build import planned_build
 from recordmill.pipeline.build.up_to_date import take_times
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.dataset.file_names import inner_paths
