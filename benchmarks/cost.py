@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from measure import table
 
-from recordmill.pipeline.build.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
+from recordmill.pipeline.build.plan.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.dataset.placement import shard_count
 from recordmill.pipeline.spec.model import MOST_SHARDS

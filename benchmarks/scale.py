@@ -25,8 +25,8 @@ from measure import ROOT, output_of
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.context.chunk_pages import ChunkPages
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
-from recordmill.pipeline.build.input_listing import Listings
-from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.summaries.summary import add_up
 from recordmill.pipeline.build.worker.shard_report import ShardSums
 from recordmill.pipeline.dataset.file_names import index_name, shard_name

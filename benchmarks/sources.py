@@ -29,8 +29,8 @@ import tensorflow as tf
 from run import machine, table
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import make_plan
-from recordmill.pipeline.build.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan
+from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.packing import pack
 from recordmill.pipeline.spec.model import parse_spec

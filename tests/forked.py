@@ -23,7 +23,7 @@ from typing import BinaryIO
 import psutil
 
 CHILDREN = multiprocessing.get_context("forkserver")
-PRELOADED = ["recordmill.pipeline.cli.session", "recordmill.pipeline.build.attempt", "keras", "tests.test_kills"]
+PRELOADED = ["recordmill.pipeline.cli.session", "recordmill.pipeline.build.make_version", "keras", "tests.test_kills"]
 CHILDREN.set_forkserver_preload(PRELOADED)
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from apache_beam import Pipeline
 
-from recordmill.pipeline.build import attempt
 from recordmill.pipeline.build import build as builds
-from recordmill.pipeline.build.attempt_places import Run
+from recordmill.pipeline.build import make_version
+from recordmill.pipeline.build.attempt.places import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import leaving_error
-from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import JobFailedError, RunnerError
@@ -69,7 +69,7 @@ class FailingRunner(Runner):
 
 def build(folder: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> list[str]:
     notes, spec = list[str](), parse_spec(SPEC.format(folder))
-    monkeypatch.setattr(attempt, "make_runner", lambda options: runner)
+    monkeypatch.setattr(make_version, "make_runner", lambda options: runner)
     published = builds.build(spec, str(folder / "out"), RunOptions(), Listener(on_note=notes.append))
     assert published.manifest.rows["written"] == 40
     return notes

@@ -8,8 +8,8 @@ from typing import Any
 import boto3
 import pytest
 
-from recordmill.pipeline.build.attempt_places import Run
-from recordmill.pipeline.build.attempts import begin
+from recordmill.pipeline.build.attempt.attempts import begin
+from recordmill.pipeline.build.attempt.places import Run
 from recordmill.pipeline.build.context.reports import chunk_step, shard_step
 from recordmill.pipeline.build.context.workspace import read_report, write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter

@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from recordmill.pipeline.build.attempt import NothingMendedError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.spec.model import parse_spec

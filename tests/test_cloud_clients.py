@@ -4,15 +4,15 @@ import sys
 
 import pytest
 
-from recordmill.pipeline.build.cloud_clients import CLIENTS, without_cloud_clients
+from recordmill.pipeline.build.runners.cloud_clients import CLIENTS, without_cloud_clients
 from tests.test_import_tiers import python
 
 DRIVER = """
 import sys
-from recordmill.pipeline.build.cloud_clients import CLIENTS, without_cloud_clients
+from recordmill.pipeline.build.runners.cloud_clients import CLIENTS, without_cloud_clients
 
 with without_cloud_clients():
-    import recordmill.pipeline.build.attempt
+    import recordmill.pipeline.build.make_version
 print(sorted(set(CLIENTS) & set(sys.modules)))
 import apache_beam.io.gcp.gcsio, boto3, google.cloud.dataflow
 """

@@ -16,13 +16,13 @@ from tests.test_import_tiers import ROOT
 from tests.test_quick_answers import ROWS, SPEC, build
 
 RAISED = """
-from recordmill.pipeline.build import entry
+from recordmill.pipeline.build import build
 from {module} import {name}
 
 def fail(*_, **__):
     raise {name}("as the test says")
 
-entry.run = fail
+build.run = fail
 """
 
 
@@ -37,9 +37,9 @@ def folder(tmp_path: Path) -> Path:
     ("error", "code"),
     [
         ("recordmill.pipeline.errors.UserError", 1),
-        ("recordmill.pipeline.build.disk_failures.DiskError", 1),
-        ("recordmill.pipeline.build.reject_limits.TooManyRejectsError", 5),
-        ("recordmill.pipeline.build.input_listing.InputsChangedError", 75),
+        ("recordmill.pipeline.build.attempt.failures.DiskError", 1),
+        ("recordmill.pipeline.build.attempt.reject_limits.TooManyRejectsError", 5),
+        ("recordmill.pipeline.build.inputs.listings.InputsChangedError", 75),
         ("recordmill.pipeline.versions.leases.LeaseLostError", 75),
         ("recordmill.pipeline.versions.stores.base.UnsettledOutputError", 75),
         ("builtins.TimeoutError", 75),

@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow.feather
 import pytest
 
-from recordmill.pipeline.build import attempt, digest_inputs
+from recordmill.pipeline.build import make_version
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, write_file_digests
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.images.image_files import ImageFiles
-from recordmill.pipeline.build.input_table import INPUTS_FILE, file_sha256
+from recordmill.pipeline.build.inputs import input_table
+from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, file_sha256
 from recordmill.pipeline.sources.files import Files, LocalFiles
 from recordmill.pipeline.sources.images import inline, to_file, to_piece, to_scratch
 from recordmill.pipeline.spec.model import Spec, parse_spec
@@ -85,8 +86,8 @@ def test_images_are_digested_where_they_are_read(folder: Path, monkeypatch: pyte
             fails.clear()
             raise RuntimeError("the driver stops after the job")
 
-    monkeypatch.setattr(digest_inputs, "file_sha256", digested)
-    monkeypatch.setattr(attempt, "check_unchanged", fail_once)
+    monkeypatch.setattr(input_table, "file_sha256", digested)
+    monkeypatch.setattr(make_version, "check_unchanged", fail_once)
     with pytest.raises(RuntimeError, match="stops"):
         build(_spec(folder), str(folder / "out"))
     read.clear()

@@ -17,16 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from recordmill.pipeline.build import free_space
+from recordmill.pipeline.build.attempt.failures import DiskError, disk_error
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
-from recordmill.pipeline.build.disk_failures import DiskError, disk_error
-from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes, size
-from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
+from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.planned_build import planned_build
+from recordmill.pipeline.build.plan import free_space
+from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space, scratch_bytes, size
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.up_to_date import InputsChangedError, check_unchanged
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
 from recordmill.pipeline.dataset.tfrecord import ShardWriter

@@ -11,11 +11,17 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.graph import keep_graph
+from recordmill.pipeline.build.base.live_analysis import (
+    GRAPH_PACKAGES,
+    GraphInputs,
+    graph_changes,
+    graph_digest,
+    graph_files,
+    published_spec,
+)
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
-from recordmill.pipeline.build.frozen import GRAPH_PACKAGES, GraphInputs, graph_changes, graph_digest, graph_files
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.published_spec import published_spec
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.graphs import UnsafeGraphError

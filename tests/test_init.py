@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.dataset.placement import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.choose import feature_names, valid_name

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from recordmill import RunOptions, build, parse_spec
-from recordmill.pipeline.build.journal.journal import Journal, public_message, within
-from recordmill.pipeline.build.journal.metrics import to_openmetrics, write_metrics
+from recordmill.pipeline.build.journal import Journal, public_message, to_openmetrics, within, write_metrics
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span

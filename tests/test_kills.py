@@ -71,14 +71,14 @@ STEPS = {
     "shard: index renamed": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter._write_index", 2, "after"),
     "shard: renamed": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2),
     "shard: reported": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2, "after"),
-    "publishing: serving": Step("recordmill.pipeline.build.attempt", "export_serving", when="after"),
-    "publishing: assembling": Step("recordmill.pipeline.build.publish", "clear", when="after"),
-    "publishing: export copied": Step("recordmill.pipeline.build.publish", "shutil.copytree", when="after"),
+    "publishing: serving": Step("recordmill.pipeline.build.make_version", "export_serving", when="after"),
+    "publishing: assembling": Step("recordmill.pipeline.build.publish.assemble", "clear", when="after"),
+    "publishing: export copied": Step("recordmill.pipeline.build.publish.assemble", "shutil.copytree", when="after"),
     "publishing: manifest written": Step(LOCAL, "write_atomically", when="after", argument="dataset.json"),
     "publishing: version renamed": Step(LOCAL, "os.rename", when="after", argument="/versions/"),
     "publishing: before LATEST": Step(LOCAL, "write_atomically", argument="LATEST"),
     "publishing: after LATEST": Step(LOCAL, "write_atomically", when="after", argument="LATEST"),
-    "publishing: before the sweep": Step("recordmill.pipeline.build.attempt_places", "Run.remove"),
+    "publishing: before the sweep": Step("recordmill.pipeline.build.attempt.places", "Run.remove"),
 }
 JOB = "a job begins"
 RANDOM = [f"random moment {number}" for number in range(10)]

@@ -29,7 +29,7 @@ FILES = [*sorted((ROOT / "pipeline").rglob("*.py")), *sorted((ROOT / "transforms
 ANCHORED = {"match", "fullmatch"}
 FUNCTIONS = {"compile", "search", "sub", "subn", "split", "findall", "finditer", *ANCHORED}
 MADE_OF_VALUES = {
-    ("pipeline/build/disk_failures.py", "search"),  # of the words for an error's number
+    ("pipeline/build/attempt/failures.py", "search"),  # of the words for an error's number
     ("pipeline/sources/globs.py", "compile"),  # below: `test_a_glob_is_linear`
     ("pipeline/sources/globs.py", "compile"),
     ("pipeline/sources/globs.py", "sub"),

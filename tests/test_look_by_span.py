@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from recordmill.pipeline.build.frozen import LiveAnalysis
+from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.summaries.look import (
     STATISTICS,
     KeptSums,

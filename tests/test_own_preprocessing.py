@@ -12,15 +12,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill import open_dataset
-from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
+from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.probe import UnreachableError
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.build_context import RowDecisions
-from recordmill.pipeline.build.plan import make_plan, pieces
-from recordmill.pipeline.build.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, pieces
+from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode

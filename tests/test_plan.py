@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build import plan as module
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.planned_build import planned_build
+from recordmill.pipeline.build.plan import plan as module
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError

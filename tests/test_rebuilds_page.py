@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from recordmill import DatasetError, open_dataset
-from recordmill.pipeline.build.journal.journal import DRY_RUN, ENDS, TRIAL, Journal
-from recordmill.pipeline.build.journal.metrics import HELP
+from recordmill.pipeline.build.journal import DRY_RUN, ENDS, HELP, TRIAL, Journal
 from recordmill.pipeline.build.run_options import RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.exit_codes import ExitCode

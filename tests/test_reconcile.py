@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.reconcile import (
+from recordmill.pipeline.build.attempt.reconcile import (
     ReconcileError,
     check_look,
     check_shards,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, TooManyRejectsError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
-from recordmill.pipeline.build.plan_keys import listing_key
-from recordmill.pipeline.build.reject_limits import RejectLimits, TooManyRejectsError
+from recordmill.pipeline.build.plan.keys import listing_key
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec

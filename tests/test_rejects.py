@@ -19,9 +19,9 @@ from PIL import Image
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader, MemoryGate, PixelMeter, pixel_graph, retry_alone
 from recordmill.pipeline.build.images.transcode import decodable
-from recordmill.pipeline.build.plan import make_plan
-from recordmill.pipeline.build.planned_build import planned_build
-from recordmill.pipeline.build.results import Results
+from recordmill.pipeline.build.plan.plan import make_plan
+from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.sources.encoded import Inflated

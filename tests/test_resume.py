@@ -10,13 +10,13 @@ from typing import Any, BinaryIO
 import pytest
 from PIL import Image
 
-from recordmill.pipeline.build.attempt_places import Run
-from recordmill.pipeline.build.attempts import begin
+from recordmill.pipeline.build.attempt.attempts import begin
+from recordmill.pipeline.build.attempt.failures import DiskError
+from recordmill.pipeline.build.attempt.places import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
-from recordmill.pipeline.build.disk_failures import DiskError
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
@@ -326,7 +326,7 @@ def test_a_pass_before_the_job_forgets_no_file_that_was_away(
 
     with monkeypatch.context() as patch:
         patch.setattr(BeamFiles, "open", all_but(away))
-        patch.setattr("recordmill.pipeline.build.attempt.run_job", fail)
+        patch.setattr("recordmill.pipeline.build.make_version.run_job", fail)
         for _ in range(2):
             with pytest.raises(DiskError, match="No space left on device"):
                 build_of(COMPARED[away])

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.input_table import SCHEMA, Group, Remembered
-from recordmill.pipeline.build.row_origins import _since
-from recordmill.pipeline.build.spans.sources import SpanSource
+from recordmill.pipeline.build.inputs.input_table import SCHEMA, Group, Remembered
+from recordmill.pipeline.build.inputs.span_sources import SpanSource
+from recordmill.pipeline.build.results.row_origins import _since
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles

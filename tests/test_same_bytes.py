@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build import plan as plan_module
 from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.plan import plan as plan_module
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from tests.every_kind import ANALYZED, make

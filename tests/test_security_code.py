@@ -227,7 +227,7 @@ def test_a_package_that_is_edited_where_it_lies_is_installed(
     monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(tmp_path / "site")])
     monkeypatch.syspath_prepend(str(tmp_path / "project"))
     assert load("strange:rows").__module__ == "strange"
-    assert user_code.is_installed("recordmill.pipeline.build.attempt")
+    assert user_code.is_installed("recordmill.pipeline.build.make_version")
 
 
 def test_what_the_manifest_says_of_code(spec_folder: Path) -> None:

@@ -14,9 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from recordmill import open_dataset
+from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runners import RunnerError, make_runner
-from recordmill.pipeline.build.published_spec import published_path
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader

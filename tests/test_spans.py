@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 from tensorflow.train import Example
 
-from recordmill.pipeline.build.attempt import NothingMendedError
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.input_listing import Listings
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.build.plan.plan import make_plan
+from recordmill.pipeline.build.plan.spans import SpanError
+from recordmill.pipeline.build.plan.up_to_date import compare_inputs
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.spans.choose import SpanError
-from recordmill.pipeline.build.up_to_date import compare_inputs
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.exit_codes import ExitCode, code_of

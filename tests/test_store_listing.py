@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordmill.pipeline.build.input_listing import Listings
+from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.sources import files as source_files
 from recordmill.pipeline.sources.files import FileInfo, ListedByStore, LocalFiles
 from recordmill.pipeline.versions.stores.base import OutputError

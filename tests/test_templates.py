@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.spans.sources import by_span
+from recordmill.pipeline.build.inputs.span_sources import by_span
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.globs import Template
 from recordmill.pipeline.sources.source_reader import SourceError

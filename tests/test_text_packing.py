@@ -12,10 +12,10 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill.pipeline.build.attempt.reconcile import ReconcileError, check_shards
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.reconcile import ReconcileError, check_shards
-from recordmill.pipeline.build.results import NothingToPublishError
+from recordmill.pipeline.build.results.results import NothingToPublishError
 from recordmill.pipeline.build.worker import examples
 from recordmill.pipeline.build.worker.examples import PackedRecords, PackedRow, RowPacker
 from recordmill.pipeline.cli.show import print_dataset

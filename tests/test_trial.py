@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from recordmill.dataset import open_dataset
-from recordmill.pipeline.build import plan
+from recordmill.pipeline.build.attempt.reject_limits import RejectPlaces
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.reject_places import RejectPlaces
+from recordmill.pipeline.build.plan import plan as plan
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.cli.version_commands import print_table

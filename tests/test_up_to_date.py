@@ -9,11 +9,11 @@ import pyarrow.feather
 import pytest
 
 from recordmill.pipeline.build.build import build, source_files, up_to_date
-from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
-from recordmill.pipeline.build.input_table import INPUTS_FILE, SCHEMA, Remembered
-from recordmill.pipeline.build.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, SCHEMA, Remembered
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan.up_to_date import Inputs, InputsChangedError, check_unchanged, compare_inputs
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.up_to_date import Inputs, compare_inputs
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import Spec, parse_spec

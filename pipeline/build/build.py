@@ -14,17 +14,17 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
-from recordmill.pipeline.build.cloud_clients import without_cloud_clients
-from recordmill.pipeline.build.free_space import check_free_space
-from recordmill.pipeline.build.input_listing import Listings
-from recordmill.pipeline.build.journal.journal import Journal
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.journal import Journal
 from recordmill.pipeline.build.outcome import GateBreachedError, Published
-from recordmill.pipeline.build.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.planned_build import planned_build
+from recordmill.pipeline.build.plan.free_space import check_free_space
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.up_to_date import Inputs, compare_inputs
+from recordmill.pipeline.build.publish.same_version import earlier_version, is_repeated
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.runners.cloud_clients import without_cloud_clients
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
-from recordmill.pipeline.build.same_version import earlier_version, is_repeated
-from recordmill.pipeline.build.up_to_date import Inputs, compare_inputs
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
@@ -157,9 +157,9 @@ def _build(
     listener.on_stage(Stage.LOAD)
     with private_temporary_files():
         with without_cloud_clients() if alone and _is_of_this_machine(plan, base, options) else nullcontext():
-            from recordmill.pipeline.build.attempt import build_version  # four seconds of CPU
+            from recordmill.pipeline.build.make_version import make_version  # four seconds of CPU
 
-        return build_version(plan, base, inputs, building, options, listener, lease)
+        return make_version(plan, base, inputs, building, options, listener, lease)
 
 
 def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -> Files:

@@ -10,7 +10,7 @@ from recordmill.pipeline.build.runners.job import Job
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
-    from recordmill.pipeline.build.plan import BuildPlan
+    from recordmill.pipeline.build.plan.plan import BuildPlan
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 

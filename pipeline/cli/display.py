@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.manifest_words import warnings
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.outcome import Published
-    from recordmill.pipeline.build.plan import BuildPlan
+    from recordmill.pipeline.build.plan.plan import BuildPlan
     from recordmill.pipeline.build.runners.job import Job
 
 LOOK_SECONDS = 0.25

@@ -177,7 +177,7 @@ def show_record(folder: "Location", key: str, output: str | None, spec: Path | N
 def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["StoredRow"], key: str, spec: Path) -> None:
     check_extra("build", SOURCES)
     from recordmill.pipeline.build.build import source_files
-    from recordmill.pipeline.build.row_origins import find_origins
+    from recordmill.pipeline.build.results.row_origins import find_origins
     from recordmill.pipeline.spec.model import load_spec
 
     loaded, given = load_spec(str(spec)), _bytes(key)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 from rich.filesize import decimal
 
+from recordmill.pipeline.build.attempt.failures import Watch
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.job import DryRunFinished
 from recordmill.pipeline.build.runners.worker_environment import set_tensorflow_variables
-from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.cli.display import Display, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.errors import UserError
@@ -33,9 +33,9 @@ from recordmill.pipeline.versions.stores.open_store import is_local
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
-    from recordmill.pipeline.build.journal.journal import Journal
+    from recordmill.pipeline.build.journal import Journal
     from recordmill.pipeline.build.outcome import Published
-    from recordmill.pipeline.build.plan import BuildPlan
+    from recordmill.pipeline.build.plan.plan import BuildPlan
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -113,7 +113,7 @@ class BuildSession:
     def _build(self, spec: str, options: RunOptions) -> "Published":
         """Builds, once its modules are loaded: half a second, in which the first line stands on the screen."""
         from recordmill.pipeline.build.build import run
-        from recordmill.pipeline.build.journal.journal import Journal
+        from recordmill.pipeline.build.journal import Journal
         from recordmill.pipeline.spec.model import load_spec
 
         self._journal = Journal(self._output, options)
@@ -124,7 +124,7 @@ class BuildSession:
         return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
-        from recordmill.pipeline.build.reject_limits import RejectLimits
+        from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
 
         gc.freeze()  # the modules
         gc.set_threshold(*GARBAGE)

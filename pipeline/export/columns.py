@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from recordmill.pipeline.build.frozen import ANALYSIS
+from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.dataset.paths import safe_name
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.export.image_files import image_file

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.build import up_to_date
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes
-from recordmill.pipeline.build.input_listing import Listings
-from recordmill.pipeline.build.journal.journal import DRY_RUN
-from recordmill.pipeline.build.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.planned_build import planned_build
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.journal import DRY_RUN
+from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space, scratch_bytes
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.up_to_date import compare_inputs
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.build.up_to_date import compare_inputs
 from recordmill.pipeline.compare.ids import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary

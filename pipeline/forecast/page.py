@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from recordmill.pipeline.build.free_space import size
+from recordmill.pipeline.build.plan.free_space import size
 from recordmill.pipeline.forecast.forecast import Forecast
 from recordmill.pipeline.forecast.sample import ColumnView
 from recordmill.pipeline.safe_text import cut

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.images.image_files import image_files
-from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Reject

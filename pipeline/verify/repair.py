@@ -15,19 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from recordmill.pipeline.build import attempts
+from recordmill.pipeline.build.attempt import attempts
+from recordmill.pipeline.build.base.class_ids import names_kept_by
+from recordmill.pipeline.build.base.live_analysis import ANALYSIS, LiveAnalysis
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import run_job
-from recordmill.pipeline.build.class_ids import names_kept_by
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import pack_graph
-from recordmill.pipeline.build.frozen import ANALYSIS, LiveAnalysis
-from recordmill.pipeline.build.input_listing import Listings, check_unchanged
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces
-from recordmill.pipeline.build.planned_build import planned_build
-from recordmill.pipeline.build.up_to_date import take_times
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, pieces
+from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.up_to_date import check_unchanged, take_times
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard

@@ -30,6 +30,7 @@ from recordmill.pipeline.build.analysis.graph import (
     report_analysis,
 )
 from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
+from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.beam.probe import TEMP, probe_temp
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, Step, WorkerStep
@@ -37,7 +38,7 @@ from recordmill.pipeline.build.context.build_context import BuildContext, Planne
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report
-from recordmill.pipeline.build.frozen import LearnedAnewError, LiveAnalysis
+from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.summaries.look import (
     LearnedAnalysis,
     Look,

@@ -1,6 +1,6 @@
 """Small Arrow tables as files of a build's workspace, seen whole or not at all; among them files' digests.
 
-A version remembers the digest of each of its inputs (`pipeline.build.input_table`). Each shard leaves the SHA-256 of
+A version remembers the digest of each input (`pipeline.build.inputs.input_table`). Each shard leaves the SHA-256 of
 the local files whose images it stored, as it read them, so that these are not read once more.
 
 >>> rows = HashedRows(["a", "b"])

@@ -106,7 +106,7 @@ class PlannedBuild:
 
     name: str
     workspace: Workspace
-    """The attempt's own: `OUT/.building/<build key>/<run>` (`pipeline.build.attempts`)."""
+    """The attempt's own: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)."""
     shards: Workspace
     """The folder of the shards and their indexes, which becomes the version's or is it already."""
     scratch: str

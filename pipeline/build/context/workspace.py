@@ -34,7 +34,7 @@ class Workspace(Protocol):
     """A folder that driver and workers share; may be used by several threads, and pickled.
 
     Every method raises OSError (a local folder) or OutputError (a bucket) where the store refuses. A name whose folder
-    was taken over by a later attempt (`pipeline.build.attempts`) cannot be written any more.
+    was taken over by a later attempt (`pipeline.build.attempt.attempts`) cannot be written any more.
     """
 
     def __hash__(self) -> int: ...

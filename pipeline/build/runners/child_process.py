@@ -6,7 +6,7 @@
 It runs as a file, with `-P` or `-I`: modules in the current folder or in this one must not replace those of Python.
 PARENT is the number of the process that starts it. On Linux the kernel kills it when the thread that started it ends.
 Elsewhere it may outlive a parent that was killed; such a worker writes to paths that no longer exist
-(`pipeline.build.attempts`).
+(`pipeline.build.attempt.attempts`).
 """
 
 import ctypes

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from recordmill.pipeline.build.base.live_analysis import SUMMARIES
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.context.workspace import Workspace, read_all

@@ -1,0 +1,146 @@
+"""Attempts at a build: each works in a workspace of its own, and takes over the finished work of an earlier one.
+
+    OUT/.building/<build key>/run-<12 hex digits>/
+
+The new attempt removes unfinished work, and keeps
+
+- the files of each chunk that the jobs before the writing one read;
+- if every chunk was read: the analysis, and each shard that has its report and whose files have their sizes.
+
+It keeps nothing if a rejected row is doubtful: a file that is there now may have been away for a while.
+
+    run = begin(output, building_folder(output), plan.build_key, pieces, is_doubtful)
+    if run.kept: print(run.kept)          # the transform graph and 12 of 16 shards
+
+How it takes them over, so that a process that still writes for the earlier attempt does no harm, depends on where they
+lie (`pipeline.build.attempt.places`).
+"""
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from recordmill.pipeline.build.attempt.places import PLAN, BucketPlace, Kept, LocalPlace, Place, Run
+from recordmill.pipeline.build.attempt.reconcile import take_groups
+from recordmill.pipeline.build.context.reports import ANALYSIS, FOLDERS, chunk_step, read_rejects, shard_step
+from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.versions.stores.open_store import is_local
+
+Report = dict[str, Any]
+Piece = tuple[int, str, int]
+"""A chunk's source, file and bytes."""
+PASSES = ("placement/", "look/")
+"""The folders of the jobs before the writing one: every file in them is finished."""
+
+
+def begin(
+    output: str,
+    building: str,
+    build_key: str,
+    pieces: Sequence[Piece],
+    is_doubtful: Callable[[Reject], bool] = lambda reject: False,
+) -> Run:
+    """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the build's lease.
+
+    Args:
+        output: the dataset's.
+        building: the folder of all builds on this machine (`building_folder`).
+        build_key: the build's key.
+        pieces: the chunks; work on other chunks is useless.
+        is_doubtful: whether a row that was rejected may be a good one.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+        OutputError: the bucket cannot be read or written.
+    """
+    place: Place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
+    digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
+    fitting = [
+        run
+        for run in place.runs()
+        if (read_report(run.workspace, PLAN) or {}).get("chunks") == digest
+        and not any(map(is_doubtful, _rejects(run.workspace)))
+    ]
+    taken = None
+    if fitting:
+        most = max(fitting, key=lambda run: len(run.workspace.names("reports")))
+        taken = place.take_over(most, lambda run: _kept(run, len(pieces)), _keeps)
+    run = taken or place.new_run()
+    write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
+    place.remove_others(run)
+    shutil.rmtree(Path(run.folder, "scratch"), ignore_errors=True)
+    if not is_local(output):  # who may read the bucket is not who may read this machine's cache
+        Path(run.folder).mkdir(0o700, parents=True, exist_ok=True)
+    for name in FOLDERS:
+        Path(run.folder, name).mkdir(parents=True, exist_ok=True)
+    return run
+
+
+def _kept(run: Run, chunks: int) -> Kept | None:
+    """Gives the finished work; None if the analysis is not finished."""
+    analysis = read_report(run.workspace, f"reports/{ANALYSIS}")
+    steps, read, expected = list(map(chunk_step, range(chunks))), list[Report](), Counter[int]()
+    for report in filter(None, _reports(run, steps)):
+        read.append(report)
+        expected.update(take_groups(report))
+    if analysis is None or len(read) < chunks or analysis["export"] not in run.workspace.names("analysis"):
+        return None
+    sizes = run.shards.sizes()
+    reports = zip(expected, _reports(run, map(shard_step, expected)), strict=True)
+    shards = {group: report for group, report in reports if report and _is_whole(report, sizes)}
+    groups = frozenset(expected.keys() - shards.keys())
+    again = enumerate(_reports(run, steps)) if groups else ()  # read again: together they fill the memory
+    wanted = frozenset(chunk for chunk, report in again if report and groups & take_groups(report).keys())
+    finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
+    return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
+
+
+def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
+    """Gives the progress of finished chunks and shards, by the counters of `worker.read_chunk` and `build_shard`."""
+    return {
+        "chunks": len(chunks),
+        "read": sum(chunk["read"] for chunk in chunks),
+        "refused": sum(chunk["rejected"] for chunk in chunks),
+        "left_out": sum(chunk["duplicates"] + chunk["forgotten"] for chunk in chunks),
+        "analyzed": 1,
+        "written": sum(sum(shard["written_by_source"].values()) for shard in shards),
+        "dropped": sum(shard["rejected"] for shard in shards),
+    }
+
+
+def _reports(run: Run, steps: Iterable[str]) -> Iterator[Report | None]:
+    for _, data in read_all(run.workspace, [f"reports/{step}.json" for step in steps]):
+        yield None if data is None else json.loads(data)
+
+
+def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
+    """Whether a shard and its index are there with their sizes."""
+    return sizes.get(report["file"]) == report["bytes"] and sizes.get(report["index"]) == 8 * (report["records"] + 1)
+
+
+def _rejects(workspace: Workspace) -> Iterator[Reject]:
+    """Reads the rejects of an attempt's steps, and of the jobs before the writing one."""
+    names = [name for folder in ("rejects/", *PASSES) for name in workspace.names(folder.rstrip("/"))]
+    return read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])
+
+
+def _keeps(kept: Kept | None) -> Callable[[str], bool]:
+    """Chooses by name the files of a workspace that the next attempt keeps."""
+    if kept is None:
+        return lambda name: name.startswith(PASSES)
+    undone = {f"reports/{shard_step(group)}.json" for group in kept.groups}
+    files = {f"version/{name}" for name in kept.files}
+
+    def keeps(name: str) -> bool:
+        if name.startswith("analysis/"):
+            return name == kept.export
+        if name.startswith(("chunks/", "progress/")):  # the pages of another job's chunks, and its progress
+            return False
+        return name in files if name.startswith("version/") else name not in undone
+
+    return keeps

@@ -1,0 +1,148 @@
+"""The failures that end a build: a disk that is full, or refuses, as one line; and a watch over workers and limits."""
+
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from recordmill.pipeline.build.context.reports import DeadWorkerError
+from recordmill.pipeline.errors import UserError
+
+REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space, or raise the quota",
+    errno.EFBIG: "raise the limit of a file's size (`ulimit -f`)",
+    errno.EROFS: "make it writable",
+    errno.EACCES: "give the permission",
+    errno.EPERM: "give the permission",
+}
+
+
+class DiskError(UserError):
+    """A disk is full, or refuses; the message says where, and what to do."""
+
+
+def disk_error(error: BaseException, folder: str) -> DiskError | None:
+    """The error as one line for the user; None if no disk caused it.
+
+    Args:
+        error: the exception that a build raised.
+        folder: the folder that was written, in case the error names no file.
+    """
+    chain = _chain(error)
+    if any(isinstance(cause, UserError) for cause in chain):
+        return None
+    for cause in chain:
+        for number, remedy in REMEDIES.items():
+            if _is_failure(cause, number):
+                path = _file(cause, number) or folder
+                return DiskError(f"{os.strerror(number)}: {path}: {remedy}, then run the same command")
+    return None
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and those that it was raised from, or while handling; the innermost first."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    return chain[::-1]
+
+
+def _is_failure(error: BaseException, number: int) -> bool:
+    """Whether an error is a failure of this number.
+
+    Not all have an attribute `errno`: Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's
+    `OpError` and Arrow's errors only the operating system's words, and `shutil.Error` a list of texts.
+    """
+    return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
+
+
+def _file(error: BaseException, number: int) -> str | None:
+    """The file of a failure: an attribute, or of the texts that `_is_failure` reads, the quoted path."""
+    if isinstance(error, OSError) and error.filename:
+        return os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
+    named = re.search(rf"{re.escape(os.strerror(number))}: (?:'[^'\n]+' -> )?'([^'\n]+)'", str(error))
+    return named[1] if named else None
+
+
+LOOK_SECONDS = 0.5
+Check = Callable[[], None]
+
+
+@dataclass
+class _Paced:
+    """A check, and the least seconds between two calls."""
+
+    check: Check
+    pause: float
+    called: float = float("-inf")
+
+    def __call__(self) -> None:
+        if time.monotonic() - self.called >= self.pause:
+            self.called = time.monotonic()
+            self.check()
+
+
+class Watch:
+    """Calls checks twice a second; the first that raises, or a dead worker, ends the build."""
+
+    def __init__(self, end: Callable[[UserError], None]) -> None:
+        """Takes a function that the watch's thread calls once."""
+        self._end = end
+        self._checks: list[_Paced] = []
+        self._dead_worker: DeadWorkerError | None = None
+        self._has_died = threading.Event()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self._excepthook = threading.excepthook
+        threading.excepthook = self._thread_failed
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        threading.excepthook = self._excepthook
+
+    def add(self, check: Check, pause_seconds: float = 0.0) -> None:
+        """Adds a check, which is quick and raises UserError if the build must end; called no more often than given."""
+        self._checks.append(_Paced(check, pause_seconds))
+
+    def look(self) -> None:
+        """Calls all checks once.
+
+        Raises:
+            UserError: the error of a check, or a DeadWorkerError.
+        """
+        if self._dead_worker is not None:
+            raise self._dead_worker
+        for check in list(self._checks):
+            with suppress(OSError):  # a folder that was removed: the build itself notices
+                check()
+
+    def dead_worker(self, timeout_seconds: float) -> DeadWorkerError | None:
+        """The death of a worker, waiting for one at most so long: a job may fail before its worker's status is read."""
+        self._has_died.wait(timeout_seconds)
+        return self._dead_worker
+
+    def _run(self) -> None:
+        while not self._done.wait(LOOK_SECONDS):
+            try:
+                self.look()
+            except UserError as error:
+                self._end(error)
+                return
+
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        if isinstance(failure.exc_value, DeadWorkerError):
+            self._dead_worker = failure.exc_value
+            self._has_died.set()
+        else:
+            self._excepthook(failure)

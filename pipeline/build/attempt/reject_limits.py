@@ -1,0 +1,203 @@
+"""The limits on rejects: a build that exceeds one ends as soon as that is certain, and names the faults of its rows.
+
+The driver adds up the reports of the finished steps again and again while the job runs, and at its end.
+
+    limits = RejectLimits(plan, planned)
+    limits()            # raises TooManyRejectsError, or returns
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, read_rejects
+from recordmill.pipeline.build.context.workspace import read_all
+from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.safe_text import printable
+from recordmill.pipeline.sources.faults import Reject
+
+
+class Place(NamedTuple):
+    """The file and line of a row."""
+
+    source: int
+    """The source's index in the spec, from 0."""
+    file: str
+    """Relative to the source's folder."""
+    line: int | None
+    """The line, or the number of the record, from 1.
+
+    None for a listing, if it is unknown yet, or behind a part of the file that a trial leaves out.
+    """
+
+    def words(self) -> str:
+        """The place in a message: `rows.jsonl, line 7`."""
+        return self.file if self.line is None else f"{self.file}, line {self.line}"
+
+
+def one_line(text: str) -> str:
+    """A text of the data for a message: in one line, with control characters escaped."""
+    return printable(text).replace("\n", "\\n")
+
+
+class RejectPlaces:
+    """The places of a build's rows."""
+
+    def __init__(self, plan: BuildPlan, positions: Sequence[int | None]) -> None:
+        """Takes the number of positions of each chunk, by its report; None for one that is not read yet."""
+        self._plan = plan
+        self._bases = list[int | None]()
+        before: dict[tuple[int, str], int | None] = {}
+        for number, (chunk, count) in enumerate(zip(plan.chunks, positions, strict=True)):
+            base = None if number in plan.gaps else before.get((chunk.source, chunk.file), 0)
+            self._bases.append(base)
+            before[chunk.source, chunk.file] = None if base is None or count is None else base + count
+
+    def of(self, number: int, position: int) -> Place:
+        """The place of a position of a chunk."""
+        chunk, base = self._plan.chunks[number], self._bases[number]
+        source = self._plan.sources[chunk.source]
+        file, line = source.reader.locate(chunk, position)
+        return Place(source.index, file, None if line is None or base is None else base + line)
+
+    def published(self, reject: Reject) -> dict[str, Any]:
+        """A reject's line of the published JSONL."""
+        place, message = self.of(reject.chunk, reject.position), reject.message
+        if reject.first_chunk is not None and reject.first_position is not None:
+            message += f": {self.of(reject.first_chunk, reject.first_position).words()}, which stays"
+        return {
+            "id": reject.key,
+            "column": reject.column,
+            "code": reject.reason,
+            "message": message,
+            "source": place.source,
+            "file": place.file,
+            "line": place.line,
+        }
+
+    def example(self, reject: Reject) -> str:
+        """A reject as an example in a message: its place, its column, and its fault."""
+        column = "" if reject.column is None else f", column '{reject.column}'"
+        words = f"{self.of(reject.chunk, reject.position).words()}{column}: {self.published(reject)['message']}"
+        return one_line(words)
+
+
+MIN_ROWS = 20  # `max_share_per_file` counts for files of so many: in smaller ones a single bad row is a large share
+SHOWN_REASONS = 3
+STEP = re.compile(rf"(reports|{LOOK_REPORTS})/(chunk|shard)-\d+\.json")
+WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
+
+
+class TooManyRejectsError(UserError):
+    """More rows were rejected than the spec allows; the message says why."""
+
+    exit_code = ExitCode.REJECTS
+
+
+@dataclass
+class Count:
+    """The rows of the whole build, or of one file."""
+
+    chunks_left: int = 0
+    """The number of its chunks that are not read yet."""
+    read: int = 0
+    examples: dict[str, Reject] = field(default_factory=dict)
+    """The first reject, by chunk and position, of each reason."""
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, reject: Reject) -> None:
+        """Counts a reject."""
+        self.reasons[reject.reason] += 1
+        first = self.examples.setdefault(reject.reason, reject)
+        if (reject.chunk, reject.position) < (first.chunk, first.position):
+            self.examples[reject.reason] = reject
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejects."""
+        return self.reasons.total()
+
+
+class RejectLimits:
+    """The rejects of a build's finished steps, and the limits of its spec."""
+
+    def __init__(self, plan: BuildPlan, planned: PlannedBuild) -> None:
+        """Reads nothing yet."""
+        self._plan, self._planned, self._limits = plan, planned, plan.spec.rejects
+        self._chunks = {chunk_step(chunk.index): chunk.index for chunk in plan.chunks}
+        self._positions: list[int | None] = [None] * len(plan.chunks)
+        self._seen = set[str]()
+        self._total = Count(len(plan.chunks))
+        self._files: dict[tuple[int, str], Count] = {}
+        for chunk in plan.chunks:
+            self._file(chunk.index).chunks_left += 1
+
+    def __call__(self) -> None:
+        """Reads the reports that are new since the last call.
+
+        Raises:
+            TooManyRejectsError: there are more rejects than the spec allows, whatever the remaining rows are.
+        """
+        if self._limits.max_share is None and self._limits.max_share_per_file is None:
+            return
+        folders = ["reports", LOOK_REPORTS] if self._planned.inline else ["reports"]
+        names = [name for folder in folders for name in sorted(self._planned.workspace.names(folder))]
+        new = [name for name in names if STEP.fullmatch(name) and name not in self._seen]
+        self._seen.update(new)
+        for name, data in read_all(self._planned.workspace, new):
+            if data is not None:  # another attempt may have taken it over meanwhile
+                self._add(PurePath(name).stem, json.loads(data))
+        if new:
+            self._check()
+
+    def _file(self, chunk: int) -> Count:
+        where = self._plan.chunks[chunk]
+        return self._files.setdefault((where.source, where.file), Count())
+
+    def _add(self, step: str, report: dict[str, Any]) -> None:
+        if step in self._chunks:
+            number = self._chunks[step]
+            if self._positions[number] is not None:  # a look read it, too
+                return
+            self._positions[number] = report["positions"]
+            for count in (self._total, self._file(number)):
+                count.read += report["read"]
+                count.chunks_left -= 1
+        if report.get("rejects"):
+            for reject in read_rejects(self._planned.workspace, [report["rejects"]]):
+                self._total.add(reject)
+                self._file(reject.chunk).add(reject)
+
+    def _check(self) -> None:
+        self._compare(self._total, self._limits.max_share, "max_share", "")
+        if self._limits.max_share_per_file is not None:
+            for (_, file), count in self._files.items():
+                if file and count.read >= MIN_ROWS:  # a listing has no file name: each of its files is a row
+                    self._compare(count, self._limits.max_share_per_file, "max_share_per_file", f" of {one_line(file)}")
+
+    def _compare(self, count: Count, limit: float | None, option: str, of_file: str) -> None:
+        is_known = self._plan.rows_are_exact and count is self._total
+        most = count.read if not count.chunks_left else self._plan.rows if is_known else None
+        if limit is None or most is None or not count.rejected or (most and count.rejected / most <= limit):
+            return
+        rows = f"{count.read:,} rows{of_file}{' read so far' if count.chunks_left else ''}"
+        share = f"{count.rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
+        first = f"{count.rejected:,} of {rows} were rejected, {share}"
+        raise TooManyRejectsError("\n".join([first, *self._examples(count), WHAT_NEXT]))
+
+    def _examples(self, count: Count) -> Iterator[str]:
+        places = RejectPlaces(self._plan, self._positions)
+        for reason, number in by_frequency(count.reasons)[:SHOWN_REASONS]:
+            yield f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
+
+
+def by_frequency(reasons: Counter[str]) -> list[tuple[str, int]]:
+    """Reasons and their counts, the most frequent first; equally frequent ones by name."""
+    return sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,0 +1,1 @@
+"""The parts of the live version that a build takes over."""

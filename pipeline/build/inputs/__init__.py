@@ -1,0 +1,1 @@
+"""The sources' files as they are now, and as the live version remembers them."""

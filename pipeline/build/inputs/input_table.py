@@ -1,0 +1,255 @@
+"""The inputs that a version remembers, in its `inputs.arrow`: each file with its size, its times and its digest.
+
+    source  span  path          bytes  modified  identity  sha256  tag
+    0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   null
+
+`modified` is the file's time of change. `identity` is the time that stands for its content in keys: a file of another
+time with the content of the remembered one keeps the remembered identity, so that `touch` changes no key. Objects of a
+store have a tag, an ETag or a generation, in place of both; they have no digest.
+"""
+
+import hashlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather
+
+from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, taken
+from recordmill.pipeline.build.inputs.span_sources import SpanSource
+from recordmill.pipeline.dataset.arrow_tables import read_table
+from recordmill.pipeline.dataset.manifest import Location
+from recordmill.pipeline.dataset.paths import read_inner
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.paths import is_image
+
+INPUTS_FILE = "inputs.arrow"
+MOST_BYTES = 2 << 30  # 2 GiB: of some 20 million inputs, whose digests do not compress
+BLOCK = 1 << 16  # rows that are looked at together
+READ_BYTES = 1 << 20
+HASHING_THREADS = 4
+SCHEMA = pa.schema(
+    {
+        "source": pa.int32(),
+        "span": pa.string(),
+        "path": pa.binary(),  # a name from a file system may be no UTF-8
+        "bytes": pa.int64(),
+        "modified": pa.float64(),
+        "identity": pa.float64(),
+        "sha256": pa.binary(32),
+        "tag": pa.string(),
+    }
+)
+"""The columns of `inputs.arrow`, a Feather file; `source` is the number of the source in the spec."""
+
+
+class Group(NamedTuple):
+    """The files of one source, with paths as in `Plan.inputs`."""
+
+    of: SpanSource
+    files: Sequence[FileInfo]
+
+
+class Times:
+    """The identity times of files whose time of change is another: about 200 bytes for each of them."""
+
+    def __init__(self) -> None:
+        self._identity: dict[int, float] = {}
+        self._modified: dict[int, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._identity)
+
+    def add(self, file: FileInfo, identity: float) -> None:
+        """Adds a file as it is listed, with its full path."""
+        self._identity[hash(file)] = identity
+        self._modified[hash(file._replace(modified=identity))] = file.modified
+
+    def identified(self, file: FileInfo) -> FileInfo:
+        """Gives a listed file with its identity time."""
+        return file._replace(modified=self._identity.get(hash(file), file.modified))
+
+    def modified(self, file: FileInfo) -> float:
+        """Gives the time of change of a file that has its identity time."""
+        return self._modified.get(hash(file), file.modified)
+
+
+class Remembered:
+    """The inputs of a version, found by source, path and size, and by span where paths name spans: 40 bytes a file."""
+
+    def __init__(self, table: pa.Table, *, by_span: bool) -> None:
+        self.table, self._by_span = table, by_span
+        self._modified, self._identity = (table[name].to_numpy() for name in ("modified", "identity"))
+        self._found = HashedRows(self._names())
+
+    @classmethod
+    def read(cls, folder: Location, *, by_span: bool) -> "Remembered | None":
+        """Reads those of a version; None where its file is missing, damaged or empty, since they only save work.
+
+        Args:
+            folder: the version's.
+            by_span: whether files of different spans may have one path, since a path is relative to its span. Where
+                files are added to a folder, a file is listed without its span.
+        """
+        with suppress(OSError, UserError):
+            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA)
+            return cls(table, by_span=by_span) if table.num_rows else None
+        return None
+
+    def of_spans(self, names: Sequence[str]) -> pa.Table:
+        """Gives the inputs of some spans."""
+        return self.table.filter(pc.is_in(self.table["span"], pa.array(names, pa.string())))
+
+    def row(self, group: Group, path: str) -> dict[str, Any] | None:
+        """Gives what is remembered of a file of any size; None where there was none of its path."""
+        is_file = pc.and_(pc.equal(self.table["source"], group.of.index), pc.equal(self.table["path"], encoded(path)))
+        rows = self.table.filter(is_file).to_pylist()
+        return next((row for row in rows if not self._by_span or row["span"] == group.of.name), None)
+
+    def sha256(self, group: Group) -> list[bytes | None]:
+        """Gives the remembered digest of each file of the same identity time; None for others."""
+        rows, times = self._rows(group), _times(group)
+        known = (rows >= 0) & (self._identity[rows] == times)
+        return taken(self.table["sha256"], np.where(known, rows, -1))
+
+    def times(self, groups: Iterable[Group], files: Files) -> Times:
+        """Compares files of another time of change than the remembered one by their content.
+
+        Args:
+            groups: all inputs as they are listed.
+            files: opens them.
+        """
+        times = Times()
+        for group in groups:
+            rows, now, path = self._rows(group), _times(group), group.of.reader.input_path(files)
+            is_same = (rows >= 0) & (self._modified[rows] == now)
+            is_local = np.fromiter(("://" not in path(file.path) for file in group.files), np.bool_, len(group.files))
+            digests = taken(self.table["sha256"], np.where((rows >= 0) & ~is_same & is_local, rows, -1))
+            asked = [path(file.path) for file, digest in zip(group.files, digests, strict=True) if digest is not None]
+            with ThreadPoolExecutor(HASHING_THREADS) as pool:
+                found = pool.map(lambda name: file_sha256(files, name), asked)
+                for number, (file, digest) in enumerate(zip(group.files, digests, strict=True)):
+                    if is_same[number] or (digest is not None and next(found) == digest):
+                        identity = float(self._identity[rows[number]])
+                        if identity != file.modified:
+                            times.add(file._replace(path=path(file.path)), identity)
+        return times
+
+    def _rows(self, group: Group) -> npt.NDArray[np.int64]:
+        """Gives the row of each file; -1 for a path and size that no row has."""
+        source, span = group.of.index, group.of.name if self._by_span else None
+        return self._found.find((source, span, encoded(file.path), file.bytes) for file in group.files)
+
+    def _names(self) -> Iterator[tuple[int, str | None, bytes, int]]:
+        for batch in self.table.select(["source", "span", "path", "bytes"]).to_batches(BLOCK):
+            source, span, path, size = (column.to_pylist() for column in batch.columns)
+            yield from zip(source, span if self._by_span else repeat(None), path, size, strict=False)
+
+
+def file_sha256(files: Files, path: str) -> bytes | None:
+    """Digests a file; None where it cannot be read: whoever reads its rows says so."""
+    digest = hashlib.sha256()
+    with suppress(OSError), files.open(path) as file:
+        while data := file.read(READ_BYTES):
+            digest.update(data)
+        return digest.digest()
+    return None
+
+
+def _times(group: Group) -> npt.NDArray[np.float64]:
+    return np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
+
+
+def encoded(path: str) -> bytes:
+    """Gives a path as the table has it."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+ROWS_AT_A_TIME = 1 << 12  # rows that are made at a time: as Python objects they take 300 bytes each
+Digest = bytes | None
+"""The SHA-256 of a file; None where it is not known yet, and of a file that cannot be read and an object of a store."""
+
+
+class TableInMaking:
+    """Digests local files in a thread, but those that are remembered, and images: the job reads these.
+
+    >>> with TableInMaking(plan.inputs, files, files.times, None) as table:  # doctest: +SKIP
+    ...     run_job()
+    ...     table.finish(FileDigests(workspace))
+    ...     data = table.feather()
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        files: Files,
+        times: Times,
+        remembered: Remembered | None,
+        kept: pa.Table | None = None,
+    ) -> None:
+        """Begins.
+
+        Args:
+            groups: the inputs that are used, with their identity times.
+            files: opens them.
+            times: gives their times of change.
+            remembered: the inputs of the live version.
+            kept: the inputs of spans that are taken over.
+        """
+        self._groups, self._files, self._times, self._remembered = groups, files, times, remembered
+        self._blocks = [SCHEMA.empty_table() if kept is None else kept]
+        self._ended = threading.Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="inputs")
+        self._early = self._pool.submit(lambda: [list(self._without_images(group)) for group in groups])
+
+    def __enter__(self) -> "TableInMaking":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._pool.shutdown()
+
+    def finish(self, by_job: FileDigests) -> None:
+        """Waits until every file is digested; reads the images whose digests the job did not leave."""
+        for group, early in zip(self._groups, self._early.result(), strict=True):
+            files = zip(group.files, early, strict=True)
+            while block := list(islice(files, ROWS_AT_A_TIME)):
+                self._blocks.append(self._block(group, block, by_job))
+
+    def feather(self) -> bytes:
+        """Gives the finished table as the content of `inputs.arrow`."""
+        sink = pa.BufferOutputStream()
+        pa.feather.write_feather(pa.concat_tables(self._blocks), sink, compression="zstd")
+        return sink.getvalue().to_pybytes()
+
+    def _without_images(self, group: Group) -> Iterator[Digest]:
+        path = group.of.reader.input_path(self._files)
+        known = self._remembered.sha256(group) if self._remembered else [None] * len(group.files)
+        for file, digest in zip(group.files, known, strict=True):
+            is_left = digest is not None or is_image(file.path) or self._ended.is_set()
+            yield digest if is_left else self._sha256(path(file.path))
+
+    def _block(self, group: Group, files: Sequence[tuple[FileInfo, Digest]], by_job: FileDigests) -> pa.Table:
+        path = group.of.reader.input_path(self._files)
+        paths = [path(file.path) for file, _ in files]
+        rows = list[tuple[object, ...]]()
+        for (file, early), full, late in zip(files, paths, by_job.find(paths), strict=True):
+            modified = self._times.modified(file._replace(path=full))
+            sha256 = early or late or self._sha256(full)
+            rows.append((
+                group.of.index, group.of.name, encoded(file.path), file.bytes, modified, file.modified, sha256,
+                file.tag or None,
+            ))  # fmt: skip
+        columns = zip(*rows, strict=True)
+        return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+    def _sha256(self, path: str) -> Digest:
+        return None if "://" in path else file_sha256(self._files, path)

@@ -1,0 +1,91 @@
+"""Checks that the inputs are unchanged: lists the sources again, or plans them, and compares the digests.
+
+Only names, sizes and times of change count, as in the build's key; a file that was touched between two builds has its
+old time all the while. `Listings` remembers the files, to name the changes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from heapq import merge
+from itertools import groupby
+from typing import BinaryIO
+
+from recordmill.pipeline.build.context.arrow_files import HashedRows
+from recordmill.pipeline.build.inputs.input_table import Times
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files, ListedByStore
+
+
+class Listings:
+    """Files that remember their first listings: a pattern that is asked for again is not listed again.
+
+    >>> files = Listings(BeamFiles())     # doctest: +SKIP
+    >>> plan = make_plan(spec, files)     # doctest: +SKIP
+    >>> check_unchanged(plan, files)      # doctest: +SKIP
+    """
+
+    def __init__(self, files: Files, times: Times | None = None) -> None:
+        """Takes the files, and the times of change that stand for the contents of some."""
+        self.files, self.times = files, times or Times()
+        self._listed: dict[str, Sequence[FileInfo]] = {}
+
+    def take(self, times: Times) -> None:
+        """Gives files that are listed already the times that stand for their contents."""
+        self.times = times
+        if times:
+            self._listed = {pattern: _identified(times, listed) for pattern, listed in self._listed.items()}
+
+    def again(self) -> "Listings":
+        """Gives the files as they are now, by the same times."""
+        files = self.files.again() if isinstance(self.files, ListedByStore) else self.files
+        return Listings(files, self.times)
+
+    def match(self, pattern: str) -> Sequence[FileInfo]:
+        """Lists the files that a glob matched when it was first asked for."""
+        if pattern not in self._listed:
+            listed = self.files.match(pattern)
+            self._listed[pattern] = _identified(self.times, listed) if self.times else listed
+        return self._listed[pattern]
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a folder."""
+        return self.files.is_folder(path)
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading."""
+        return self.files.open(path)
+
+    def has(self, path: str) -> bool:
+        """Whether a file was listed; a path of an equal hash would pass, too."""
+        return bool(self._paths.find([path])[0] >= 0)
+
+    @cached_property
+    def _paths(self) -> HashedRows:
+        """The paths of all files by their hashes, where a set of the paths takes 200 bytes a file."""
+        return HashedRows(file.path for listed in self._listed.values() for file in listed)
+
+    def changes(self) -> Iterator[str]:
+        """Lists everything again; yields a line for each file that differs, or several."""
+        again = self.again()
+        for pattern, before in self._listed.items():
+            try:
+                now = again.match(pattern)
+            except OSError:
+                now = ()
+            yield from _differences(before, now)
+
+
+def _identified(times: Times, listed: Iterable[FileInfo]) -> FileList:
+    return FileList(map(times.identified, listed))
+
+
+def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[str]:
+    """Compares two listings, both sorted by path, without holding either."""
+    both = merge(
+        ((file, "is gone") for file in before), ((file, "is new") for file in now), key=lambda pair: pair[0].path
+    )
+    for path, pairs in groupby(both, key=lambda pair: pair[0].path):
+        (file, difference), *others = pairs
+        if not others:
+            yield f"{path} {difference}"
+        elif others[0][0] != file:
+            yield f"{path} is another"

@@ -1,0 +1,295 @@
+"""Follows one build and writes down its end, whatever it is; nothing here makes a build fail.
+
+The entry is one JSON object: a line of the output's `history.jsonl`, and the source of `--metrics`. It holds no secrets
+of URLs, no options, and of an error in a user's function only its type.
+
+>>> journal = Journal("out/emoji", options)                                                # doctest: +SKIP
+>>> published = run(spec, "out/emoji", options, journal.follow(Listener(), "emoji"))  # doctest: +SKIP
+>>> journal.end(published.exit_code, published=published)                             # doctest: +SKIP
+[]
+"""
+
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from recordmill.pipeline import VERSION
+from recordmill.pipeline.build.context.reports import ProgressReader
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.dataset.atomic_files import write_atomically
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.safe_text import redacted
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.history import RUNNING, Entry, write_entry
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.context.build_context import PlannedBuild
+    from recordmill.pipeline.build.plan.plan import BuildPlan
+
+
+HELP = {
+    "build_exit_code": "The exit code of the last build: docs/rebuilds.md.",
+    "build_ended_timestamp_seconds": "When the last build ended.",
+    "build_duration_seconds": "How long the last build took, by stage.",
+    "build_rows": "Rows of the last build's version, by what became of them.",
+    "build_rejected_rows": "Rejected rows of the last build's version, by reason.",
+    "build_bytes": "Bytes of the shards of the last build's version.",
+    "build_spans": "Spans of the last build's version, built or kept.",
+    "gate_figure": "What the last build's version was compared with the live one by, by the gate's rule.",
+    "gate_breaches": "Figures of the gate beyond their limits.",
+    "live_built_timestamp_seconds": "When the live version was built.",
+    "live_info": "The live version's name.",
+}
+"""Each metric's meaning; all are gauges, with the dataset's name as a label."""
+ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+Sample = tuple[str, dict[str, str], float]
+
+
+def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) -> str | None:
+    """Writes the file; gives a warning if that fails."""
+    try:
+        write_atomically(path, to_openmetrics(entry, live).encode())
+    except OSError as error:
+        return f"the metrics were not written: {error.strerror}: {path}"
+    return None
+
+
+def to_openmetrics(entry: Mapping[str, Any], live: Manifest | None) -> str:
+    """Formats an entry of the history, and the live version's age."""
+    samples: dict[str, list[Sample]] = {}
+    for name, labels, value in (*_build_samples(entry), *_gate_samples(entry), *_live_samples(live)):
+        samples.setdefault(name, []).append((name, {"dataset": entry["name"] or "", **labels}, value))
+    lines = [line for name in HELP if name in samples for line in _family(name, samples[name])]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _build_samples(entry: Mapping[str, Any]) -> Iterator[Sample]:
+    yield "build_exit_code", {}, entry["exit_code"]
+    if entry.get("ended_at"):
+        yield "build_ended_timestamp_seconds", {}, _seconds(entry["ended_at"])
+    for stage, seconds in entry.get("stages", {}).items():
+        yield "build_duration_seconds", {"stage": stage}, seconds
+    for outcome, rows in entry.get("rows", {}).items():
+        yield "build_rows", {"outcome": outcome}, rows
+    for reason, rows in entry.get("rejects", {}).items():
+        yield "build_rejected_rows", {"reason": reason}, rows
+    if entry.get("bytes") is not None:
+        yield "build_bytes", {}, entry["bytes"]
+    for state, spans in entry.get("spans", {}).items():
+        yield "build_spans", {"state": state}, len(spans)
+
+
+def _gate_samples(entry: Mapping[str, Any]) -> Iterator[Sample]:
+    gate = entry.get("gate")
+    if not gate:
+        return
+    for rule, figures in gate["figures"].items():
+        for subject, figure in figures.items():
+            yield "gate_figure", {"rule": rule, "subject": subject}, figure
+    yield "gate_breaches", {}, len(gate["breaches"])
+
+
+def _live_samples(live: Manifest | None) -> Iterator[Sample]:
+    if live is None:
+        return
+    if built_at := live.provenance.get("built_at"):
+        yield "live_built_timestamp_seconds", {}, _seconds(built_at)
+    yield "live_info", {"version": live.version}, 1
+
+
+def _family(name: str, samples: list[Sample]) -> Iterator[str]:
+    yield f"# TYPE recordmill_{name} gauge"
+    yield f"# HELP recordmill_{name} {HELP[name]}"
+    for _, labels, value in samples:
+        inside = ",".join(f'{label}="{str(text).translate(ESCAPES)}"' for label, text in labels.items())
+        yield f"recordmill_{name}{{{inside}}} {value}"
+
+
+def _seconds(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp())
+
+
+ENDS = {
+    ExitCode.PUBLISHED: "published",
+    ExitCode.UP_TO_DATE: "up_to_date",
+    ExitCode.GATE: "held_back",
+    ExitCode.INTERRUPTED: "stopped",
+    ExitCode.TERMINATED: "stopped",
+}
+"""The end by the exit code; any other is `failed`."""
+DRY_RUN, TRIAL = "dry_run", "trial"
+PATIENCE_SECONDS = 30.0
+"""The time for the history: a signal may have interrupted the thread that holds the output's lock."""
+MOST_MESSAGE = 1000  # characters
+OWN_WORDS = re.compile(r"(`[^`]+` failed[^:]*: \w+): .*", re.DOTALL)
+"""The message of a user's function, after its exception's type: no log holds it (docs/security.md)."""
+
+
+class Journal:
+    """Follows one build by its listener, and writes down its end, once."""
+
+    def __init__(self, output: str, options: RunOptions) -> None:
+        self._output, self._options = output, options
+        self._began = self._since = time.monotonic()
+        self._stage: Stage = Stage.PLAN
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._planned: PlannedBuild | None = None
+        self._once = threading.Lock()
+        self.entry: Entry = {
+            "id": secrets.token_hex(8),
+            "end": RUNNING,
+            "exit_code": None,
+            "message": None,
+            "began_at": _now(),
+            "ended_at": None,
+            "seconds": None,
+            "stages": {},
+            "name": None,
+            "build_key": None,
+            "version": None,
+            "live_before": None,
+            "rows": {},
+            "rejects": {},
+            "bytes": None,
+            "spans": {},
+            "gate": {},
+            "runner": options.runner,
+            "recordmill": VERSION,
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+        }
+
+    def follow(self, listener: Listener, name: str) -> Listener:
+        """Gives a listener that follows the build of a dataset of this name, and calls another listener."""
+        self.entry["name"] = name
+        with suppress(UserError):
+            self.entry["live_before"] = publishing.live_version(self._output)
+
+        def on_plan(plan: "BuildPlan", planned: "PlannedBuild") -> None:
+            self._planned = planned
+            self.entry["build_key"] = plan.build_key
+            self._begin(Stage.LOOK)
+            self._write_history()
+            listener.on_plan(plan, planned)
+
+        def on_stage(stage: str) -> None:
+            if isinstance(stage, Stage):
+                self._begin(stage)
+            listener.on_stage(stage)
+
+        return replace(listener, on_plan=on_plan, on_stage=on_stage)
+
+    def end(self, exit_code: ExitCode, message: str | None = None, published: Published | None = None) -> list[str]:
+        """Writes down the build's end: history and metrics. Only the first call counts.
+
+        Args:
+            exit_code: that of the command.
+            message: the error, as the user sees it.
+            published: the build's version, if it came to one.
+
+        Returns:
+            A warning for each that could not be written.
+        """
+        if not self._once.acquire(blocking=False):
+            return []
+        live = _live(self._output) if self._options.metrics is not None or self.entry["name"] is None else None
+        self._begin(self._stage)
+        self.entry |= {
+            "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, "failed"),
+            "exit_code": int(exit_code),
+            "name": self.entry["name"] or (live and live.name),  # of a spec that cannot be read
+            "message": message and public_message(message),
+            "ended_at": _now(),
+            "seconds": round(time.monotonic() - self._began, 3),
+            "stages": {name: round(seconds, 3) for name, seconds in self._seconds.items()},
+        }
+        if published is not None and published.manifest.trial:
+            self.entry["end"] = TRIAL
+        self.entry |= _of_version(published) if published else {"rows": self._rows_so_far()}
+        warnings = [self._write_history()]
+        if self._options.metrics is not None:
+            warnings.append(write_metrics(self._options.metrics, self.entry, live))
+        return [warning for warning in warnings if warning]
+
+    def _begin(self, stage: Stage) -> None:
+        now = time.monotonic()
+        self._seconds[self._stage.name.lower()] += now - self._since
+        self._stage, self._since = stage, now
+
+    def _write_history(self) -> str | None:
+        """Writes this build's line of the history; gives a warning if that fails."""
+        return within(PATIENCE_SECONDS, "the history", lambda: write_entry(self._output, self.entry))
+
+    def _rows_so_far(self) -> dict[str, int]:
+        """The rows of a build that did not come to its end, as its counters have them."""
+        if self._planned is None:
+            return {}
+        counts: dict[str, int] = {}
+        with suppress(Exception):  # the folder may be gone
+            counts = dict(ProgressReader(self._planned.progress).read())
+        read = max(counts.get("read", 0), counts.get("look_read", 0))
+        rejected = max(counts.get(f"{look}refused", 0) + counts.get(f"{look}dropped", 0) for look in ("", "look_"))
+        return {"read": read, "written": counts.get("written", 0), "rejected": rejected}
+
+
+def public_message(message: str) -> str:
+    """Gives the part of an error's message that may be kept.
+
+    >>> public_message("`code:words` failed in code.py, line 3: ValueError: Ada's address")
+    '`code:words` failed in code.py, line 3: ValueError'
+    """
+    return OWN_WORDS.sub(r"\1", redacted(message))[:MOST_MESSAGE]
+
+
+def within(seconds: float, what: str, write: Callable[[], object]) -> str | None:
+    """Calls a function in a thread of its own; gives a warning if it fails or takes too long."""
+    warnings = [f"{what} was not written within {seconds:.0f} seconds"]
+
+    def call() -> None:
+        try:
+            write()
+            warnings.clear()
+        except (UserError, OSError) as error:
+            warnings[:] = [f"{what} was not written: {error}"]
+        except Exception as error:  # never the end of a build
+            warnings[:] = [f"{what} was not written: {type(error).__name__}"]
+
+    thread = threading.Thread(target=call, name=what, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return warnings[0] if warnings else None
+
+
+def _of_version(published: Published) -> dict[str, Any]:
+    manifest = published.manifest
+    return {
+        "build_key": manifest.build_key,
+        "version": manifest.version,
+        "rows": dict(manifest.rows),
+        "rejects": dict(manifest.rejects.get("by_reason", {})),
+        "bytes": sum(split.bytes for split in manifest.splits.values()),
+        "spans": {"built": list(published.built_spans), "kept": list(published.kept_spans)} if manifest.spans else {},
+        "gate": dict(manifest.gate),
+    }
+
+
+def _live(output: str) -> Manifest | None:
+    with suppress(UserError, OSError):
+        return publishing.live_manifest(output)
+    return None
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

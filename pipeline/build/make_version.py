@@ -1,0 +1,303 @@
+"""Makes a version by its plan: the jobs, their results, the version's files, and its publication.
+
+A build may end at any moment, and the next build of the same spec and inputs continues its work
+(`pipeline.build.attempt.attempts`).
+"""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from recordmill.pipeline.build.attempt import attempts
+from recordmill.pipeline.build.attempt.failures import disk_error
+from recordmill.pipeline.build.attempt.places import Run
+from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
+from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
+from recordmill.pipeline.build.base.span_reports import read_spans
+from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+from recordmill.pipeline.build.beam.learn import learn
+from recordmill.pipeline.build.beam.placement import place
+from recordmill.pipeline.build.beam.probe import probe_workers
+from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.beam.write_shards import is_counted, run_job
+from recordmill.pipeline.build.context.arrow_files import FileDigests
+from recordmill.pipeline.build.context.graph import input_specs, install_user_code
+from recordmill.pipeline.build.context.reports import Progress
+from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.plan.free_space import check_free_space
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, pieces
+from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.up_to_date import Inputs, InputsChangedError, check_unchanged, remember
+from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble
+from recordmill.pipeline.build.publish.features import describe_features
+from recordmill.pipeline.build.publish.same_version import earlier_version, find_version, same_as_live
+from recordmill.pipeline.build.results.results import Results, collect
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.compare.distributions import drift_lines
+from recordmill.pipeline.compare.gate import breach_lines, gate_entry
+from recordmill.pipeline.compare.ids import id_changes, names_gone
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.leases import Lease
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_store
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.tensorflow.serving import export_serving
+
+
+class NothingMendedError(UserError):
+    """A repeated build rejects the same rows as the version that it repeats."""
+
+    exit_code = ExitCode.UP_TO_DATE
+
+
+def make_version(
+    plan: BuildPlan,
+    base: Base,
+    inputs: Inputs,
+    building: str,
+    options: RunOptions,
+    listener: Listener,
+    lease: Lease,
+) -> Published:
+    """Builds a version by its plan and publishes it; the caller holds the output's lease."""
+    with make_runner(options) as runner:
+        use_options(lambda: runner.options)
+        try:
+            return _Attempt(plan, base, inputs, building, runner, options, listener, lease).publish()
+        except LearnedAnewError as changed:
+            listener.on_note(str(changed))
+        plan = make_plan(plan.spec, inputs.files, options, base, inputs.table, keeps_spans=False)
+        if published := earlier_version(base, plan, inputs, options):
+            return published
+        return _Attempt(plan, base, inputs, building, runner, options, listener, lease).publish()
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One attempt at a build, by the process that holds the output's lease."""
+
+    plan: BuildPlan
+    base: Base
+    inputs: Inputs
+    building: str
+    runner: Runner
+    options: RunOptions
+    listener: Listener
+    lease: Lease
+
+    @property
+    def output(self) -> str:
+        return self.base.output
+
+    @property
+    def files(self) -> Listings:
+        return self.inputs.files
+
+    def publish(self) -> Published:
+        """Publishes; where a job failed that may succeed, tries again with the finished work."""
+        for number in range(1, self.runner.attempts):
+            try:
+                return self._try()
+            except JobFailedError as error:
+                self.listener.on_note(f"attempt {number} of {self.runner.attempts}: {error}")
+        return self._try()
+
+    def _try(self) -> Published:
+        """Continues an earlier attempt, or begins anew, and publishes."""
+        self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
+        run = self._begin()
+        inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads some rows, and no whole file
+        remembered = self.inputs.remembered
+        table = TableInMaking(inputs, self.files, self.files.times, remembered, self._inputs_of_kept())
+        try:
+            with table:
+                results = self._run_jobs(run, table)
+                self._check_mended(results)
+                published = self._publish(results, run.version, table)
+        except Exception as error:
+            cause = self._cause(error, run)
+            if cause is error:
+                raise
+            raise cause from error
+        run.remove()
+        return published
+
+    def _inputs_of_kept(self) -> pa.Table | None:
+        """Returns the inputs of the spans that are taken over; None where there are none."""
+        remembered = self.inputs.remembered
+        names = [name for each, span in self.plan.spans.kept.items() for name in span.members or (each,)]
+        return remembered.of_spans(names) if names and remembered else None
+
+    def _begin(self) -> Run:
+        try:
+            run = attempts.begin(self.output, self.building, self.plan.build_key, pieces(self.plan), self._was_away)
+        except OSError as error:
+            message = f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
+            raise OutputError(message) from None
+        if run.kept is not None:
+            self.listener.on_note(f"going on with an earlier build: {run.kept} are kept")
+        return run
+
+    def _was_away(self, reject: Reject) -> bool:
+        """Whether a row was rejected because of a file that was not there and is there now."""
+        if reject.path is None or not self.files.has(reject.path):
+            return False
+        try:
+            self.files.open(reject.path).close()
+        except OSError:
+            return False
+        return True
+
+    def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
+        """Runs what an earlier attempt left to do: looks at the rows, and the job that writes the shards."""
+        plan, kept, chunks = self.plan, run.kept, self.plan.chunks
+        planned = planned_build(
+            plan,
+            run.folder,
+            BeamFiles(),
+            inline=not self.runner.is_local,
+            threads=self.runner.threads,
+            isolated=self.options.isolated,
+            workspace=run.workspace,
+            shards=run.shards,
+        )
+        note = check_free_space(plan, planned, kept.bytes if kept else 0)
+        if note is not None:
+            self.listener.on_note(note)
+        if kept is not None:
+            Progress(planned.progress, "kept").add(**kept.counts)
+        kept_spans = read_spans(self.output, plan.spans.base, plan.spans.kept) if plan.spans.base else {}
+        self.listener.on_plan(plan, planned)
+        if not self.runner.is_local and self.runner.probes_workers and kept is None:
+            probe_workers(planned, self.runner)
+        decisions = place(planned, chunks, self.runner)
+        export = kept.export if kept else None
+        try:
+            context = learn(planned, decisions, chunks, self.runner, export, self.options.temp, plan.live)
+        except UserError:
+            RejectLimits(plan, planned)()  # nothing may have been learned because so many rows were rejected
+            raise
+        if plan.live is not None and not plan.live.is_frozen:
+            message = f"nothing of the graph changed: {len(kept_spans)} spans keep their shards of"
+            self.listener.on_note(f"{message} {plan.live.manifest.version}")
+        if kept is not None:
+            context = replace(context, groups=kept.groups)
+            chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
+        install_user_code(context)  # the serving model is made of the same operations, also where no job is left
+        finished = sorted(kept.shards) if kept else []
+        self.listener.on_stage(Stage.WRITE)
+        if chunks or (finished and not is_counted(context)):
+            run_job(context, chunks, finished, self.runner)
+        self.listener.on_stage(Stage.COMPARE)
+        inputs.finish(FileDigests(planned.workspace))  # so that what was digested is what was read
+        check_unchanged(plan, self.files)
+        return collect(plan, context, kept_spans)
+
+    def _check_mended(self, results: Results) -> None:
+        """Refuses to publish a repeated build whose rejects are the same."""
+        before = find_version(self.base, self.plan)
+        digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
+        if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
+            raise NothingMendedError(
+                f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: nothing is "
+                "mended, so nothing is published"
+            )
+
+    def _publish(self, results: Results, version: str, inputs: TableInMaking) -> Published:
+        descriptions, context = describe_features(results), results.context
+        serving = os.path.join(context.assembled, SERVING_FOLDER)
+        self.listener.on_stage(Stage.SERVE)
+        export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
+        self._note_ids(results, descriptions)
+        self.listener.on_publish()
+        self.listener.on_stage(Stage.PUBLISH)
+        manifest = assemble(
+            results, self.output, descriptions, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
+        )
+        if not manifest.trial and same_as_live(self.base, manifest):
+            return self._stay()
+        gate = {} if manifest.trial else gate_entry(self.plan.spec, self.base, Path(context.assembled), manifest)
+        breaches = breach_lines(gate)
+        for line in gate.get("not_compared", ()):
+            self.listener.on_note(f"the gate did not compare {line}")
+        goes_live = not breaches and not manifest.trial
+        manifest = replace(manifest, gate=gate)
+        manifest = publishing.publish(self.base, context.assembled, manifest, self.lease, live=goes_live)
+        if goes_live:
+            remember(self.base, manifest, {self.plan.source_key, self.inputs.key})
+        for name in (name for name, split in manifest.splits.items() if not split.records):
+            self.listener.on_note(f"the split '{name}' has no records")
+        return Published(
+            publishing.version_path(self.output, manifest.version),
+            manifest,
+            is_new=True,
+            went_live=goes_live,
+            before=self.base.version,
+            breaches=breaches,
+            built_spans=tuple(self.plan.spans.built),
+            kept_spans=tuple(self.plan.spans.kept),
+        )
+
+    def _stay(self) -> Published:
+        """Leaves the live version, which holds the same bytes."""
+        live = self.base.live
+        assert live is not None  # noqa: S101 - for mypy
+        publishing.end_uploads(self.output, self.plan.build_key)
+        remember(self.base, live, {self.plan.source_key, self.inputs.key})
+        self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
+        return Published(str(self.base.folder), live, is_new=False, went_live=False, before=self.base.version)
+
+    def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
+        """Notes which ids are new, which have moved, and which no longer stand for anything."""
+        labels = sum(results.sums.labels.values(), Counter[int]())
+        kept = self.plan.kept if self.plan.frozen is None else {}  # a frozen analysis says nothing of these rows
+        notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
+        with suppress(UserError):  # a damaged version is no reason to build none
+            notes += drift_lines(results.drift)
+            if live := self.base.live:
+                notes += id_changes(live, self.base.folder, features, Path(results.export))
+        for note in notes:
+            self.listener.on_note(note)
+
+    def _cause(self, error: Exception, run: Run) -> Exception:
+        """The true cause of an error, if it is known, as one line for the user; otherwise the error itself."""
+        if self._is_gone(run):
+            run.remove()  # a library may have made it again
+            with suppress(OSError):
+                os.rmdir(self.output)
+            url = open_store(self.output).url
+            return OutputError(f"{url} is gone: it was moved or removed in mid-build, and nothing was published")
+        try:
+            self.lease.check()
+            run.give_up()
+            check_unchanged(self.plan, self.files)
+        except OutputError:  # a network that is down: the error itself counts
+            return disk_error(error, run.folder) or error
+        except UserError as cause:
+            if isinstance(cause, InputsChangedError):  # rows may have been rejected because files were away
+                run.remove()
+            return cause
+        if isinstance(error, NothingMendedError | LearnedAnewError):  # nothing of it is kept
+            run.remove()
+        return disk_error(error, run.folder) or error
+
+    def _is_gone(self, run: Run) -> bool:
+        """Whether the output was moved or removed; False also if it cannot be reached."""
+        try:
+            return not run.is_there() and self.lease.name not in leases.holders(open_store(self.output))
+        except OutputError:
+            return False

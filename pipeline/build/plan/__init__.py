@@ -1,0 +1,1 @@
+"""Plans of builds: spans, keys, chunks and the layout."""

@@ -1,0 +1,113 @@
+"""The keys of a build: digests of everything that decides a byte of the result.
+
+The spec, our version and the versions of the packages that do the work, the user's modules, and the inputs as they are
+listed, with sizes and times of change. What the live version gives is added by `BuildPlan.build_key`.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from recordmill.pipeline import VERSION
+from recordmill.pipeline.build.inputs.input_table import Group
+from recordmill.pipeline.build.inputs.span_sources import by_span, sources_of
+from recordmill.pipeline.build.plan.spans import choose
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.options import UserRows
+from recordmill.pipeline.sources.paths import planning
+from recordmill.pipeline.sources.user_code import UserCode
+from recordmill.pipeline.spec.model import Spec
+
+PACKAGES = (
+    "apache-beam",
+    "numpy",
+    "pillow",
+    "pyarrow",
+    "sentencepiece",
+    "tensorflow",
+    "tensorflow-text",
+    "tensorflow-transform",
+)
+
+
+NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
+"""Options left out of the source key: a build that a limit stopped goes on when the limit is raised; a graph that is
+taken over has its digest in the build key; words about the data are no reason to build it again."""
+
+
+def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Group]:
+    """Lists all files that a plan may use, without opening any; of some spans only theirs.
+
+    Raises:
+        SourceError: a source is not there. OSError: it cannot be listed.
+    """
+    sources = (each for span in only for each in sources_of(spec, span, files)) if only else by_span(spec, files)
+    return [Group(each, each.reader.list_inputs(files, spec.columns())) for each in sources]
+
+
+def listing_digest(groups: Iterable[Group]) -> str:
+    """The `inputs_sha256` of a plan without spans that uses all listed files."""
+    return files_digest(group.files for group in groups)
+
+
+def listing_key(spec: Spec, groups: Iterable[Group], files: Files) -> str:
+    """The `source_key` of a plan that uses all listed files.
+
+    Raises:
+        UserError: the user's code, or a file that the spec names, is not there.
+    """
+    parts = key_parts(spec, user_code(spec), digest_files(spec, files))
+    spans = choose(spec, files, sha256_of(recipe_of(parts))) if spec.has_spans else None
+    return sha256_of(parts | {"inputs": spans.inputs_sha256 if spans else listing_digest(groups)})
+
+
+def user_code(spec: Spec) -> UserCode | None:
+    """The user's modules beside the spec that it names; None if it names no function."""
+    references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
+    references += [spec.preprocessing] if spec.preprocessing else []
+    return UserCode.of(references, spec.folder) if references else None
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of Recordmill and of the packages that the bytes depend on."""
+    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def files_digest(inputs: Iterable[Iterable[FileInfo]]) -> str:
+    """Digests the names, sizes and times of the files of each source."""
+    digest = hashlib.sha256()
+    for index, files in enumerate(inputs):
+        for path, size, modified, tag in files:
+            digest.update(f"{index}\0{path}\0{size}\0{tag or repr(modified)}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def digest_files(spec: Spec, files: Files) -> dict[str, str]:
+    """Returns the SHA-256 of each file that features name. Raises: SourceError."""
+    return {name: _file_digest(path, files) for name, path in spec.files().items()}
+
+
+def _file_digest(path: str, files: Files) -> str:
+    with planning(path), files.open(path) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> dict[str, Any]:
+    """Gives all that decides a byte of the result, with a place for the digest of the inputs."""
+    parts: dict[str, Any] = {"spec": spec.model_dump(mode="json", exclude=NO_PART_OF_THE_KEY)}
+    parts |= {"packages": package_versions(), "inputs": None}
+    parts |= {"code": code.sha256} if code else {}
+    return parts | ({"files": list(files.values())} if files else {})
+
+
+def recipe_of(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives the parts that decide the records of each span alike; its sources' options belong to its key."""
+    return {**parts, "spec": {name: option for name, option in parts["spec"].items() if name != "source"}}
+
+
+def sha256_of(parts: Mapping[str, Any]) -> str:
+    """Digests the parts of a key, in hexadecimal."""
+    # The order of the spec's keys counts: it decides the ranges of hashes of the splits.
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,106 @@
+"""Tells the workers what they must know of a plan."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from recordmill.pipeline.build.base.class_ids import Names
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
+from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
+from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.spec.features.category import NamedClasses
+from recordmill.pipeline.spec.features.text import Tokenized
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.category import NameOptions
+from recordmill.transforms.contract.kinds.text import vocabulary_owner
+
+SAMPLE_IMAGES = 10_000
+
+
+def planned_build(
+    plan: BuildPlan,
+    folder: str,
+    files: Files,
+    *,
+    inline: bool,
+    threads: int,
+    isolated: bool = False,
+    workspace: Workspace | None = None,
+    shards: Workspace | None = None,
+) -> PlannedBuild:
+    """Gives what the workers know of a plan.
+
+    `folder` is the attempt's on the driver's disk, by default also the workspace, with the shards in `version`.
+    """
+    workspace = workspace or LocalWorkspace(os.path.abspath(folder))
+    spec = plan.spec
+    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
+    train = (plan.rows + plan.spans.kept_rows) * spec.splits["train"] / sum(spec.splits.values())
+    return PlannedBuild(
+        name=spec.name,
+        workspace=workspace,
+        shards=shards or workspace.folder("version"),
+        scratch=os.path.join(os.path.abspath(folder), "scratch"),
+        features=_keep(spec.options(), plan.kept),
+        analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
+        schema=_row_schema(plan),
+        layout=plan.layout,
+        readers=tuple(each.reader for each in plan.sources),
+        spans=tuple(each.span for each in plan.sources),
+        roots=plan.roots,
+        files=files,
+        inline=inline,
+        pack_bytes=plan.pack_bytes,
+        set_threads=threads,
+        sample_share=_sample_share(train, spec.has_spans),
+        models={name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model},
+        preprocessing=spec.preprocessing,
+        user_code=plan.user_code,
+        duplicates=spec.duplicates,
+        forgotten=plan.forgotten,
+        isolated=isolated,
+        row_share=plan.row_share,
+    )
+
+
+def _row_schema(plan: BuildPlan) -> RowSchema:
+    spec = plan.spec
+    label = spec.features.get(spec.label or "")
+    return RowSchema(
+        columns=spec.columns(),
+        features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
+        key=spec.key_columns,
+        label=spec.label,
+        classes=_label_classes(plan),
+        frozen_classes=plan.frozen is not None and getattr(label, "analyzed", False),
+        fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
+        content_key=spec.content_key,
+        split_by=spec.split_by,
+        together=spec.together,
+        source_splits=tuple(each.source.split for each in plan.sources),
+        key_prefixes=tuple(each.key_prefix.encode() for each in plan.sources),
+    )
+
+
+def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
+    """Gives the label's classes where they are known before the look: the spec gives them, or a frozen analysis."""
+    label, name = plan.spec.features.get(plan.spec.label or ""), plan.spec.label
+    if not isinstance(label, NamedClasses) or name is None:
+        return None
+    return plan.frozen.words(name) if plan.frozen is not None and label.analyzed else label.given_classes
+
+
+def _sample_share(rows: float, has_spans: bool) -> float:
+    """Gives the share of the rows whose images are measured; that of spans is a power of two, so that sums add up."""
+    share = min(1.0, SAMPLE_IMAGES / rows) if rows else 1.0
+    return 2.0 ** math.floor(math.log2(share)) if has_spans else share
+
+
+def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, FeatureOptions]:
+    """Adds the names that are kept to the options of their features."""
+    return {
+        name: replace(options, kept=kept[name]) if name in kept and isinstance(options, NameOptions) else options
+        for name, options in features.items()
+    }

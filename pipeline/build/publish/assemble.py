@@ -1,0 +1,285 @@
+"""Assembles a version in the build's folder, with the files of the spans that are taken over, and describes it."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from recordmill.pipeline.build.analysis.tokenizers import tokenizer
+from recordmill.pipeline.build.base.class_ids import KEPT_NAMES
+from recordmill.pipeline.build.base.live_analysis import (
+    ANALYSIS,
+    FEATURE_FILES,
+    LEARNED_PROFILE,
+    SAMPLE_SHARE,
+    published_spec,
+)
+from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
+from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
+from recordmill.pipeline.build.frozen import ANALYSIS, FEATURE_FILES, LEARNED_PROFILE, SAMPLE_SHARE
+from recordmill.pipeline.build.plan_keys import package_versions
+from recordmill.pipeline.build.published_spec import published_spec
+from recordmill.pipeline.build.results import Results
+from recordmill.pipeline.build.span_files import TakenOver, take_over, write_span_files
+from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
+from recordmill.pipeline.build.tfds_files import write_tfds_files
+from recordmill.pipeline.dataset.file_names import index_name, shard_name
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from recordmill.pipeline.build.plan.keys import package_versions
+from recordmill.pipeline.build.publish.features import write_tfds_files
+from recordmill.pipeline.build.results.results import Results
+from recordmill.pipeline.build.summaries.look import full_buckets
+from recordmill.pipeline.build.summaries.statistics import NAME as STATISTICS
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
+from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
+from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.dataset.profile import FILE, to_text
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.vocabulary import read_words
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.facts.sidecars import with_sidecars
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.build_folders import entries
+from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
+from recordmill.pipeline.versions.inventory import inventory
+from recordmill.pipeline.versions.kept_files import KeptFiles
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+
+
+@dataclass(frozen=True)
+class TakenOver:
+    """The files that were taken over."""
+
+    shards: Mapping[int, Shard] = field(default_factory=dict)
+    """The shards by group."""
+    entries: Mapping[str, Json] = field(default_factory=dict)
+    """`bytes` and `sha256` of their indexes and of the spans' small files, by path."""
+
+
+def take_over(results: Results, output: str, assembled: str, version: str, on_note: Callable[[str], None]) -> TakenOver:
+    """Takes the files of kept spans over into an assembled version.
+
+    Raises:
+        DatasetError: the live version lacks one.
+        OSError: one can be neither linked nor copied.
+        OutputError: the store cannot copy one.
+    """
+    base, spans, layout = results.plan.spans.base, results.plan.spans.kept, results.context.layout
+    if base is None or not spans:
+        return TakenOver()
+    files, shards = KeptFiles(output, base, assembled, version), dict[int, Shard]()
+    for group, shard in kept_shards(base, spans, layout).items():
+        split, number = layout.shard_of_group(group)
+        names = (name(results.context.name, split, number, layout.shards[split]) for name in (shard_name, index_name))
+        shards[group] = files.shard(shard, *names)
+    files.files(files_of(base, spans))
+    if files.note:
+        on_note(files.note)
+    return TakenOver(shards, files.entries)
+
+
+def write_span_files(results: Results, assembled: Path) -> None:
+    """Writes the reports and the rejected rows of the spans that were built."""
+    for span in results.plan.spans.built:
+        files = {REPORT: json.dumps(results.span_report(span)).encode(), REJECTED: results.rejected_of(span)}
+        for name, data in files.items():
+            if data:
+                path_within(assembled, span_file(span, name)).write_bytes(data)
+
+
+REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
+SERVING_FOLDER = "serving"
+
+
+def assemble(
+    results: Results,
+    output: str,
+    described: dict[str, Description],
+    version: str = "",
+    more: Mapping[str, bytes] = MappingProxyType({}),
+    on_note: Callable[[str], None] = lambda note: None,
+) -> Manifest:
+    """Assembles a version of a finished job, whose shards and serving model lie in the run's folder `version`.
+
+    Args:
+        results: the job's reports.
+        output: the dataset's folder, or its URL.
+        described: the descriptions of the stored features.
+        version: its name, where the shards lie in its folder already.
+        more: further files by name.
+        on_note: takes a line for the user.
+
+    Returns:
+        Its manifest, which is not written yet.
+    """
+    assembled = Path(results.context.assembled)
+    vocabularies = _vocabularies(results, described)
+    version = version or publishing.version_name(results.plan.build_key)
+    reports = _shard_reports(results, assembled)
+    taken = take_over(results, output, str(assembled), version, on_note)
+    splits = _list_shards(results, reports, taken, len(vocabularies.get(results.context.schema.label or "", [])))
+    for name in GRAPH_FOLDERS:
+        shutil.copytree(os.path.join(results.export, name), assembled / name)
+    for owner in sorted(set(results.context.models.values())):
+        for file, data in tokenizer(results.context, owner).files(owner).items():
+            path_within(assembled, file).write_bytes(data)
+    spec = results.plan.spec
+    if spec.summaries:
+        _write_summaries(results, assembled)
+    _write_profile(results, assembled)
+    rejects = _write_rejects(results, assembled)
+    write_span_files(results, assembled)
+    write_tfds_files(str(assembled), described, vocabularies)
+    manifest = _manifest(results, described, splits, rejects, version)
+    for name, data in more.items():
+        path_within(assembled, name).write_bytes(data)
+    manifest = replace(manifest, files=_inventory(assembled, reports.values(), taken))
+    return with_sidecars(manifest, assembled, output)
+
+
+def _vocabularies(results: Results, described: dict[str, Description]) -> dict[str, list[str]]:
+    return {
+        name: list(description.shown or read_words(Path(results.export), description.vocabulary))
+        for name, description in described.items()
+        if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary
+    }
+
+
+def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any]]:
+    """Writes the shards that have no rows; gives the reports of all that are not taken over, by group."""
+    layout, reports = results.context.layout, results.built
+    shard_files = [report[what] for report in reports.values() for what in ("file", "index")]
+    clear(assembled, {SERVING_FOLDER, *shard_files})  # a runner may have killed a worker while it wrote
+    for group in range(layout.groups):
+        if group not in reports and layout.span_of_group(group) not in results.kept:
+            reports[group] = _empty_shard(results.context, *layout.shard_of_group(group))
+    return reports
+
+
+def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: TakenOver) -> dict[str, dict[str, Any]]:
+    """Lists the version's files; indexes by their shards' reports, since in a bucket they are there already."""
+    indexes = {
+        report["index"]: {"bytes": 8 * (report["records"] + 1), "sha256": report["index_sha256"]} for report in reports
+    }
+    shards = [*(report["file"] for report in reports), *(shard.file for shard in taken.shards.values())]
+    return inventory(str(assembled), shards, {**indexes, **taken.entries})
+
+
+def clear(folder: Path, but: Collection[str] = ()) -> None:
+    """Removes what is in a folder, except for the entries of these names."""
+    for entry in [entry for entry in entries(folder) if entry.name not in but]:
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _list_shards(
+    results: Results, reports: Mapping[int, dict[str, Any]], taken: TakenOver, classes: int
+) -> dict[str, Split]:
+    layout, splits = results.context.layout, {}
+    for split in layout.splits:
+        labels = results.sums.labels[split]
+        shards, documents = [], 0
+        for shard in range(layout.shards[split]):
+            group = layout.group(split, shard)
+            report = results.shards.get(group, {})
+            shards.append(taken.shards.get(group) or _shard(reports[group], layout.span_of_group(group)))
+            documents += report.get("packed", {}).get("documents", 0)
+        if classes and labels and not labels.keys() <= set(range(classes)):
+            raise UserError(
+                f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
+            )
+        counts = tuple(labels[label] for label in range(classes)) if classes else None
+        splits[split] = Split(tuple(shards), counts, documents if results.context.packed() else None)
+    return splits
+
+
+def _shard(report: Mapping[str, Any], span: str | None) -> Shard:
+    return Shard(**{what: report[what] for what in ("file", "bytes", "records", "sha256", "index")}, span=span)
+
+
+def _empty_shard(context: BuildContext, split: str, shard: int) -> dict[str, Any]:
+    """Writes a shard without rows; returns its report."""
+    file, index = (name(context.name, split, shard, context.layout.shards[split]) for name in (shard_name, index_name))
+    with ShardWriter(file, index, context.shards.create) as writer:
+        writer.write([])
+    return {"file": file, "index": index, **writer.report()}
+
+
+def _write_summaries(results: Results, assembled: Path) -> None:
+    for file, data in full_buckets(results.context.workspace, STATISTICS):
+        path_within(assembled, file).write_bytes(data)
+
+
+def _write_profile(results: Results, assembled: Path) -> None:
+    path_within(assembled, FILE).write_text(to_text(results.sums.profiles()), encoding="ascii")
+    learned = results.plan.frozen.learned_profile if results.plan.frozen else None
+    if learned is not None:
+        path_within(assembled, LEARNED_PROFILE).write_bytes(learned)
+
+
+def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
+    files = []
+    if rejected := sum(results.reasons.values()):
+        data = results.rejects_jsonl
+        path_within(assembled, REJECTS_FILE).write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        files.append({"file": REJECTS_FILE, "bytes": len(data), "records": rejected, "sha256": digest})
+    return {"by_reason": results.reasons, "in_statistics": results.rejected_in_statistics, "files": files}
+
+
+def _sample_share(results: Results) -> float:
+    """Gives the share of the images that the statistics of every span are of."""
+    live = results.plan.live
+    return min(results.context.sample_share, live.sample_share if live and live.spans else 1.0)
+
+
+def _manifest(
+    results: Results,
+    described: dict[str, Description],
+    splits: dict[str, Split],
+    rejects: dict[str, Any],
+    version: str,
+) -> Manifest:
+    plan, now = results.plan, datetime.now(UTC)
+    sources, gone = results.by_source(), plan.forgotten
+    return Manifest(
+        name=plan.spec.name,
+        version=version,
+        build_key=plan.build_key,
+        label=plan.spec.label,
+        features={name: description.to_json() for name, description in described.items()},
+        splits=splits,
+        statistics=results.statistics,
+        rows={what: sum(source.get(what, 0) for source in sources) for what in results.counted},
+        sources=tuple(sources),
+        rejects=rejects,
+        trial=plan.limit or 0,
+        duplicates=results.duplicates,
+        drift=results.drift,
+        spans=results.spans,
+        spec=published_spec(plan.spec),
+        provenance={
+            "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "packages": package_versions(),
+            "source_key": plan.rows_key,
+            KEPT_NAMES: {name: len(words) for name, words in plan.kept.items()},
+            "inputs_sha256": plan.inputs_sha256,
+            "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
+            **plan.spans.provenance(plan.spec),
+            **({"user_code": plan.user_code.to_json()} if plan.user_code else {}),
+            **({FEATURE_FILES: dict(plan.feature_files)} if plan.feature_files else {}),
+            **({ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
+            **({SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
+            **({FORGOTTEN: gone.entry(plan.source_key)} if gone.keys else {}),
+        },
+    )

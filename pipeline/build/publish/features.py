@@ -1,0 +1,103 @@
+"""Describes the features that a job stored, for the manifest and for TensorFlow Datasets.
+
+They are those of the spec, and what a user's `preprocessing` function stores.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from recordmill.pipeline.build.analysis.tokenizers import tokenizer
+from recordmill.pipeline.build.results.results import Results
+from recordmill.pipeline.dataset.file_names import vocabulary_name
+from recordmill.pipeline.dataset.paths import path_within
+from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
+from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.kinds.raw import OwnDescription
+from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.stored import KEY, part_name, stored_features
+from recordmill.transforms.tensorflow.features import parse_spec
+
+ASSETS = "transform_fn/assets"
+STORED: Mapping[tf.DType, Literal["bytes", "int64", "float32"]] = {
+    tf.string: "bytes",
+    tf.int64: "int64",
+    tf.float32: "float32",
+}
+Described = dict[str, Description]
+"""Descriptions by feature."""
+
+
+def describe_features(results: Results) -> Described:
+    """Describes the features that a finished job stored."""
+    spec = results.plan.spec
+    described: Described = {}
+    for name, feature in spec.features.items():
+        owner = vocabulary_owner(name, feature.options())
+        statistics = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
+        statistics |= results.statistics.get(owner, {})
+        if name in results.context.models:
+            statistics |= tokenizer(results.context, owner).statistics(owner)
+        described[name] = feature.describe(statistics)
+    return with_own_features(results.export, described) if spec.preprocessing else described
+
+
+def with_own_features(export: str, built_in: Described) -> Described:
+    """Describes the features that a transform graph stores.
+
+    Args:
+        export: the folder of the graph.
+        built_in: the spec's features; one stays as it is where all its parts are stored in its types.
+    """
+    stored = tft.TFTransformOutput(export).transformed_feature_spec()
+    kept = {name: each for name, each in built_in.items() if _is_stored(name, each, stored)}
+    known = stored_features(kept)
+    return kept | {name: _own(spec) for name, spec in stored.items() if name not in known}
+
+
+def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -> bool:
+    return all(_form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description}).items())
+
+
+def _form(spec: Any) -> tuple[Any, ...]:
+    """A spec's type and shape; how TensorFlow names the parts of ragged values says nothing."""
+    return (type(spec), getattr(spec, "dtype", None), list(getattr(spec, "shape", None) or []))
+
+
+def _own(spec: Any) -> OwnDescription:
+    fixed = isinstance(spec, tf.io.FixedLenFeature)
+    return OwnDescription(stored=STORED[spec.dtype], shape=tuple(spec.shape) if fixed else None)
+
+
+def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
+    """Writes the files."""
+    into = Path(folder)
+    _write_json(into / "features.json", _features(_parts(features)))
+    for feature, description in features.items():
+        if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
+            names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
+            path_within(into, f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+
+
+def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
+        "featuresDict": {"features": {**features, KEY: tfds_stored(Stored("bytes"))}},
+    }
+
+
+def _parts(features: Mapping[str, Description]) -> dict[str, dict[str, Any]]:
+    """Describes all parts of all features, by their names in a record."""
+    parts: dict[str, dict[str, Any]] = {}
+    for name, description in features.items():
+        parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
+        parts[name] = description.tfds()
+    return parts
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,102 @@
+"""Finds a version that a build would only make again: an earlier one of its key, or the live one of its bytes."""
+
+from contextlib import suppress
+from typing import Any
+
+from recordmill.pipeline.build.base.class_ids import continues, names_to_keep
+from recordmill.pipeline.build.base.live_analysis import ANALYSIS, graph_digest
+from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.build.plan.up_to_date import Inputs, remember
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.compare.gate import breach_lines, gate_entry
+from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folder
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.facts.sidecars import SIDECARS
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+
+GRAPHS = ("saved_model.pb", "fingerprint.pb")
+"""Files whose bytes are not compared: TensorFlow numbers the functions of a graph by the process' earlier ones."""
+
+
+def earlier_version(base: Base, plan: BuildPlan, inputs: Inputs, options: RunOptions) -> Published | None:
+    """Makes the version of an equal earlier build live; None without one, or if it is to be repeated.
+
+    The gate compares it with the live one first: it may be held back, or be the data of long ago.
+    """
+    version = find_version(base, plan)
+    if version is None or is_repeated(version, options):
+        return None
+    folder = version_folder(open_location(base.output), version.version)
+    if version.trial:
+        return Published(str(folder), version, is_new=False, went_live=False)
+    breaches = breach_lines(gate_entry(plan.spec, base, folder, version))
+    if not breaches:
+
+        def choose(latest: Latest | None) -> Manifest:
+            base.check(latest)
+            return version
+
+        publishing.make_live(open_store(base.output), choose)
+        remember(base, version, {plan.source_key, inputs.key})
+    goes_live = not breaches and version.version != base.version
+    return Published(str(folder), version, False, goes_live, base.version, breaches)
+
+
+def find_version(base: Base, plan: BuildPlan) -> Manifest | None:
+    """Finds the newest version of the same spec and inputs in which every name has the id of the live version.
+
+    Its graph is the one that is taken over, or was learned from its own rows.
+    """
+
+    def fits(version: Manifest) -> bool:
+        if version.spans.keys() != plan.spans.spans.keys():
+            return False
+        is_own = ANALYSIS not in version.provenance
+        if not (is_own if plan.frozen is None else graph_digest(version) == plan.frozen.digest):
+            return False
+        with suppress(UserError):  # a build never goes back to a damaged version
+            folder = version_folder(open_location(base.output), version.version)
+            return continues(names_to_keep(plan.spec, folder, version), plan.kept)
+        return False
+
+    return publishing.find_version(base.output, plan.rows_key, fits)
+
+
+def is_repeated(version: Manifest, options: RunOptions) -> bool:
+    """Whether a build of a version is repeated, since rows of it may be mended."""
+    return bool(options.again and version.rejects.get("files"))
+
+
+def same_as_live(base: Base, manifest: Manifest) -> bool:
+    """Whether an assembled version holds what the live one holds, which then stays: no reader needs both."""
+    live = base.live
+    with suppress(UserError):  # a damaged version is no reason to publish none
+        return (
+            live is not None
+            and _content(live) == _content(manifest)
+            and publishing.is_whole(open_store(base.output), live)
+        )
+    return False
+
+
+def _content(manifest: Manifest) -> dict[str, Any]:
+    """Returns the digests of shards and files, what the manifest says of the data, and what its graphs follow from."""
+    return {
+        "described": (manifest.name, manifest.label, manifest.features, manifest.statistics, manifest.duplicates),
+        "rows": (manifest.rows, manifest.rejects),
+        "splits": {
+            name: ([(shard.span, shard.records, shard.sha256) for shard in split.shards], split.label_counts)
+            for name, split in manifest.splits.items()
+        },
+        "files": {
+            path: entry["sha256"]
+            for path, entry in manifest.files.items()
+            if path not in {INPUTS_FILE, *SIDECARS} and not path.endswith(GRAPHS)
+        },
+        "graph": [manifest.provenance.get(what) for what in ("packages", "user_code")]
+        + [manifest.spec.get(what) for what in ("features", "preprocessing")],
+    }

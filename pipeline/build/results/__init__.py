@@ -1,0 +1,1 @@
+"""Reports added up and reconciled."""

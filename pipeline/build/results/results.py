@@ -1,0 +1,300 @@
+"""Reads and reconciles the reports of a finished job."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
+from typing import Any
+
+from recordmill.pipeline.build.attempt.reconcile import check_look, check_shards, check_sources, take_groups
+from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency
+from recordmill.pipeline.build.base.live_analysis import published_path
+from recordmill.pipeline.build.base.span_reports import KeptSpan, add_up_duplicates, shards_by_group
+from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.graph import unpack_graph
+from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, shard_step
+from recordmill.pipeline.build.context.workspace import read_all, read_report
+from recordmill.pipeline.build.duplicates.counts import manifest_entry
+from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.build.worker.shard_report import ShardSums
+from recordmill.pipeline.compare.distributions import profile_drift
+from recordmill.pipeline.dataset.manifest import Span
+from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_lengths
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.faults import Reject
+
+Report = dict[str, Any]
+COUNTED = ("read", "written", "rejected", "duplicates")
+"""The counts of rows: the first is the sum of the others, and of FORGOTTEN."""
+FORGOTTEN = "forgotten"
+
+
+class NothingToPublishError(UserError):
+    """No row of the train split became a record; the message says why."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The reports of a finished job, and their sums."""
+
+    plan: BuildPlan
+    context: BuildContext
+    chunks: list[Report]
+    shards: dict[int, Report]
+    """By group; a group without rows has no report. Without spans they lack what `sums` has."""
+    sums: ShardSums
+    """The sums of all shards."""
+    export: str
+    """The folder of the analysis' export."""
+    statistics: dict[str, Report]
+    """The results of the analysis, by feature."""
+    drift: Report
+    """The manifest's entry on the distance of the rows from a frozen analysis; empty without one."""
+    kept: Mapping[str, KeptSpan] = field(default_factory=dict)
+    """The spans that are taken over, whose shards are among `shards`."""
+
+    @property
+    def built(self) -> dict[int, Report]:
+        """The reports of the shards that the job built, by group."""
+        span_of = self.context.layout.span_of_group
+        return {group: report for group, report in self.shards.items() if span_of(group) not in self.kept}
+
+    @cached_property
+    def rejects(self) -> list[Reject]:
+        """All rejects of the job, by source, file and position."""
+        names = [report["rejects"] for report in [*self.chunks, *self.built.values()] if report["rejects"]]
+        rejects = read_rejects(self.context.workspace, names)
+        return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
+
+    @cached_property
+    def reasons(self) -> dict[str, int]:
+        """The number of rejects by reason, the most frequent first."""
+        reasons = Counter(reject.reason for reject in self.rejects)
+        for span in self.kept.values():
+            reasons.update(span.report["reasons"])
+        return dict(by_frequency(reasons))
+
+    def by_source(self) -> list[Report]:
+        """Rows read, written, rejected and left out as duplicates, for each source of the spec."""
+        counts: list[Report] = [
+            {"format": source.format, "path": published_path(source.path), **dict.fromkeys(self.counted, 0)}
+            for source in self.plan.spec.source
+        ]
+        read = zip(self.plan.sources, self._by_part, strict=True)
+        kept = (each for span in self.kept.values() for each in span.report["sources"].items())
+        for index, rows in chain(((part.index, rows) for part, rows in read), kept):
+            for name in self.counted:
+                counts[int(index)][name] += rows.get(name, 0)
+        return counts
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The counts of rows in the manifest; forgotten rows among them where there is a list of them."""
+        return (*COUNTED, FORGOTTEN) if self.plan.forgotten.keys else COUNTED
+
+    @cached_property
+    def _by_part(self) -> list[dict[str, int]]:
+        """Rows read, written, rejected and left out as duplicates, for each of the plan's sources."""
+        counts = [dict.fromkeys((*COUNTED, FORGOTTEN), 0) for _ in self.plan.sources]
+        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
+            counts[chunk.source]["read"] += report["read"]
+            counts[chunk.source]["duplicates"] += report["duplicates"]
+            counts[chunk.source]["forgotten"] += report["forgotten"]
+        for shard in self.built.values():
+            for source, written in shard["written_by_source"].items():
+                counts[int(source)]["written"] += written
+        for reject in self.rejects:
+            counts[self.plan.chunks[reject.chunk].source]["rejected"] += 1
+        return counts
+
+    @cached_property
+    def duplicates(self) -> Report:
+        """The manifest's entry on duplicates; with spans, on those within each."""
+        if not self.plan.spec.has_spans:
+            return manifest_entry(self.context)
+        kept, spans = self.kept, self.plan.spans.spans
+        return add_up_duplicates(
+            kept[span].report["duplicates"] if span in kept else manifest_entry(self.context, span) for span in spans
+        )
+
+    def span_report(self, span: str) -> Report:
+        """Gives the report of a span that the job built, which later versions take over with it."""
+        sources = dict[str, Counter[str]]()
+        for index, rows in self._by_span[span]:  # after --compact, parts of several spans
+            sources.setdefault(str(index), Counter(dict.fromkeys(rows, 0))).update(rows)
+        reasons = Counter(reject.reason for reject in self._rejects_of[span])
+        groups = self.context.layout.groups_of_span(span)
+        shards = [self.shards[group] | {"rejects": None} if group in self.shards else None for group in groups]
+        return {
+            "sources": sources,
+            "reasons": dict(by_frequency(reasons)),
+            "duplicates": manifest_entry(self.context, span),
+            "shards": shards,
+        }
+
+    @cached_property
+    def _by_span(self) -> Mapping[str | None, list[tuple[int, dict[str, int]]]]:
+        """The counts of the plan's sources by span, each with its number in the spec."""
+        parts = defaultdict[str | None, list[tuple[int, dict[str, int]]]](list)
+        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
+            parts[part.span].append((part.index, rows))
+        return parts
+
+    @cached_property
+    def _rejects_of(self) -> Mapping[str | None, list[Reject]]:
+        """The rejects of the job by span, in their order."""
+        rejects = defaultdict[str | None, list[Reject]](list)
+        for reject in self.rejects:
+            rejects[self.plan.sources[self.plan.chunks[reject.chunk].source].span].append(reject)
+        return rejects
+
+    @cached_property
+    def spans(self) -> dict[str, Span]:
+        """The manifest's entries on the spans of the version, with their rows."""
+        entries = dict(self.plan.spans.spans)
+        for name, span in self.plan.spans.built.items():
+            parts = [rows for _, rows in self._by_span[name]]
+            entries[name] = replace(
+                span, rows={what: sum(rows.get(what, 0) for rows in parts) for what in self.counted}
+            )
+        return entries
+
+    @property
+    def rejected_in_statistics(self) -> int:
+        """The number of rejected rows that the statistics contain: those that shards of the train split rejected."""
+        if self.plan.frozen is not None:
+            return int(self.plan.frozen.manifest.rejects.get("in_statistics", 0))
+        train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
+        return sum(train) if self.context.sees_rows() else 0
+
+    @cached_property
+    def rejects_jsonl(self) -> bytes:
+        """The published file of rejects: one JSON object a line; with spans, one span's after another's."""
+        if not self.plan.spec.has_spans:
+            return self.rejected_of(None)
+        spans, kept = self.plan.spans.spans, self.kept
+        return b"".join(kept[span].rejected if span in kept else self.rejected_of(span) for span in spans)
+
+    def rejected_of(self, span: str | None) -> bytes:
+        """Gives the lines of one span that the job built; None where the spec has no spans."""
+        published = (self.places.published(reject) for reject in self._rejects_of[span])
+        lines = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in published)
+        return lines.encode("utf-8", "backslashreplace")
+
+    @cached_property
+    def places(self) -> RejectPlaces:
+        """The places of rejected rows."""
+        return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
+
+
+def collect(plan: BuildPlan, context: BuildContext, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
+    """Reads a finished job's reports and reconciles them; adds those of the spans that are taken over.
+
+    Raises:
+        ReconcileError: rows were lost or counted twice.
+        TooManyRejectsError: more rows were rejected than the spec allows.
+        NothingToPublishError: the train split has no record.
+    """
+    steps = [chunk_step(chunk.index) for chunk in plan.chunks]
+    chunks, expected = list[Report](), Counter[int]()
+    for step, report in zip(steps, _read(context, steps), strict=True):
+        chunks.append(_needed(step, report))
+        expected.update(take_groups(chunks[-1]))
+    groups = sorted(expected)
+    shards, sums = dict[int, Report](), ShardSums()
+    for group, report in zip(groups, _read(context, map(shard_step, groups)), strict=True):
+        if report is not None:
+            rest = sums.add(report)
+            shards[group] = report if plan.spec.has_spans else rest  # a later version takes over spans' own counts
+    check_shards(expected, shards)
+    built = sums.profiles()
+    for group, report in shards_by_group(kept, plan.layout).items():
+        sums.add(report)
+        shards[group] = report
+    analysis = _needed(ANALYSIS, read_report(context.workspace, f"reports/{ANALYSIS}"))
+    export = unpack_graph(context.workspace, analysis["export"])
+    _check_look(context, analysis["rows"], expected)
+    statistics = analysis["statistics"]
+    _add_transcoded(statistics, shards.values())
+    _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
+    drift, shards = _drift(plan, analysis, built), dict(sorted(shards.items()))
+    results = Results(plan, context, chunks, shards, sums, export, statistics, drift, kept)
+    check_sources(results.by_source())
+    RejectLimits(plan, context)()
+    if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
+        raise NothingToPublishError(_why_nothing(results))
+    return results
+
+
+def _read(context: BuildContext, steps: Iterable[str]) -> Iterator[Report | None]:
+    """Reads the reports of steps."""
+    for _, data in read_all(context.workspace, [f"reports/{step}.json" for step in steps]):
+        yield None if data is None else json.loads(data)
+
+
+def _needed(name: str, report: Report | None) -> Report:
+    if report is None:
+        raise RuntimeError(f"the job ended without its report '{name}'")
+    return report
+
+
+def _check_look(context: BuildContext, seen: Mapping[str, int] | None, expected: Mapping[int, int]) -> None:
+    """Checks that the look, if there was one, saw the rows that were packed."""
+    packed = Counter[str]()
+    for group, rows in expected.items():
+        packed[context.layout.shard_of_group(group)[0]] += rows
+    check_look(packed if seen is None else seen, packed)
+
+
+def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
+    """Adds to each feature's statistics the number of transcoded images by their first format."""
+    total: Counter[str] = Counter()
+    for shard in shards:
+        total.update(shard["transcoded"])
+    for which, count in sorted(total.items()):
+        feature, form = which.rsplit(" ", 1)
+        statistics.setdefault(feature, {}).setdefault("transcoded", {})[form] = count
+
+
+def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
+    """Adds to each text's statistics the lengths of the train split's texts."""
+    measured: dict[str, list[Lengths]] = {}
+    for shard in shards:
+        for feature, lengths in shard["lengths"].items():
+            measured.setdefault(feature, []).append(lengths)
+    packed = [shard["records"] for shard in shards if "packed" in shard]
+    for feature, several in measured.items():
+        rows = {"packed_rows": sum(packed)} if packed else {}
+        statistics.setdefault(feature, {})["lengths"] = add_up_lengths(several) | rows
+
+
+def _drift(plan: BuildPlan, analysis: Report, built: Profiles) -> Report:
+    if plan.frozen is None:
+        return {}
+    features, learned = analysis["drift"], plan.frozen.profiles or {}
+    for name, figures in profile_drift(learned.get("train", {}), built.get("train", {})).items():
+        features[name] = features.get(name, {}) | figures
+    return {"against": plan.frozen.learned_in, "rows": analysis["rows"] or {}, "features": features}
+
+
+def _why_nothing(results: Results) -> str:
+    read = sum(report["read"] for report in results.chunks)
+    if not read:
+        return "the source holds no rows"
+    empty = sum(
+        shard["packed"]["documents"]
+        for shard in results.shards.values()
+        if shard["split"] == "train" and "packed" in shard
+    )
+    if empty:
+        return f"no row of the split 'train' became a record: its {empty} documents have no ids, and nothing to pack"
+    if not results.reasons:
+        return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
+    return (
+        f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
+        f"({reasons}). The first: {results.places.example(results.rejects[0])}"
+    )

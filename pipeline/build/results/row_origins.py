@@ -1,0 +1,126 @@
+"""Finds the source, file and line that a record was made of, by reading the sources again; needs no TensorFlow.
+
+A version keeps no place of each row. It remembers its input files, so that a file that changed since can be named.
+
+>>> for origin in find_origins(spec, folder, manifest, rows, b"user/17"):  # doctest: +SKIP
+...     print(origin)
+data/2026-11-20/rows.jsonl, line 17; the file is as it was when the version was built
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from recordmill.pipeline.build.context.build_context import RowSchema
+from recordmill.pipeline.build.inputs.input_table import Group, Remembered, file_sha256
+from recordmill.pipeline.build.inputs.span_sources import SpanSource, by_span, sources_of
+from recordmill.pipeline.build.plan.keys import user_code
+from recordmill.pipeline.build.run_options import CHUNK_BYTES
+from recordmill.pipeline.build.worker.keyed_rows import RowKeys
+from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.rows import StoredRow
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.images import parse
+from recordmill.pipeline.spec.model import Spec
+from recordmill.transforms.contract.image_header import ImageError
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The place of a row in the sources, as they are now."""
+
+    file: str
+    """The full path of the file, or its URL."""
+    line: int | None
+    """The line, or the number of the record or row, from 1; None where the file itself is the row."""
+    since: str
+    """The state of the file beside the one that the version was built of, for people."""
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f", line {self.line:,}"
+        return f"{self.file}{line}; {self.since}"
+
+
+def find_origins(
+    spec: Spec, folder: Location, manifest: Manifest, rows: Sequence[StoredRow], key: bytes, files: Files
+) -> Iterator[Origin]:
+    """Reads the sources until the rows of a key are found: of each span that has a record, the first one.
+
+    Where paths name spans, the files of these spans alone are read.
+
+    Args:
+        spec: the dataset's.
+        folder: the version's.
+        manifest: the version's.
+        rows: the key's records in the version.
+        key: the key.
+        files: lists and opens the sources.
+
+    Raises:
+        UserError: the sources cannot be listed or read, or the spec names other columns.
+    """
+    spans = {row.shard.span for row in rows if row.shard.span is not None}
+    is_named = spec.has_templates and not any(manifest.spans[span].members for span in spans)
+    code = user_code(spec)
+    if code is not None:
+        code.install()
+    remembered = Remembered.read(folder, by_span=spec.has_templates)
+    names: Sequence[str | None] = sorted(spans) if is_named else [None]
+    for span in names:
+        sources: Iterable[SpanSource] = by_span(spec, files) if span is None else sources_of(spec, span, files)
+        origin = next((each for source in sources for each in _rows(spec, source, key, files)), None)
+        if origin is not None:
+            group, file, line = origin
+            since = _since(remembered, group, file, files)
+            yield Origin(group.of.reader.input_path(files)(file), line, since)
+
+
+def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tuple[Group, str, int | None]]:
+    """Yields the file and the line of each row of a key in a source, with the source's files."""
+    columns, prefixes = spec.columns(), (each.key_prefix.encode(),)
+    schema = RowSchema(columns, {}, spec.key_columns, None, None, content_key=spec.content_key, key_prefixes=prefixes)
+    reader, before = each.reader, Counter[str]()
+    if not reader.list_inputs(files, columns):  # such as a day of an empty file
+        return
+    plan = reader.plan(files, schema.columns, CHUNK_BYTES)
+    read_image = partial(_read_image, files, reader.image_root(files))
+    for chunk in plan.chunks:
+        covered = 0
+        for block in reader.read(chunk, files, schema.columns_for(()), schema.source_key):
+            keys = RowKeys(block.table, chunk, schema, read_image).keys()
+            for row in (row for row, found in enumerate(keys) if found == key):
+                file, line = reader.locate(chunk, block.table["@position"][row].as_py())
+                yield Group(each, plan.inputs), file, None if line is None else before[chunk.file] + line
+            covered += block.positions
+        before[chunk.file] += covered
+
+
+def _read_image(files: Files, root: str, source: int, reference: bytes) -> bytes:
+    """Reads an image whose content is the key. Raises: ImageError: it is not there."""
+    parsed = parse(reference)
+    if parsed.data is not None:
+        return parsed.data
+    try:
+        with files.open(f"{root}/{parsed.path}") as file:
+            file.seek(parsed.offset)
+            return file.read() if parsed.length is None else file.read(parsed.length)
+    except OSError as error:
+        raise ImageError("unreadable", f"the file {parsed.path}: {error.strerror}") from None
+
+
+def _since(remembered: Remembered | None, group: Group, path: str, files: Files) -> str:
+    """Compares a file with the one that the version was built of."""
+    now = next((file for file in group.files if file.path == path), None)
+    if remembered is None or now is None:
+        return "the version does not say whether it has changed since"
+    before = remembered.row(group, path)
+    if before is None:
+        return "the version was built without this file"
+    is_same = (
+        before["tag"] == now.tag if now.tag else (before["bytes"], before["modified"]) == (now.bytes, now.modified)
+    )
+    digest = before["sha256"]  # none of an object of a store
+    if is_same or (digest is not None and digest == file_sha256(files, group.of.reader.input_path(files)(path))):
+        return "the file is as it was when the version was built"
+    return "the file has changed since the version was built"

@@ -1,1 +1,0 @@
-"""Spans: parts of the rows with shards of their own, which a build takes over where nothing of them changed."""
