@@ -38,7 +38,6 @@ from recordmill.pipeline.build.context.build_context import BuildContext, Planne
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report
-from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.summaries.look import (
     LearnedAnalysis,
     Look,

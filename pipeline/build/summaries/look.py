@@ -18,11 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.base.live_analysis import SUMMARIES
+from recordmill.pipeline.build.base.live_analysis import SUMMARIES, LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.context.workspace import Workspace, read_all
-from recordmill.pipeline.build.frozen import SUMMARIES, LiveAnalysis
 from recordmill.pipeline.build.summaries.numbers import Moments, Quantiles
 from recordmill.pipeline.build.summaries.pixels import PixelSums
 from recordmill.pipeline.build.summaries.summary import (
