@@ -24,11 +24,9 @@ from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.plan.keys import package_versions
-from recordmill.pipeline.build.publish.assemble import TakenOver, take_over, write_span_files
 from recordmill.pipeline.build.publish.features import write_tfds_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
-from recordmill.pipeline.build.summaries.statistics import NAME as STATISTICS
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
