@@ -54,22 +54,21 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
     """Converts a JSON value to a type: lists to declared tuples, objects to declared dataclasses.
 
     Args:
-        value: as `parse_json` gives it.
+        value: as `parse_json` returns it.
         hint: the type.
-        what: names the value in messages.
+        what: names the value in messages; empty for a whole file.
 
     Raises:
         DatasetError: it is something else, lacks a key, or is nested more than 50 deep.
     """
-    for option in typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,):
-        origin, kinds = typing.get_origin(option) or option, typing.get_args(option)
+    for option, origin, kinds, has_fields in _options(hint):
         if option is Any:
             _check_any(value, what)
             return value
-        if isinstance(value, Mapping) and (is_dataclass(option) or typing.is_typeddict(option)):
+        if isinstance(value, Mapping) and has_fields:
             return _read_fields(value, option, what)
-        if isinstance(value, Mapping) and origin is dict:
-            return {name: read_as(item, kinds[1], f"{what}.{name}") for name, item in value.items()}
+        if isinstance(value, Mapping) and origin in (dict, Mapping):
+            return {name: read_as(item, kinds[1], _inner(what, name)) for name, item in value.items()}
         if isinstance(value, list | tuple) and origin in (list, tuple):
             each = kinds if origin is tuple and kinds[-1] is not Ellipsis else (kinds[0],) * len(value)
             if len(each) == len(value):
@@ -80,29 +79,54 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
             return float(value)
         if type(value) is origin and _fits(value):
             return value
-    raise DatasetError(f"{cut(what)} is {_shown(value)}, of another type or out of range")
+    raise DatasetError(f"{cut(what) or 'it'} is {_shown(value)}, of another type or out of range")
+
+
+@functools.cache
+def _options(hint: Any) -> tuple[tuple[Any, Any, tuple[Any, ...], bool], ...]:
+    """Returns the types that a hint allows, each with its origin, its arguments, and whether it has fields."""
+    options = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,)
+    return tuple(
+        (each, typing.get_origin(each) or each, typing.get_args(each), is_dataclass(each) or typing.is_typeddict(each))
+        for each in options
+    )
+
+
+def _inner(what: str, name: str) -> str:
+    return f"{what}.{name}" if what else name
 
 
 def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
     """Reads the fields of a dataclass or a TypedDict; a missing one has its default, or is an error."""
     read: dict[str, Any] = {}
-    for name, (hint, is_needed) in _fields(kind).items():
+    for name, (hint, is_needed, plain) in _fields(kind).items():
         if name in values:
-            read[name] = read_as(values[name], hint, f"{what}.{name}")
+            value = values[name]
+            is_plain = type(value) is plain and (plain is str or value in COUNTS)  # most are: a third of the time
+            read[name] = value if is_plain else read_as(value, hint, _inner(what, name))
         elif is_needed:
-            raise DatasetError(f"{cut(what)} has no `{name}`")
-    for name in values.keys() - read.keys():
-        _check_any(values[name], f"{what}.{name}")
+            raise DatasetError(f"{cut(what) or 'it'} has no `{name}`")
+    if len(read) < len(values):
+        for name in values.keys() - read.keys():
+            _check_any(values[name], _inner(what, name))
     return kind(**read)
 
 
 @functools.cache
-def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Returns the type of each field, and whether the field is required."""
+def _fields(kind: Any) -> dict[str, tuple[Any, bool, type | None]]:
+    """Returns the type of each field, whether the field is required, and `str` or `int` for a text or a count."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    if is_dataclass(kind):
-        return {each.name: (hints[each.name], each.default is MISSING) for each in fields(kind)}
-    return {name: (hint, name in kind.__required_keys__) for name, hint in hints.items()}
+    if is_dataclass(kind):  # whose hints name class variables, too
+        needed = {
+            each.name: each.default is MISSING and each.default_factory is MISSING for each in fields(kind) if each.init
+        }
+    else:
+        needed = {name: name in kind.__required_keys__ for name in hints}
+    plain = {str: str, Count: int}
+    return {
+        name: (hints[name], is_needed, next((plain[each] for each, *_ in _options(hints[name]) if each in plain), None))
+        for name, is_needed in needed.items()
+    }
 
 
 def _check_any(value: Any, what: str, depth: int = 0) -> None:

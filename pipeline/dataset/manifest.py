@@ -10,17 +10,16 @@ All paths in it are relative to the version's folder, so that a copied folder is
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, overload
 
-from recordmill.pipeline.dataset.manifest_parts import check_parts
+from recordmill.pipeline.dataset.manifest_parts import RejectFile, check_parts
 from recordmill.pipeline.dataset.paths import Location as Location
 from recordmill.pipeline.dataset.paths import check_folder_name, check_inner, check_name, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
-from recordmill.pipeline.json_values import COUNTS, parse_json, read_as
-from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.json_values import Count, parse_json, read_as
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -33,7 +32,6 @@ LEFT_OUT = {"spans", "drift", "gate", "trial"}
 
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
-_JSON_NAMES = {str: "a string", int: "a whole number from 0 to 2^63 - 1", list: "a list", dict: "an object"}
 
 _Folder = TypeVar("_Folder", bound=Location)
 
@@ -47,8 +45,8 @@ class Shard:
     """One TFRecord file of a split, and its index: little-endian uint64, each record's offset and the file's size."""
 
     file: str
-    bytes: int
-    records: int
+    bytes: Count
+    records: Count
     sha256: str
     index: str
     span: str | None = None
@@ -60,20 +58,6 @@ class Shard:
         """Returns the shard as JSON, without what is None."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    @classmethod
-    def from_json(cls, shard: Any) -> "Shard":
-        """Reads what `to_json` gave."""
-        span, version = (_take(shard, name, str, default=None) for name in ("span", "version"))
-        return cls(
-            file=check_inner(_take(shard, "file", str)),
-            bytes=_take(shard, "bytes", int),
-            records=_take(shard, "records", int),
-            sha256=_take(shard, "sha256", str),
-            index=check_inner(_take(shard, "index", str)),
-            span=span if span is None else check_folder_name("span", span),
-            version=version if version is None else check_folder_name("version", version),
-        )
-
 
 @dataclass(frozen=True)
 class Span:
@@ -81,11 +65,11 @@ class Span:
 
     key: str
     """The digest of everything that decides its records, except the transform graph, which is the version's."""
-    rows: Mapping[str, int]
+    rows: Mapping[str, Count]
     """Rows read, written, rejected and left out as duplicates."""
-    files: int
+    files: Count
     """The number of its input files."""
-    bytes: int
+    bytes: Count
     """Their size in bytes."""
     inputs_sha256: str
     members: Mapping[str, str] = field(default_factory=dict)
@@ -95,26 +79,14 @@ class Span:
         """Returns the span as JSON, without `members` where there are none."""
         return {name: value for name, value in vars(self).items() if name != "members" or value}
 
-    @classmethod
-    def from_json(cls, span: Any) -> "Span":
-        """Reads what `to_json` gave."""
-        return cls(
-            _take(span, "key", str),
-            _take(span, "rows", dict),
-            _take(span, "files", int),
-            _take(span, "bytes", int),
-            _take(span, "inputs_sha256", str),
-            _take(span, "members", dict, default={}),
-        )
-
 
 @dataclass(frozen=True)
 class Split:
     """The shards of a split in the order of its records, and how often each label id occurs (None without a label)."""
 
     shards: tuple[Shard, ...]
-    label_counts: tuple[int, ...] | None = None
-    documents: int | None = None
+    label_counts: tuple[Count, ...] | None = None
+    documents: Count | None = None
     """The rows of the source that the records hold, where several share one (a text's `pack`)."""
 
     @property
@@ -137,19 +109,6 @@ class Split:
             **({} if self.documents is None else {"documents": self.documents}),
         }
 
-    @classmethod
-    def from_json(cls, split: Any) -> "Split":
-        """Reads what `to_json` gave."""
-        counts = _take(split, "label_counts", list, default=None)
-        read = cls(
-            tuple(Shard.from_json(shard) for shard in _take(split, "shards", list)),
-            None if counts is None else tuple(counts),
-            _take(split, "documents", int, default=None),
-        )
-        if read.records != _take(split, "records", int):
-            raise DatasetError(f"the shards of a split hold {read.records} records, not {split['records']}")
-        return read
-
 
 @dataclass(frozen=True)
 class Manifest:
@@ -171,10 +130,10 @@ class Manifest:
     rejects: Json = field(default_factory=dict)
     spec: Json = field(default_factory=dict)
     provenance: Json = field(default_factory=dict)
-    sequence: int = 0
-    """The number of the version in the order of publishing, from 1; 0 where an earlier Recordmill published it."""
+    sequence: Count = 0
+    """The number of the version in the order of publishing, from 1."""
     files: Mapping[str, Json] = field(default_factory=dict)
-    """`bytes` and `sha256` of every file but the shards and this one, by path; none in an earlier Recordmill's."""
+    """`bytes` and `sha256` of every file but the shards and this one, by path."""
     duplicates: Json = field(default_factory=dict)
     """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
     spans: Mapping[str, Span] = field(default_factory=dict)
@@ -183,7 +142,7 @@ class Manifest:
     """The distance of the rows from those that a frozen analysis was learned from; empty without one."""
     gate: Json = field(default_factory=dict)
     """The gate's figures, against the version that was live (`pipeline.compare`); empty for a first version."""
-    trial: int = 0
+    trial: Count = 0
     """About how many rows a trial version was to hold, which is never live; 0 for a version of all rows."""
 
     @property
@@ -224,34 +183,18 @@ class Manifest:
         """Reads a parsed `dataset.json`; keys that are not known here are left out.
 
         Raises:
-            DatasetError: the format is newer, or something is missing or of a wrong type.
+            DatasetError: the format is newer, an earlier Recordmill wrote it, or something is of a wrong type.
         """
-        _check_format(_take(manifest, "format", int))
-        features, splits = (_take(manifest, name, dict) for name in ("features", "splits"))
-        spans = _take(manifest, "spans", dict, default={})
-        read = cls(
-            name=check_name("dataset", _take(manifest, "name", str)),
-            version=check_folder_name("version", _take(manifest, "version", str)),
-            build_key=_take(manifest, "build_key", str),
-            label=_take(manifest, "label", str, default=None),
-            features={check_name("feature", name): about for name, about in features.items()},
-            splits={check_name("split", name): Split.from_json(split) for name, split in splits.items()},
-            statistics=_take(manifest, "statistics", dict, default={}),
-            rows=_take(manifest, "rows", dict, default={}),
-            sources=tuple(_take(manifest, "sources", list, default=[])),
-            rejects=_take(manifest, "rejects", dict, default={}),
-            spec=_take(manifest, "spec", dict, default={}),
-            provenance=_take(manifest, "provenance", dict, default={}),
-            sequence=_take(manifest, "sequence", int, default=0),
-            files=_take(manifest, "files", dict, default={}),
-            duplicates=_take(manifest, "duplicates", dict, default={}),
-            spans={check_folder_name("span", name): Span.from_json(span) for name, span in spans.items()},
-            drift=_take(manifest, "drift", dict, default={}),
-            gate=_take(manifest, "gate", dict, default={}),
-            trial=_take(manifest, "trial", int, default=0),
-        )
+        if isinstance(manifest, dict):
+            _check_format(read_as(manifest.get("format"), Count, "format"))
+            missing = [each.name for each in fields(cls) if each.name not in LEFT_OUT and each.name not in manifest]
+            if missing:
+                raise DatasetError(f"it has no `{missing[0]}`: an earlier Recordmill wrote it, so build again")
+        read: Manifest = read_as(manifest, cls, "")
+        _check_names(read)
         _check_features(read)
         _check_files(read)
+        _check_records(read, manifest["splits"])
         check_parts(vars(read))
         return read
 
@@ -261,7 +204,7 @@ class Latest:
     """The content of `LATEST`: the live version, and what else is known of versions. It is replaced as one."""
 
     version: str
-    sequence: int
+    sequence: Count
     """The largest number that was given: each publishing and each move of the pointer takes the next."""
     retired: Mapping[str, str] = field(default_factory=dict)
     """The time at which each version stopped being live, in UTC, by the clock of the process that moved the pointer."""
@@ -279,21 +222,11 @@ class Latest:
 
     @classmethod
     def from_json(cls, latest: Any) -> "Latest":
-        """Reads a parsed `LATEST`."""
-        return cls(
-            check_folder_name("version", _take(latest, "version", str)),
-            _take(latest, "sequence", int),
-            read_as(_take(latest, "retired", dict, default={}), dict[str, str], "retired"),
-            _versions(latest, "pinned"),
-            _versions(latest, "removing"),
-            tuple(key for key in _take(latest, "same", list, default=[]) if isinstance(key, str)),
-        )
-
-
-def _versions(latest: Any, name: str) -> tuple[str, ...]:
-    """Reads names of versions. Raises: DatasetError."""
-    versions = read_as(_take(latest, name, list, default=[]), list[str], name)
-    return tuple(check_folder_name("version", version) for version in versions)
+        """Reads a parsed `LATEST`. Raises: DatasetError."""
+        read: Latest = read_as(latest, cls, "")
+        for version in (read.version, *read.pinned, *read.removing):
+            check_folder_name("version", version)
+        return read
 
 
 @overload
@@ -367,18 +300,6 @@ def _to_text(value: Json) -> str:
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
-    """Returns a key of a JSON object; with a default, the key may be absent or null."""
-    if not isinstance(value, dict):
-        raise DatasetError(f"where '{name}' should be a key there is {cut(repr(value))}")
-    content = value.get(name)
-    if content is None and default is not ...:
-        return default
-    if type(content) is not kind or (kind is int and content not in COUNTS):  # `true` is no number
-        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {cut(repr(content))}")
-    return content
-
-
 def _check_format(written: int) -> None:
     if written > FORMAT:
         raise NewerFormatError(
@@ -386,20 +307,56 @@ def _check_format(written: int) -> None:
         )
 
 
+def _check_names(manifest: Manifest) -> None:
+    check_name("dataset", manifest.name)
+    check_folder_name("version", manifest.version)
+    for what, names in (("feature", manifest.features), ("split", manifest.splits)):
+        for name in names:
+            check_name(what, name)
+    for span in manifest.spans:
+        check_folder_name("span", span)
+
+
 def _check_features(manifest: Manifest) -> None:
     if manifest.label is not None and manifest.label not in manifest.features:
         raise DatasetError(f"there is no feature for the label '{manifest.label}' among {listed(manifest.features)}")
-    for description in manifest.features.values():
-        _take(description, "kind", str)
+    for name, description in manifest.features.items():
+        read_as(description, _Described, f"features.{name}")
         if "vocabulary" in description:
-            check_inner(_take(description, "vocabulary", str))
-            _take(description, "vocabulary_size", int)
+            check_inner(read_as(description, _WithVocabulary, f"features.{name}")["vocabulary"])
+
+
+class _Described(TypedDict):
+    kind: str
+
+
+class _WithVocabulary(TypedDict):
+    vocabulary: str
+    vocabulary_size: Count
 
 
 def _check_files(manifest: Manifest) -> None:
-    for file in _take(manifest.rejects, "files", list, default=[]):
-        check_inner(_take(file, "file", str))
+    """Refuses paths that leave the folder, and names of folders that are none."""
+    for shard in (shard for split in manifest.splits.values() for shard in split.shards):
+        check_inner(shard.file)
+        check_inner(shard.index)
+        for what, name in (("span", shard.span), ("version", shard.version)):
+            if name is not None:
+                check_folder_name(what, name)
+    for file in read_as(manifest.rejects.get("files", []), list[RejectFile], "rejects.files"):
+        check_inner(file["file"])
     for path, entry in manifest.files.items():
         check_inner(path)
-        _take(entry, "bytes", int)
-        _take(entry, "sha256", str)
+        read_as(entry, _FileEntry, f"files.{path}")
+
+
+class _FileEntry(TypedDict):
+    bytes: Count
+    sha256: str
+
+
+def _check_records(manifest: Manifest, splits: Json) -> None:
+    for name, split in manifest.splits.items():
+        written = read_as(splits[name].get("records"), Count, f"splits.{name}.records")
+        if split.records != written:
+            raise DatasetError(f"the shards of '{name}' hold {split.records} records, not {written}")

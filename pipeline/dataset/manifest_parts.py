@@ -1,6 +1,6 @@
 """The parts of `dataset.json` that stay JSON in `Manifest`, with the types of all that is read of them.
 
-A part that an earlier Recordmill did not write is empty, and a later one may write further keys.
+A part may be empty, and a later Recordmill may write further keys.
 
 >>> check_parts({"rows": {"read": 3, "written": -1, "rejected": 0}})
 Traceback (most recent call last):
@@ -245,11 +245,6 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
     for name, hint in typing.get_type_hints(Parts, include_extras=True).items():
         if manifest.get(name):
             read_as(manifest[name], hint, name)
-    for name, split in manifest.get("splits", {}).items():
-        read_as(split.label_counts, tuple[Count, ...] | None, f"splits.{name}.label_counts")
-    for name, span in manifest.get("spans", {}).items():
-        read_as(span.rows, Rows, f"spans.{name}.rows")
-        read_as(span.members, dict[str, str], f"spans.{name}.members")
     features = manifest.get("features", {})
     for name, statistics in manifest.get("statistics", {}).items():
         _check_statistics(name, statistics, str(features.get(name, {}).get("kind")))
