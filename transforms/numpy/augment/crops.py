@@ -18,13 +18,15 @@ from recordmill.transforms.numpy.augment.base import (
     Values,
     Window,
     both_sides,
+    check_part,
     check_size,
     copied,
+    draw_part,
     mapped,
     memory,
     overlap,
+    part_window,
 )
-from recordmill.transforms.numpy.augment.parts import check_part, draw_part, part_window
 from recordmill.transforms.numpy.image_resize import scale
 
 

@@ -14,13 +14,15 @@ from recordmill.transforms.numpy.augment.base import (
     Window,
     both_sides,
     check_fill,
+    check_part,
     check_shares,
     check_size,
     copied,
+    draw_part,
     fill_levels,
+    part_window,
     window_around,
 )
-from recordmill.transforms.numpy.augment.parts import check_part, draw_part, part_window
 
 
 @dataclass(frozen=True)
