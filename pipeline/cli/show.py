@@ -6,7 +6,7 @@ from rich.table import Table
 
 from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.version_commands import print_table
-from recordmill.pipeline.compare.gate import read_breaches
+from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.versions.listing import Version

@@ -6,7 +6,7 @@
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,3 +108,8 @@ def rise(
         numbers = (f"{part:,} of {whole:,}" for part, whole in zip(parts, wholes, strict=True))
         detail = f"{' → '.join(numbers)} {unit}" if unit else f"{before:.2%} → {after:.2%}"
         yield Figure(rule, subject, max(0.0, after - before), detail, min(wholes), feature, span)
+
+
+def read_breaches(gate: Mapping[str, Any]) -> Iterator[Figure]:
+    """Reads the breaches of a manifest's `gate`. Raises: DatasetError: they are something else."""
+    return map(Figure.from_json, gate.get("breaches", ()))

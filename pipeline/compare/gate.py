@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.compare.comparison import Compared, compare
-from recordmill.pipeline.compare.figures import Figure
+from recordmill.pipeline.compare.figures import Figure, read_breaches
 from recordmill.pipeline.compare.usual import DAYS, Usual
 from recordmill.pipeline.compare.versions import (
     ComparedVersion,
@@ -62,11 +62,6 @@ class Verdict:
             "not_compared": list(self.not_compared),
         }
         return json | ({"usual": dict(self.usual)} if self.usual else {})
-
-
-def read_breaches(gate: Mapping[str, Any]) -> Iterator[Figure]:
-    """Reads the breaches of a manifest's `gate`. Raises: DatasetError: they are something else."""
-    return map(Figure.from_json, gate.get("breaches", ()))
 
 
 def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
