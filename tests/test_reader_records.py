@@ -25,7 +25,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.reader import local_shards, remote_path
 from recordmill.pipeline.reader.local_shards import COPIED
-from recordmill.pipeline.reader.records import Place, Records, ShardFile
+from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, Range, merge
 from recordmill.transforms.contract.ragged import RowError
 
@@ -91,8 +91,8 @@ def test_any_shards(tmp_path_factory: pytest.TempPathFactory, counts: list[int],
 
 def test_places(both: list[ShardFile]) -> None:
     records = Records(both)
-    assert records.where(2) == Place(both[0].file, 2, 4 + 16 + 16)
-    assert records.where(3) == Place(both[2].file, 0, 0)
+    assert records.where(2) == RecordPlace(both[0].file, 2, 4 + 16 + 16)
+    assert records.where(3) == RecordPlace(both[2].file, 0, 0)
     assert str(records.where(5)) == f"record 1 of {both[3].file}, at byte {COPIED + 17:,}"
 
 

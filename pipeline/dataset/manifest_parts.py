@@ -21,7 +21,7 @@ TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "toke
 """The statistics of a feature that are read together."""
 
 
-class Rows(TypedDict, total=False):
+class RowCounts(TypedDict, total=False):
     """The rows of all sources, or of a span."""
 
     read: Count
@@ -31,7 +31,7 @@ class Rows(TypedDict, total=False):
     forgotten: Count
 
 
-class Source(Rows, total=False):
+class SourceJson(RowCounts, total=False):
     """The rows of one source."""
 
     format: str
@@ -50,7 +50,7 @@ class RejectFile(_File, total=False):
     sha256: str
 
 
-class Rejects(TypedDict, total=False):
+class RejectsJson(TypedDict, total=False):
     """Rejected rows."""
 
     by_reason: Counts
@@ -73,7 +73,7 @@ class PackedLengths(Lengths, total=False):
     packed_rows: Count
 
 
-class Statistics(TypedDict, total=False):
+class StatisticsJson(TypedDict, total=False):
     """The statistics of a feature: lists by channel for images, else numbers."""
 
     words: Count
@@ -94,7 +94,7 @@ class Statistics(TypedDict, total=False):
     transcoded: Counts
 
 
-class About(TypedDict, total=False):
+class AboutJson(TypedDict, total=False):
     """A dataset in words."""
 
     title: str | None
@@ -107,11 +107,11 @@ class About(TypedDict, total=False):
     tags: list[str]
 
 
-class Spec(TypedDict, total=False):
+class SpecJson(TypedDict, total=False):
     """The spec as it was."""
 
     features: dict[str, dict[str, Any]]
-    about: About | None
+    about: AboutJson | None
 
 
 class Analysis(TypedDict):
@@ -122,7 +122,7 @@ class Analysis(TypedDict):
     label_counts: list[Count]
 
 
-class UserCode(TypedDict):
+class UserCodeJson(TypedDict):
     """The user's own functions."""
 
     files: dict[str, str]
@@ -142,30 +142,30 @@ class Provenance(TypedDict, total=False):
     inputs_sha256: str
     analysis: Analysis
     forgotten: dict[str, Any]
-    user_code: UserCode
+    user_code: UserCodeJson
     feature_files: dict[str, str]
     sample_share: float
     materialized: Materialized
 
 
-class Place(TypedDict):
+class RecordJson(TypedDict):
     """A record."""
 
     split: str
     key: str
 
 
-class Duplicates(TypedDict):
+class DuplicatesJson(TypedDict):
     """Groups of rows of one content."""
 
     groups: Count
     rows: Count
     within: Counts
     across: dict[str, Counts]
-    examples: list[tuple[Place, Place]]
+    examples: list[tuple[RecordJson, RecordJson]]
 
 
-class NearDuplicates(Duplicates):
+class NearDuplicates(DuplicatesJson):
     """Groups of rows whose images look alike."""
 
     distance: Count
@@ -177,7 +177,7 @@ class AllDuplicates(TypedDict, total=False):
     action: str
     content: list[str]
     keys_across: Count
-    exact: Duplicates
+    exact: DuplicatesJson
     near: NearDuplicates
 
 
@@ -209,7 +209,7 @@ class Breach(TypedDict):
     detail: str
 
 
-class Gate(TypedDict, total=False):
+class GateJson(TypedDict, total=False):
     """The figures of the gate."""
 
     live: str
@@ -222,15 +222,15 @@ class Parts(TypedDict, total=False):
     """The parts, by name."""
 
     features: dict[str, Any]
-    statistics: dict[str, Statistics]
-    rows: Rows
-    sources: list[Source]
-    rejects: Rejects
-    spec: Spec
+    statistics: dict[str, StatisticsJson]
+    rows: RowCounts
+    sources: list[SourceJson]
+    rejects: RejectsJson
+    spec: SpecJson
     provenance: Provenance
     duplicates: AllDuplicates
     drift: Drift
-    gate: Gate
+    gate: GateJson
 
 
 def check_parts(manifest: Mapping[str, Any]) -> None:

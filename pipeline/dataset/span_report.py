@@ -3,7 +3,7 @@
 from itertools import chain
 from typing import Any, TypedDict
 
-from recordmill.pipeline.dataset.manifest_parts import AllDuplicates, PackedLengths, Rows
+from recordmill.pipeline.dataset.manifest_parts import AllDuplicates, PackedLengths, RowCounts
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 
@@ -32,7 +32,7 @@ class _CountedShard(ShardReport, _Labels):
 class SpanReport(TypedDict):
     """The report of a span, but for its shards' profiles."""
 
-    sources: dict[str, Rows]
+    sources: dict[str, RowCounts]
     reasons: dict[str, Count]
     duplicates: AllDuplicates
     shards: list[_CountedShard | None]

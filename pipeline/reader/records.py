@@ -24,12 +24,12 @@ from recordmill.pipeline.reader.local_shards import ADVICE, Frame, LocalShards, 
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.ragged import RowError
 
-__all__ = ["Place", "Records", "ShardFile"]
+__all__ = ["RecordPlace", "Records", "ShardFile"]
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """The place of a record."""
 
     file: str
@@ -126,10 +126,10 @@ class Records:
         self._check_spans(shards, starts, ends)
         return (ends - starts).astype(np.int64) - (HEADER_BYTES + FOOTER_BYTES)
 
-    def where(self, number: int) -> Place:
+    def where(self, number: int) -> RecordPlace:
         """Returns the place of a record, for messages. Raises: DatasetError, IndexError as `read`."""
         (shard,), (record,) = self._locate(np.array([number]))
-        return Place(self._shards[shard].file, int(record), self._files.index(int(shard))[record])
+        return RecordPlace(self._shards[shard].file, int(record), self._files.index(int(shard))[record])
 
     def check(self) -> None:
         """Looks at every shard's size, and at the size and both ends of its index.
