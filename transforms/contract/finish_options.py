@@ -43,7 +43,7 @@ class FinishOptions:
             raise DatasetError(f"text_length is a number of ids, at least 1, or '{LONGEST}', got {length!r}")
 
     def length_of(self, max_length: int | None) -> int | None:
-        """Gives the length of padded rows of a text with this `max_length`; None for the batch's longest."""
+        """Returns the length of padded rows of a text with this `max_length`; None for the batch's longest."""
         if self.text_length is None:
             return max_length
         return self.text_length if isinstance(self.text_length, int) else None

@@ -63,12 +63,12 @@ HEAD = 512  # bytes that are searched for a name of OTHERS
 
 
 def format_of(data: bytes) -> ImageFormat | None:
-    """Gives the format of a file by its first bytes; None for one that is not read."""
+    """Returns the format of a file by its first bytes; None for one that is not read."""
     return next((each for each in FORMATS if _MAGIC[each.name].match(data)), None)
 
 
 def other_format(data: bytes) -> str | None:
-    """Gives the name of a known format that is not read."""
+    """Returns the name of a known format that is not read."""
     return next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), None)
 
 

@@ -156,7 +156,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _webp_size(data: bytes) -> Size:
-    """Gives the size of an extended file's canvas, else of the one frame."""
+    """Returns the size of an extended file's canvas, else of the one frame."""
     kind = data[12:16]
     if len(data) < 30:
         return None

@@ -24,7 +24,7 @@ WEBP_FLAGS = 0x20 | 0x08 | 0x04
 
 
 def without_metadata(data: bytes) -> bytes:
-    """Gives a JPEG, PNG or WebP without metadata, and without what follows its end; any other file as it is."""
+    """Returns a JPEG, PNG or WebP without metadata, and without what follows its end; any other file as it is."""
     if data.startswith(b"\xff\xd8\xff"):
         return b"\xff\xd8" + b"".join(_jpeg_pieces(data))
     if data.startswith(PNG):
@@ -52,7 +52,7 @@ def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _colours(segment: bytes) -> bytes:
-    """Gives what an application segment says of how components are colours; JFIF's thumbnail is left out."""
+    """Returns what an application segment says of how components are colours; JFIF's thumbnail is left out."""
     if segment[1] == 0xE0 and segment[4:9] == b"JFIF\0" and len(segment) >= 18:
         return segment[:2] + b"\0\x10" + segment[4:16] + b"\0\0"
     if segment[1] == 0xEE and segment[4:9] == b"Adobe" and len(segment) >= 16:

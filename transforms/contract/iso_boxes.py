@@ -29,7 +29,7 @@ Box = tuple[bytes, int, int]
 
 
 def largest_size(data: bytes) -> tuple[int, int] | None:
-    """Gives width and height of the largest image, in pixels; None where no size is stated."""
+    """Returns width and height of the largest image, in pixels; None where no size is stated."""
     budget = iter(range(MAX_BOXES))
     sizes = [_size(data, box) for box in _size_boxes(data, (b"", 0, len(data)), budget)]
     return max(sizes, key=lambda size: size[0] * size[1], default=None)

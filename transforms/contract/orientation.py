@@ -13,11 +13,11 @@ TAG = 0x0112
 
 
 def is_transposed(orientation: Any) -> Any:
-    """Gives True where height and width change places: from 5 on."""
+    """Returns True where height and width change places: from 5 on."""
     return orientation >= 5
 
 
 def mirrored(orientation: Any) -> tuple[Any, Any]:
-    """Gives whether top and bottom, and whether left and right, change places; 5..8 mirror as 1..4 do."""
+    """Returns whether top and bottom, and whether left and right, change places; 5..8 mirror as 1..4 do."""
     turn = (orientation - 1) % 4
     return turn >= 2, (turn == 1) | (turn == 2)

@@ -22,12 +22,12 @@ IMAGES = ("image", "image_sequence")
 
 
 def part_name(feature: str, part: str) -> str:
-    """Gives the name of a part in a record: `caption` itself, `caption_length`; of `UNENCODED`, `photo@pixels`."""
+    """Returns the name of a part in a record: `caption` itself, `caption_length`; of `UNENCODED`, `photo@pixels`."""
     return f"{feature}_{part}" if part and part != UNENCODED else feature + part
 
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:
-    """Gives what the features store by the names in a record, and with `with_key` the row's key."""
+    """Returns what the features store by the names in a record, and with `with_key` the row's key."""
     named = {
         part_name(name, part): stored
         for name, description in features.items()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Empty: TypeAlias = Callable[[Sequence[int], npt.DTypeLike], Array]
-"""Gives an uninitialized array of a shape and a dtype: `numpy.empty`, or `BatchMemory.empty`."""
+"""Returns an uninitialized array of a shape and a dtype: `numpy.empty`, or `BatchMemory.empty`."""
 
 SMALL = 64 << 10  # 64 KiB: below, the allocator of C keeps pages itself
 STREAMED = 32  # bytes, see `pixels_read_soon`
@@ -35,10 +35,10 @@ def _private_map(size: int) -> mmap:
 
 
 class BatchMemory:
-    """Gives arrays for batches. Threads may share it; a forked process writes into pages of its own."""
+    """Returns arrays for batches. Threads may share it; a forked process writes into pages of its own."""
 
     new_map: ClassVar[Callable[[int], mmap | memoryview]] = staticmethod(_private_map)
-    """Gives memory of so many bytes; a worker process takes it from what it shares with its parent."""
+    """Returns memory of so many bytes; a worker process takes it from what it shares with its parent."""
 
     def __init__(self) -> None:
         _keep_freed_memory()
@@ -48,7 +48,7 @@ class BatchMemory:
         self._closed = False
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
-        """Gives an uninitialized array; its memory returns when its last view is gone."""
+        """Returns an uninitialized array; its memory returns when its last view is gone."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
         if size < SMALL or dtype.hasobject:
@@ -78,7 +78,7 @@ class BatchMemory:
 
 
 def pixels_read_soon(shape: Sequence[int]) -> Array:
-    """Gives memory for decoded pixels that are read again at once: uint8 of a shape, uninitialized.
+    """Returns memory for decoded pixels that are read again at once: uint8 of a shape, uninitialized.
 
     libjpeg-turbo stores rows that begin at a multiple of 32 bytes (of 16 without AVX2) past the processor's cache:
     `vmovntdq` in its jdcolext-avx2.asm. These begin beside one, which takes 6 to 10 % less of an image's time.

@@ -91,7 +91,7 @@ def upright(pixels: Array, orientation: int) -> Array:
 
 
 def grey(rgb: Array) -> Array:
-    """Gives the luma of colours, uint8 [h, w, 3]: uint8 [h, w, 1]."""
+    """Returns the luma of colours, uint8 [h, w, 3]: uint8 [h, w, 1]."""
     return luma(*np.split(rgb.astype(np.int32), 3, -1)).astype(np.uint8)
 
 
@@ -134,7 +134,7 @@ def _original_jpeg(data: Data, options: PixelOptions, orientation: int) -> Array
 
 
 def _jpeg_header(data: Data) -> tuple[int, int, bool]:
-    """Gives a JPEG's height and width, and whether it is of CMYK."""
+    """Returns a JPEG's height and width, and whether it is of CMYK."""
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
         return height, width, space in INKS
@@ -144,7 +144,7 @@ def _jpeg_header(data: Data) -> tuple[int, int, bool]:
 
 
 def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
-    """Gives the divisor of an upright JPEG's size while it is decoded (as in `tensorflow.image_decode`)."""
+    """Returns the divisor of an upright JPEG's size while it is decoded (as in `tensorflow.image_decode`)."""
     least = min(options.size) if options.size else options.shorter_side
     if least is None or not options.dct_scaling or options.resize not in ("auto", "area"):
         return 1
@@ -196,7 +196,7 @@ def _eight_bits(image: Image.Image) -> Array:
 
 
 def _colours_and_alpha(image: Image.Image, depth: int) -> tuple[Array, Array]:
-    """Gives the colours, int32 [h, w, 3], and the alpha, int32 [h, w, 1], of an image of samples of `depth` bits."""
+    """Returns the colours, int32 [h, w, 3], and the alpha, int32 [h, w, 1], of an image of samples of `depth` bits."""
     clear = image.info.get("transparency")
     if clear is None or image.mode == "P" or depth in (1, 8):
         rgba = np.asarray(image.convert("RGBA")).astype(np.int32)
@@ -210,6 +210,6 @@ def _colours_and_alpha(image: Image.Image, depth: int) -> tuple[Array, Array]:
 
 
 def _channels(image: Image.Image) -> Array:
-    """Gives an image's pixels, uint8 [h, w, 1 or 3]."""
+    """Returns an image's pixels, uint8 [h, w, 1 or 3]."""
     pixels = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)

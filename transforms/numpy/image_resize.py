@@ -80,7 +80,7 @@ def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array |
 
 
 def _by_opencv(method: str, antialias: bool, sides: Sides, size: Sides) -> int | None:
-    """Gives OpenCV's way to scale, where it has one that differs from TensorFlow's by one level at most."""
+    """Returns OpenCV's way to scale, where it has one that differs from TensorFlow's by one level at most."""
     if method == "area" and size[0] <= sides[0] and size[1] <= sides[1]:
         return int(opencv.cv2.INTER_AREA)
     return int(opencv.cv2.INTER_LINEAR) if method == "bilinear" and not antialias else None

@@ -39,7 +39,7 @@ class MovingBoxes:
         self._lists = lists
 
     def of(self, row: int) -> Array | None:
-        """Gives a row's boxes, of all lists: float32 [n, 4]; None where there are no lists."""
+        """Returns a row's boxes, of all lists: float32 [n, 4]; None where there are no lists."""
         return np.concatenate(self._rows(row)) if self._lists else None
 
     def put(self, row: int, boxes: Array | None) -> None:

@@ -98,7 +98,7 @@ class Layout:
 
 
 def _bounds(data: bytes | memoryview, start: int, count: int) -> Offsets | None:
-    """Gives the offset of each segment, and one more behind the last; None where markers are not in order."""
+    """Returns the offset of each segment, and one more behind the last; None where markers are not in order."""
     scan = np.frombuffer(data, np.uint8)[start:]
     marks = (scan[:-2] == 0xFF).nonzero()[0]
     codes = scan[1:][marks]
@@ -131,12 +131,12 @@ def _joined(header: bytes, data: bytes | memoryview, starts: Offsets, ends: Offs
 
 @lru_cache(maxsize=64)
 def _restarts(count: int) -> npt.NDArray[np.uint8]:
-    """Gives the second bytes of so many restart markers, in their order."""
+    """Returns the second bytes of so many restart markers, in their order."""
     return (FIRST_RESTART + np.arange(count) % 8).astype(np.uint8)
 
 
 def _touched(start: int, length: int, margin: int, step: int, count: int) -> tuple[int, int]:
-    """Gives the first and the end of the steps that a line of pixels touches."""
+    """Returns the first and the end of the steps that a line of pixels touches."""
     return max(start - margin, 0) // step, min(-(-(start + length + margin) // step), count)
 
 
@@ -166,7 +166,7 @@ def read_layout(data: bytes | memoryview, latest: Layout | None = None) -> Layou
 
 
 def _unit(data: bytes | memoryview, offset: int) -> tuple[int, int] | None:
-    """Gives the height and width in pixels of an MCU, of a frame header; None for one that is rare."""
+    """Returns the height and width in pixels of an MCU, of a frame header; None for one that is rare."""
     bits, components = data[offset + 4], data[offset + 9]
     if bits != 8 or components not in (1, 3) or data[offset + 3] != 8 + 3 * components or data[offset + 2]:
         return None

@@ -49,17 +49,17 @@ class Batch:
         }
 
     def stored(self, name: str, description: Description) -> dict[str, Any]:
-        """Gives the columns of a feature, by part."""
+        """Returns the columns of a feature, by part."""
         return {part: self.columns[part_name(name, part)] for part in description.parts()}
 
     def images(self, name: str, description: ReadImages) -> ImageReader:
-        """Gives the reader of a feature's images."""
+        """Returns the reader of a feature's images."""
         boxes = [rows for image, rows in self.boxes.values() if image == name]
         return ImageReader(name, description, self.options.dtype, self.augment.get(name), boxes, self.empty)
 
 
 def _boxes(name: str, column: Any) -> Ragged:
-    """Gives boxes of four numbers, float32 [boxes, 4], that may be written to."""
+    """Returns boxes of four numbers, float32 [boxes, 4], that may be written to."""
     values, splits = column
     wrong = np.flatnonzero(splits % BOX)
     if len(wrong):
@@ -73,7 +73,7 @@ def _values(batch: Batch, name: str, description: Description) -> Parts:
 
 
 def _array(values: Any) -> Array:
-    """Gives values as an array: bytes, or views of them, as `bytes`."""
+    """Returns values as an array: bytes, or views of them, as `bytes`."""
     return strings(values) if isinstance(values, list) or values.dtype == object else values
 
 
@@ -97,7 +97,7 @@ def _filled(batch: Batch, rows: Ragged, length: int | None, padding: int | None 
 
 
 def _with_length(description: Padded, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
-    """Gives lists of the length that all have; or as wide as their limit, and their lengths."""
+    """Returns lists of the length that all have; or as wide as their limit, and their lengths."""
     if isinstance(description.length, int):
         return {"": full(description.length)}
     return {"": full(description.max_length), "length": rows.lengths()}
@@ -130,7 +130,7 @@ def _categories(batch: Batch, name: str, description: CategoriesDescription) -> 
 
 
 def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
-    """Gives 1 at each id that a row holds, else 0: float32 [rows, size]. Ids below 0, of no name, are left out."""
+    """Returns 1 at each id that a row holds, else 0: float32 [rows, size]. Ids below 0, of no name, are left out."""
     lengths = rows.lengths()
     of_row = np.repeat(np.arange(len(lengths)), lengths)
     wrong = np.flatnonzero(rows.values >= size)

@@ -25,7 +25,7 @@ Normalize: TypeAlias = Callable[[Array, Array], None]
 def normalizer(
     offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]", channel_order: str = "rgb"
 ) -> Normalize:
-    """Gives a function that writes an image's pixels as numbers of a dtype, by the offset and scale of each channel.
+    """Returns a function that writes an image's pixels as numbers of a dtype, by the offset and scale of each channel.
 
     Its argument may be its result already, where that is uint8. With the order `bgr`, red and blue change places first.
     """

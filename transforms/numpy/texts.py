@@ -34,7 +34,7 @@ def texts(
     empty: Empty,
     shares: Shares = 0.0,
 ) -> dict[str, Any]:
-    """Gives a text's ids in the form of the options; of several texts a row all, or one.
+    """Returns a text's ids in the form of the options; of several texts a row all, or one.
 
     Args:
         name: the feature's, for errors.
@@ -75,7 +75,7 @@ def texts(
 def all_texts(
     description: TextsDescription, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
 ) -> dict[str, Any]:
-    """Gives all texts of each row, padded or ragged.
+    """Returns all texts of each row, padded or ragged.
 
     Returns:
         By part. Padded: "" the ids, int64 [rows, texts, length]; `lengths`, int64 [rows, texts]: the ids of each text,
@@ -173,7 +173,7 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
 
 
 def unpacked(name: str, encoded: Bytes) -> Ragged:
-    """Gives the ids of rows that the build packed, int32 in bytes. Raises: RowError."""
+    """Returns the ids of rows that the build packed, int32 in bytes. Raises: RowError."""
     sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
     wrong = np.flatnonzero(sizes % ID.itemsize)
     if len(wrong):
@@ -243,12 +243,12 @@ def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
 
 
 def _splits(lengths: Array) -> Array:
-    """Gives the splits of lists of these lengths: int64 [lists + 1]."""
+    """Returns the splits of lists of these lengths: int64 [lists + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def _positions(starts: Array, lengths: Array) -> Array:
-    """Gives the numbers `start, start + 1, …` of each list, one list after another."""
+    """Returns the numbers `start, start + 1, …` of each list, one list after another."""
     splits = _splits(lengths)
     return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
 

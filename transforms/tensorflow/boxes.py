@@ -61,7 +61,7 @@ def moved(options: BoxesOptions, image: PixelOptions, boxes: tf.Tensor, sources:
 
 
 def _corners(order: str, boxes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Gives the points y, x where boxes begin and end, each [boxes, 2]; no box ends before it begins."""
+    """Returns the points y, x where boxes begin and end, each [boxes, 2]; no box ends before it begins."""
     first, second = tf.unstack(tf.reshape(boxes, [-1, 2, 2]), axis=1)
     if order != "tensorflow":
         first, second = tf.reverse(first, [1]), tf.reverse(second, [1])
@@ -74,7 +74,7 @@ def _corners(order: str, boxes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _upright_corners(
     options: BoxesOptions, start: tf.Tensor, end: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Gives corners in pixels of the upright image, whose height and width are `sides`."""
+    """Returns corners in pixels of the upright image, whose height and width are `sides`."""
     in_file = options.oriented == "file"
     if options.unit == "relative":
         scale = tf.cast(upright(sides, turn, tf) if in_file else sides, tf.float64)

@@ -26,7 +26,7 @@ def prepare(options: NameOptions, column: tf.Tensor | None, context: Context) ->
 
 
 def ids(options: NameOptions, names: tf.Tensor, statistics: Statistics) -> tf.Tensor:
-    """Gives the int64 ids of names of any shape."""
+    """Returns the int64 ids of names of any shape."""
     if options.hash_buckets is not None:
         return _hashed(names, options.hash_buckets)
     assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
@@ -39,7 +39,7 @@ def ids(options: NameOptions, names: tf.Tensor, statistics: Statistics) -> tf.Te
 
 
 def _hashed(names: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Gives ids 1 to n by FarmHash's Fingerprint64, which never changes; 0 for a missing name."""
+    """Returns ids 1 to n by FarmHash's Fingerprint64, which never changes; 0 for a missing name."""
     return tf.where(names == "", tf.constant(0, tf.int64), tf.strings.to_hash_bucket_fast(names, buckets) + 1)
 
 
@@ -50,14 +50,14 @@ def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
 
 
 def list_features(description: CategoriesDescription, stored: Parts) -> Parts:
-    """Gives padded ids and the part `length` (`lists.padded`), or the float32 1s and 0s of `multi_hot`."""
+    """Returns padded ids and the part `length` (`lists.padded`), or the float32 1s and 0s of `multi_hot`."""
     if description.read == "multi_hot":
         return {"": multi_hot(stored[""], description.vocabulary_size)}
     return padded(description, stored[""], tf.constant(description.padding_id, tf.int64))
 
 
 def multi_hot(rows: tf.RaggedTensor, size: int) -> tf.Tensor:
-    """Gives 1 at each id that a row holds, else 0: float32, shape [rows, size]. Leaves out ids below 0."""
+    """Returns 1 at each id that a row holds, else 0: float32, shape [rows, size]. Leaves out ids below 0."""
     values = tf.cast(rows.flat_values, tf.int64)
     positions = tf.boolean_mask(tf.stack([rows.value_rowids(), values], axis=1), values >= 0)
     times = tf.scatter_nd(positions, tf.ones_like(positions[:, 0], tf.float32), [rows.nrows(), size])

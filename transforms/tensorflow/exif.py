@@ -54,7 +54,7 @@ def _in_segments(encoded: tf.Tensor) -> tf.Tensor:
     """Looks for EXIF in a JPEG."""
 
     def segment(offset: tf.Tensor) -> tf.Tensor:
-        """Gives five big-endian uint16 as int32: marker, length in bytes, and the name's first six bytes."""
+        """Returns five big-endian uint16 as int32: marker, length in bytes, and the name's first six bytes."""
         return tf.cast(_read(encoded, offset, tf.uint16, 5), tf.int32)
 
     def is_exif(head: tf.Tensor) -> tf.Tensor:
@@ -74,7 +74,7 @@ def _in_chunks(encoded: tf.Tensor) -> tf.Tensor:
     exif = int.from_bytes(b"eXIf", "big")
 
     def chunk(offset: tf.Tensor) -> tf.Tensor:
-        """Gives two big-endian int32 as int64: length in bytes, negative where it is out of range, and type."""
+        """Returns two big-endian int32 as int64: length in bytes, negative where it is out of range, and type."""
         return tf.cast(_read(encoded, offset, tf.int32, 2), tf.int64)
 
     def is_passed(head: tf.Tensor) -> tf.Tensor:
@@ -91,7 +91,7 @@ def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
     flags = _read(encoded, tf.constant(20), tf.uint8, 1)[0]
 
     def chunk(offset: tf.Tensor) -> tf.Tensor:
-        """Gives two little-endian int32 as int64: type, and length in bytes, negative where it is out of range."""
+        """Returns two little-endian int32 as int64: type, and length in bytes, negative where it is out of range."""
         return tf.cast(_read(encoded, offset, tf.int32, 2, little_endian=True), tf.int64)
 
     def is_passed(head: tf.Tensor) -> tf.Tensor:

@@ -26,13 +26,13 @@ Features = Mapping[str, Description]
 
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
-    """Gives the specs with which `tf.io.parse_example` reads the features, and the row's key on request."""
+    """Returns the specs with which `tf.io.parse_example` reads the features, and the row's key on request."""
     stored = stored_features(features, with_key=with_key)
     return {name: part_spec(part) for name, part in stored.items()}
 
 
 def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-    """Gives TensorFlow's spec to parse one part."""
+    """Returns TensorFlow's spec to parse one part."""
     kind = DTYPES[stored.dtype]
     if stored.shape is None:
         return tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)

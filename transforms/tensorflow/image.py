@@ -81,7 +81,7 @@ def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tens
 
 
 def image_spec(options: ImageOptions) -> dict[str, tf.TensorSpec]:
-    """Gives the specs of `stored_image`'s parts: one image's bytes, and for `store: original` its orientation."""
+    """Returns the specs of `stored_image`'s parts: one image's bytes, and for `store: original` its orientation."""
     parts = ImageDescription.parts_of({"encoding": options.store})
     return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()}
 
@@ -106,7 +106,7 @@ def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
 
 
 def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
-    """Gives an image's bytes once it is decoded, so that one that cannot be is an error."""
+    """Returns an image's bytes once it is decoded, so that one that cannot be is an error."""
     return tf.strings.substr(encoded, tf.minimum(tf.shape(pixels)[0], 0), tf.strings.length(encoded))
 
 
@@ -252,7 +252,7 @@ def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
 def _or_zeros(
     description: AnyImages, stored: tf.Tensor, shape: list[int | None], pixels: Callable[[], tf.Tensor]
 ) -> tf.Tensor:
-    """Gives the pixels, or zeros of a shape for a missing image."""
+    """Returns the pixels, or zeros of a shape for a missing image."""
     if not description.optional:
         return pixels()
     return tf.cond(stored == "", lambda: tf.zeros(shape, tf.uint8), pixels)

@@ -86,7 +86,7 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
 
 
 def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Gives the index in RATIOS of the largest divisor of a JPEG's size that is allowed: int32 scalar."""
+    """Returns the index in RATIOS of the largest divisor of a JPEG's size that is allowed: int32 scalar."""
     sides = upright(tf.cast(shape[:2], tf.int64), orientation, tf)
     goal = placement(sides, options, tf)
     ratios = tf.constant(RATIOS[1:], tf.int64)[:, tf.newaxis]
@@ -131,7 +131,7 @@ def _other(
 
 
 def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
-    """Gives the bytes if they are good, else an empty string, which every decoder refuses.
+    """Returns the bytes if they are good, else an empty string, which every decoder refuses.
 
     An assertion would be a stateful operation, which the analysis' graph runs even where nothing needs the image.
     """
@@ -139,7 +139,7 @@ def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
 
 
 def _head(encoded: tf.Tensor, size: int) -> tf.Tensor:
-    """Gives the first bytes as int32 [size]; zeros beyond the end of the data."""
+    """Returns the first bytes as int32 [size]; zeros beyond the end of the data."""
     head = tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size)
     return tf.cast(head, tf.int32)
 

@@ -45,7 +45,7 @@ def _format(options: ImageOptions) -> bytes:
 
 
 def _to_netpbm(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Gives a header of constant length and the pixels' bytes (netpbm's PPM and PGM, of 8 bits)."""
+    """Returns a header of constant length and the pixels' bytes (netpbm's PPM and PGM, of 8 bits)."""
     height, width = (tf.strings.as_string(tf.shape(pixels)[axis], width=SIDE, fill="0") for axis in (0, 1))
     return tf.strings.join([_format(options), width, " ", height, " 255 ", _to_raw(pixels)])
 
@@ -76,6 +76,6 @@ def _to_png(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def _to_raw(pixels: tf.Tensor) -> tf.Tensor:
-    """Gives the pixels' bytes: the last field of a serialized uint8 tensor (`TensorProto.tensor_content`)."""
+    """Returns the pixels' bytes: the last field of a serialized uint8 tensor (`TensorProto.tensor_content`)."""
     length = pixels.shape.num_elements() or tf.size(pixels)
     return tf.strings.substr(tf.io.serialize_tensor(pixels), -length, length)

@@ -25,7 +25,7 @@ class Statistics:
     """The facts learned for one feature: a vocabulary's look-up, or statistics of numbers."""
 
     lookup: Callable[[tf.Tensor, int], tf.Tensor] | None = None
-    """Gives the int64 indices (0, 1, …) of strings in the vocabulary, and the given integer for unknown strings."""
+    """Returns the int64 indices (0, 1, …) of strings in the vocabulary, and the given integer for unknown strings."""
     mean: tf.Tensor | None = None
     """A float64 scalar."""
     scale: tf.Tensor | None = None
@@ -57,11 +57,11 @@ class Prepared:
 
     store: Callable[[Statistics], Parts]
     tokens: Callable[[], tf.Tensor] | None = None
-    """Gives the strings to count for the vocabulary, any number of them; the rows are those to learn from."""
+    """Returns the strings to count for the vocabulary, any number of them; the rows are those to learn from."""
     values: Callable[[], tf.Tensor] | None = None
-    """Gives the float32 values to take statistics of, any number of them; the rows are those to learn from."""
+    """Returns the float32 values to take statistics of, any number of them; the rows are those to learn from."""
     geometry: Callable[[], tf.Tensor] | None = None
-    """Gives images' sizes before they were scaled, for boxes, which move with them (`contract.geometry`)."""
+    """Returns images' sizes before they were scaled, for boxes, which move with them (`contract.geometry`)."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def prepare_array(options: ArrayOptions, column: tf.Tensor, context: Context) ->
 
 
 def array_features(description: ArrayDescription, stored: Parts) -> Parts:
-    """Gives arrays of the dtype, shape [rows, *shape]; of a varying first side padded with 0 (`lists.padded`)."""
+    """Returns arrays of the dtype, shape [rows, *shape]; of a varying first side padded with 0 (`lists.padded`)."""
     layout, data = description.layout, stored[""]
     if not layout.is_ragged:
         numbers = tf.io.decode_raw(data, layout.dtype)

@@ -22,7 +22,7 @@ FRACTION_BITS = 52
 
 
 def log(x: tf.Tensor) -> tf.Tensor:
-    """Gives the natural logarithm of positive, normal, finite float64 values of any shape, within one ulp.
+    """Returns the natural logarithm of positive, normal, finite float64 values of any shape, within one ulp.
 
     Source: `__ieee754_log` of Sun's fdlibm: x = 2**k * (1 + f), 1 + f between the roots of 1/2 and 2, and a series in
     f / (2 + f). Anything else, NaN and 0 too, gives some number.
@@ -41,7 +41,7 @@ def log(x: tf.Tensor) -> tf.Tensor:
 
 
 def log1p(x: tf.Tensor) -> tf.Tensor:
-    """Gives log(1 + x) of finite float64 values above -1 of any shape, as exact near 0 as elsewhere.
+    """Returns log(1 + x) of finite float64 values above -1 of any shape, as exact near 0 as elsewhere.
 
     The rounding error of 1 + x is added to its logarithm to first order (as in fdlibm's `log1p`).
     """
@@ -70,7 +70,7 @@ def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prep
 
 
 def requested(options: NumberOptions) -> RequestedStatistics:
-    """Gives the statistics that the graph needs of a number that is learned from."""
+    """Returns the statistics that the graph needs of a number that is learned from."""
     return RequestedStatistics(
         extremes=options.normalize == "min_max",
         median=options.optional and options.impute == "median",
@@ -122,7 +122,7 @@ def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
 
 
 def _imputed(options: NumberOptions, statistics: Statistics) -> tf.Tensor:
-    """Gives the value that stands in for a missing number, after the transform: a float64 scalar."""
+    """Returns the value that stands in for a missing number, after the transform: a float64 scalar."""
     impute = options.impute
     if impute == "mean":
         return statistics.mean

@@ -36,7 +36,7 @@ class Preprocessing:
     """The user's function: takes the raw columns and the stored tensors, gives the tensors to store instead."""
 
     def __call__(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, Stored]:
-        """Gives the stored tensors by the parts' names."""
+        """Returns the stored tensors by the parts' names."""
         prepared: dict[str, Prepared] = {}
         columns = {name: inputs[name] for name in self.features if name in inputs}
         context = Context(columns, prepared, self.features)
@@ -66,7 +66,7 @@ def _lookup(path: str, name: str, words: tf.Tensor, unknown: int) -> tf.Tensor:
 
 
 def number_statistics(found: Mapping[str, Any]) -> Statistics:
-    """Gives the statistics of a number as constants of the graph.
+    """Returns the statistics of a number as constants of the graph.
 
     Args:
         found: those that the graph uses of `mean` and `variance`, `minimum` and `maximum`, `median`, and `boundaries`.

@@ -17,7 +17,7 @@ def prepare(options: RawOptions, column: Any, context: Context) -> Prepared:
 
 
 def features(description: RawDescription, stored: Parts) -> Parts:
-    """Gives the values as they are, shape [rows]; pads lists with 0 or `""` (`lists.padded`)."""
+    """Returns the values as they are, shape [rows]; pads lists with 0 or `""` (`lists.padded`)."""
     return padded(description, stored[""]) if description.length is not None else stored
 
 
@@ -27,6 +27,6 @@ def prepare_own(options: FeatureOptions, column: Any, context: Context) -> Prepa
 
 
 def own_features(description: OwnDescription, stored: Parts) -> Parts:
-    """Gives the values: shape [rows, *shape]; ragged rows padded with 0 or `""`, [rows, longest]."""
+    """Returns the values: shape [rows, *shape]; ragged rows padded with 0 or `""`, [rows, longest]."""
     values = stored[""]
     return {"": values.to_tensor() if isinstance(values, tf.RaggedTensor) else values}

@@ -55,7 +55,7 @@ def export_serving(export: str, descriptions: Features, inputs: Inputs, label: s
 
 
 def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
-    """Gives a feature's inputs: a signature takes no ragged tensors."""
+    """Returns a feature's inputs: a signature takes no ragged tensors."""
     if not isinstance(spec, tf.RaggedTensorSpec):
         return {feature: tf.TensorSpec([None], spec.dtype, name=feature)}
     lengths = part_name(feature, LENGTHS)

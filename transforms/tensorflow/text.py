@@ -31,7 +31,7 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
 def _vocabulary_ids(
     options: TextOptions, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor
 ) -> tf.Tensor:
-    """Gives tokens' ids by their indices in the vocabulary; with several unknown ids, by hash."""
+    """Returns tokens' ids by their indices in the vocabulary; with several unknown ids, by hash."""
     special, buckets = options.special, options.oov_buckets
     assert special.unknown is not None  # noqa: S101 - a vocabulary always has one
     if buckets == 1:
@@ -41,7 +41,7 @@ def _vocabulary_ids(
 
 
 def _own_ids(options: TextOptions, tokens: tf.Tensor) -> tf.Tensor:
-    """Gives the ids of tokens without a vocabulary: a model's own, hashes, or bytes."""
+    """Returns the ids of tokens without a vocabulary: a model's own, hashes, or bytes."""
     if options.tokenizer in MODEL_TOKENIZERS:
         return tokens
     if options.hash_buckets is not None:
@@ -50,7 +50,7 @@ def _own_ids(options: TextOptions, tokens: tf.Tensor) -> tf.Tensor:
 
 
 def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Gives 0 to n-1 by FarmHash's Fingerprint64, which never changes."""
+    """Returns 0 to n-1 by FarmHash's Fingerprint64, which never changes."""
     return tf.strings.to_hash_bucket_fast(tokens, buckets)
 
 
@@ -109,7 +109,7 @@ def unpacked(encoded: tf.Tensor) -> tf.RaggedTensor:
 
 
 def _inside(lengths: tf.RaggedTensor) -> Parts:
-    """Gives each id of packed rows the number of its document in the row, from 1, and its position there, from 0."""
+    """Returns each id of packed rows the number of its document in the row, from 1, and its position there, from 0."""
     each = lengths.flat_values
     splits = tf.gather(tf.concat([[0], tf.cumsum(each)], axis=0), lengths.row_splits)
     numbers = tf.range(1, tf.size(each, tf.int64) + 1) - tf.gather(lengths.row_starts(), lengths.value_rowids())

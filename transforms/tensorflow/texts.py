@@ -58,7 +58,7 @@ def features(description: TextsDescription, stored: Parts) -> Parts:
 
 
 def first(description: TextsDescription, stored: Parts) -> Parts:
-    """Gives the first text of each row as `text` stores one; the empty text, with its begin and end, of no texts."""
+    """Returns the first text of each row as `text` stores one; the empty text, with its begin and end, of no texts."""
     ids, lengths = stored[""], stored["lengths"]
     ends = ids.row_starts() + tf.reduce_sum(lengths[:, :1], axis=1)
     texts = tf.gather(ids.flat_values, tf.ragged.range(ids.row_starts(), ends))

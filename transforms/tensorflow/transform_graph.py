@@ -26,7 +26,7 @@ class TransformGraph(tf.Module):
         self._tables = vars(self._loader)  # a SavedModel holds only resources that it finds in attributes
 
     def __call__(self, raw: Mapping[str, Stored]) -> dict[str, Stored]:
-        """Gives the stored tensors that follow from these columns; those that need another column are left out."""
+        """Returns the stored tensors that follow from these columns; those that need another column are left out."""
         stored: dict[str, Stored] = self._loader.apply_transform_model(raw)
         return stored
 

@@ -33,7 +33,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
 
 
 def description_type(description: Json) -> type[Description]:
-    """Gives the class of a description in JSON.
+    """Returns the class of a description in JSON.
 
     Raises:
         DatasetError: its kind is unknown.

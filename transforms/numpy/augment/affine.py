@@ -85,14 +85,14 @@ class Affine(Movement):
         return tuple(values[:8]) != (1, 0, 0, 1, 0, 0, 0, 0)
 
     def matrix(self, values: Values, height: int, width: int) -> Matrix:
-        """Gives the map from the result's pixels to the image's, of an image of some size."""
+        """Returns the map from the result's pixels to the image's, of an image of some size."""
         a, b, c, d = self.linear(values, height, width)
         x, y, right, down = _center(values, height, width)
         from_x, from_y = 0.5 - x - right, 0.5 - y - down
         return Matrix(a, b, c, d, a * from_x + b * from_y + x - 0.5, c * from_x + d * from_y + y - 0.5)
 
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
-        """Gives a, b, c and d for an image of some size."""
+        """Returns a, b, c and d for an image of some size."""
         a, b, c, d = values[:4]
         return a, b, c, d
 
@@ -113,7 +113,7 @@ class Affine(Movement):
         return out
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Gives the upright box around each box's four corners, as far as it lies in the image."""
+        """Returns the upright box around each box's four corners, as far as it lies in the image."""
         a, b, c, d = self.linear(values, height, width)
         center_x, center_y, right, down = _center(values, height, width)
         x, y = boxes[:, [1, 3, 1, 3]] * width - center_x, boxes[:, [0, 0, 2, 2]] * height - center_y
@@ -124,13 +124,13 @@ class Affine(Movement):
 
 
 def _center(values: Values, height: int, width: int) -> tuple[float, float, int, int]:
-    """Gives the centre's x and y, and how far the image moves right and down, in whole pixels, cut off."""
+    """Returns the centre's x and y, and how far the image moves right and down, in whole pixels, cut off."""
     right, down = values[4] * width + values[6], values[5] * height + values[7]
     return values[8] * width, values[8] * height, math.trunc(right), math.trunc(down)
 
 
 def positions(matrix: Matrix, height: int, width: int) -> tuple[Whole, Whole]:
-    """Gives the image's x and y of each pixel of the result, whole numbers of 1/32 pixel, [height, width]."""
+    """Returns the image's x and y of each pixel of the result, whole numbers of 1/32 pixel, [height, width]."""
     dtype = np.int32 if max(height, width) <= 1 << 14 else np.int64
     columns, rows = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)
 
@@ -177,7 +177,7 @@ def _framed(pixels: Pixels, fill: list[int]) -> Pixels:
 
 
 def _at(framed: Pixels, x: Whole, y: Whole) -> Pixels:
-    """Gives the pixels at x and y; the frame's beyond the image."""
+    """Returns the pixels at x and y; the frame's beyond the image."""
     height, width, channels = framed.shape
     flat = np.clip(y + 1, 0, height - 1).astype(np.int64) * width + np.clip(x + 1, 0, width - 1)
     return framed.reshape(-1, channels).take(flat, 0)
@@ -260,7 +260,7 @@ def turn_numbers(degrees: Floats) -> Floats:
 
 
 def limits(span: Any) -> tuple[Any, Any]:
-    """Gives -x and x of a number, and anything else as it is."""
+    """Returns -x and x of a number, and anything else as it is."""
     return (-span, span) if isinstance(span, Real) else span  # type: ignore[return-value] # `check_range` looks
 
 

@@ -77,7 +77,7 @@ class Augmentation(ABC):
         return pixels
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Gives the result's shape."""
+        """Returns the result's shape."""
         return shape
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
@@ -121,12 +121,12 @@ class Part(NamedTuple):
 
 
 def overlap(start: int, length: int, side: int) -> tuple[int, int, int]:
-    """Gives where a window meets one side of an image: the first pixel, the end, and how many zeros come before."""
+    """Returns where a window meets one side of an image: the first pixel, the end, and how many zeros come before."""
     return min(max(start, 0), side), min(max(start + length, 0), side), min(max(-start, 0), length)
 
 
 def window_around(center: Values, sides: tuple[int, int], height: int, width: int) -> Window:
-    """Gives a rectangle around a point, y and x of 0 to 1, cut off at the image's edge."""
+    """Returns a rectangle around a point, y and x of 0 to 1, cut off at the image's edge."""
     y, bottom, _ = overlap(math.floor(center[0] * height - sides[0] * 0.5 + 0.5), sides[0], height)
     x, right, _ = overlap(math.floor(center[1] * width - sides[1] * 0.5 + 0.5), sides[1], width)
     return Window(y, x, bottom - y, right - x)
@@ -151,7 +151,7 @@ def mapped(
 
 
 def memory(out: Pixels | None, shape: tuple[int, ...]) -> Pixels:
-    """Gives the result's memory; OpenCV would silently leave memory of another shape unchanged."""
+    """Returns the result's memory; OpenCV would silently leave memory of another shape unchanged."""
     if out is None:
         return np.empty(shape, np.uint8)
     if out.shape != shape:
@@ -168,12 +168,12 @@ def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
 
 
 def both_sides(size: int | tuple[int, int]) -> tuple[int, int]:
-    """Gives height and width."""
+    """Returns height and width."""
     return (size, size) if isinstance(size, int) else size
 
 
 def as_pair(value: Any) -> tuple[Any, Any]:
-    """Gives a number twice, and anything else as it is."""
+    """Returns a number twice, and anything else as it is."""
     return (value, value) if isinstance(value, Real) else value  # type: ignore[return-value] # `check_pair` looks
 
 
@@ -206,7 +206,7 @@ def check_fill(augmentation: Augmentation, fill: Any) -> None:
 
 
 def fill_levels(fill: Fill, channels: int) -> list[int]:
-    """Gives each channel's level; a grey image has a colour's luma."""
+    """Returns each channel's level; a grey image has a colour's luma."""
     if isinstance(fill, int):
         return [fill] * channels
     return list(fill) if channels == 3 else [luma(*fill)]
@@ -235,7 +235,7 @@ def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: 
 
 
 def part_window(values: Values, height: int, width: int) -> Window:
-    """Gives a part's window, inside of the image; sides are rounded half up, to 1 at least."""
+    """Returns a part's window, inside of the image; sides are rounded half up, to 1 at least."""
     root = math.sqrt(height * width)
     high = min(max(math.floor(values[0] * root + 0.5), 1), height)
     wide = min(max(math.floor(values[1] * root + 0.5), 1), width)

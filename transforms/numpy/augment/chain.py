@@ -37,7 +37,7 @@ class OwnFunction(Augmentation):
     function: UserFunction
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives two whole numbers below 2**53, the generator's seed."""
+        """Returns two whole numbers below 2**53, the generator's seed."""
         return np.floor(uniforms * 2.0**53)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
@@ -121,19 +121,19 @@ def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Float
 
 
 def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
-    """Gives the result's shape; None where it differs from image to image."""
+    """Returns the result's shape; None where it differs from image to image."""
     for each in augmentations:
         shape = each.output_shape(shape)
     return shape
 
 
 def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
-    """Gives the changes that act on an image, by its row of `parameters`, each with its own part of it."""
+    """Returns the changes that act on an image, by its row of `parameters`, each with its own part of it."""
     return [(change, values) for change, values in by_change(augmentations, row) if change.acts(values)]
 
 
 def first_window(changes: Sequence[Acting], height: int, width: int) -> Window | None:
-    """Gives the only pixels that acting changes need of an image of some size; None where they need all."""
+    """Returns the only pixels that acting changes need of an image of some size; None where they need all."""
     first, values = changes[0] if changes else (None, ())
     return first.inside(values, height, width) if isinstance(first, Crop) else None
 
@@ -195,7 +195,7 @@ def _sides(pixels: Pixels | Part) -> tuple[int, int]:
 
 
 def by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:
-    """Gives each change with its own part of a row of `parameters`."""
+    """Returns each change with its own part of a row of `parameters`."""
     start = 0
     for each in augmentations:
         yield each, row[start : start + each.numbers]

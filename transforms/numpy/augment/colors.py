@@ -81,7 +81,7 @@ class ColorJitter(Augmentation):
 
 @dataclass(frozen=True)
 class Grayscale(Augmentation):
-    """Gives every channel the luma of ITU-R BT.601, the levels of Pillow's `ImageOps.grayscale`."""
+    """Returns every channel the luma of ITU-R BT.601, the levels of Pillow's `ImageOps.grayscale`."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Takes colours away; a grey image stays as it is."""
@@ -136,7 +136,7 @@ def recolor(pixels: Pixels, numbers: Values, out: Pixels | None = None) -> Pixel
 
 
 def mean_grey(pixels: Pixels) -> int:
-    """Gives an image's mean grey in whole numbers: the luma of the channels' sums, by the pixels, rounded half up."""
+    """Returns an image's mean grey in whole numbers: the luma of the channels' sums, by the pixels, rounded half up."""
     height, width, channels = pixels.shape
     if opencv.cv2 is not None:  # its sums, in float64, are exact for any image that fits into memory
         sums = [int(each) for each in opencv.cv2.sumElems(pixels)[:channels]]

@@ -44,7 +44,7 @@ def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) ->
 
 
 def nearest_positions(before: int, after: int) -> npt.NDArray[np.int64]:
-    """Gives the pixel of `before` at the centre of each of `after`, in whole numbers."""
+    """Returns the pixel of `before` at the centre of each of `after`, in whole numbers."""
     return (2 * np.arange(after, dtype=np.int64) + 1) * before // (2 * after)
 
 
@@ -68,12 +68,12 @@ class Crop(Movement):
         return both_sides(self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Gives the size, for any image."""
+        """Returns the size, for any image."""
         return (*self.sides, shape[2])
 
     @abstractmethod
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Gives the window of an image of some size, by its parameters."""
+        """Returns the window of an image of some size, by its parameters."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Crops; gives a view where nothing is scaled and nothing lies beyond the image."""
@@ -88,7 +88,7 @@ class Crop(Movement):
         return self._cropped(part, values, out, nearest if mask else resize)
 
     def inside(self, values: Values, height: int, width: int) -> Window:
-        """Gives what of the window lies inside of an image; it may be empty."""
+        """Returns what of the window lies inside of an image; it may be empty."""
         y, x, high, wide = self.window(values, height, width)
         top, bottom, _ = overlap(y, high, height)
         left, right, _ = overlap(x, wide, width)
@@ -159,7 +159,7 @@ class RandomCrop(Crop):
             raise ValueError(f"{self}: pad is negative; give pixels, 0 for none")
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Gives every place the same chance."""
+        """Returns every place the same chance."""
 
         def start(value: float, side: int, size: int) -> int:
             canvas = max(side + 2 * self.pad, size)
@@ -186,5 +186,5 @@ class Resize(Crop):
     scales: ClassVar[bool] = True
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Gives the whole image."""
+        """Returns the whole image."""
         return Window(0, 0, height, width)

@@ -39,7 +39,7 @@ class RandomCutout(Augmentation):
         check_fill(self, self.fill)
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Gives the filled rectangle, which lies inside of the image."""
+        """Returns the filled rectangle, which lies inside of the image."""
         return window_around(values, both_sides(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
@@ -73,7 +73,7 @@ class RandomErasing(Augmentation):
             check_fill(self, self.fill)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives 1 where a part is erased, the part, and two whole numbers below 2**53, the seed of random levels."""
+        """Returns 1 where a part is erased, the part, and two whole numbers below 2**53, the seed of random levels."""
         part = draw_part(self.area, self.aspect, uniforms[:, 1:5])
         return np.column_stack([uniforms[:, 0] < self.p, part, np.floor(uniforms[:, 5:] * 2.0**53)])
 

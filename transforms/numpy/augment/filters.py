@@ -135,7 +135,7 @@ def sharpness_numbers(factors: Floats) -> Floats:
 
 
 def smoothed(pixels: Pixels) -> Pixels:
-    """Gives the mean of each pixel, five times, and its eight neighbours, rounded; the edge stays as it is."""
+    """Returns the mean of each pixel, five times, and its eight neighbours, rounded; the edge stays as it is."""
     height, width = pixels.shape[:2]
     smooth = copied(pixels)
     if min(height, width) < 3:

@@ -22,7 +22,7 @@ class RandomFlip(Movement):
         check_shares(self, horizontal=self.horizontal, vertical=self.vertical)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives 1 for mirrored images, else 0: horizontally, vertically."""
+        """Returns 1 for mirrored images, else 0: horizontally, vertically."""
         return (uniforms < [self.horizontal, self.vertical]).astype(np.float64)
 
     def acts(self, values: Values) -> bool:
@@ -60,7 +60,7 @@ class RandomRotation90(Movement):
         check_shares(self, p=self.p)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives quarter turns, 0 to 3, of a square image."""
+        """Returns quarter turns, 0 to 3, of a square image."""
         return (uniforms[:, :1] < self.p) * (1.0 + np.floor(uniforms[:, 1:] * 3.0))
 
     def acts(self, values: Values) -> bool:
@@ -87,5 +87,5 @@ class RandomRotation90(Movement):
 
     @staticmethod
     def _quarters(values: Values, height: int, width: int) -> int:
-        """Gives quarter turns, counterclockwise, of an image of some size: 1 to 3; 2 where it is not square."""
+        """Returns quarter turns, counterclockwise, of an image of some size: 1 to 3; 2 where it is not square."""
         return int(values[0]) if height == width else 2

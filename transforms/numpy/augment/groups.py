@@ -68,7 +68,7 @@ class RandomApply(Group):
         return 1 + sum(change.numbers for change in self.inner)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives 1 where the changes are made, and their parameters."""
+        """Returns 1 where the changes are made, and their parameters."""
         return np.column_stack([uniforms[:, 0] < self.p, parameters(self.inner, uniforms[:, 1:])])
 
     def acts(self, values: Values) -> bool:
@@ -93,7 +93,7 @@ class RandomApply(Group):
 
 @dataclass(frozen=True)
 class Views(Group):
-    """Gives `count` views of each image, one below the other, each changed by draws of its own.
+    """Returns `count` views of each image, one below the other, each changed by draws of its own.
 
     The result is `count` times as high; `images.reshape(-1, count, height, width, channels)` parts the views of a batch
     without a copy. Boxes belong to one view, so images with boxes are refused.

@@ -22,7 +22,7 @@ class LevelMap(Augmentation):
 
     @abstractmethod
     def tables(self, pixels: Pixels, values: Values) -> Pixels:
-        """Gives the new levels, uint8 [256], or [256, channels] where each channel has its own."""
+        """Returns the new levels, uint8 [256], or [256, channels] where each channel has its own."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Looks up each level."""
@@ -49,7 +49,7 @@ class Posterize(LevelMap):
             raise ValueError(f"{self}: bits is {self.bits}; give the bits that are kept, 1 to 8")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives the bits."""
+        """Returns the bits."""
         return np.full((len(uniforms), 1), float(self.bits))
 
     def tables(self, pixels: Pixels, values: Values) -> Pixels:
@@ -69,7 +69,7 @@ class Solarize(LevelMap):
             raise ValueError(f"{self}: threshold is {self.threshold}; give the least level that is inverted, 0 to 256")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives the threshold."""
+        """Returns the threshold."""
         return np.full((len(uniforms), 1), float(self.threshold))
 
     def tables(self, pixels: Pixels, values: Values) -> Pixels:
@@ -82,7 +82,7 @@ class Invert(LevelMap):
     """Takes each level from 255."""
 
     def tables(self, pixels: Pixels, values: Values) -> Pixels:
-        """Gives 255 to 0."""
+        """Returns 255 to 0."""
         return 255 - LEVELS
 
 

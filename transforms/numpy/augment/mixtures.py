@@ -86,7 +86,7 @@ class BatchAugmentation(ABC):
         return dict(features), own * label + (1 - own) * np.roll(label, -1, 0)
 
     def mixed(self, dimensions: Mapping[str, int]) -> list[str]:
-        """Gives the features that are mixed, by the features' numbers of dimensions."""
+        """Returns the features that are mixed, by the features' numbers of dimensions."""
         names = self.images or [name for name, count in dimensions.items() if count >= 4]
         missing = [name for name in names if name not in dimensions]
         if missing or not names:
@@ -136,7 +136,7 @@ class CutMix(BatchAugmentation):
         return np.column_stack([side, uniforms[:, 2:]])
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Gives the rectangle, which lies inside of the image; its sides are rounded half up."""
+        """Returns the rectangle, which lies inside of the image; its sides are rounded half up."""
         sides = math.floor(values[0] * height + 0.5), math.floor(values[0] * width + 0.5)
         return window_around(values[1:], sides, height, width)
 
@@ -178,5 +178,5 @@ def blend(image: Array, other: Array, share: float) -> None:
 
 
 def _next(batch: Array) -> list[Array]:
-    """Gives each row's next one; the last one's is a copy, since the first is mixed before."""
+    """Returns each row's next one; the last one's is a copy, since the first is mixed before."""
     return [*batch[1:], *batch[:1].copy()]

@@ -193,7 +193,7 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
 
 
 def _factor(number: int) -> Callable[[Floats], Floats]:
-    """Gives color maps by the change of one factor: brightness, contrast or saturation."""
+    """Returns color maps by the change of one factor: brightness, contrast or saturation."""
 
     def numbers(changes: Floats) -> Floats:
         factors = np.ones((3, len(changes)))
@@ -204,7 +204,7 @@ def _factor(number: int) -> Callable[[Floats], Floats]:
 
 
 def _shift(space: Space, axis: int) -> Callable[[Floats], Floats]:
-    """Gives movements along x or y."""
+    """Returns movements along x or y."""
 
     def numbers(strengths: Floats) -> Floats:
         shares, pixels = ([0.0 * strengths, 0.0 * strengths] for _ in range(2))
