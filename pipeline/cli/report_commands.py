@@ -110,8 +110,8 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
-    from recordmill.dataset import open_dataset
     check_extra("report", ARROW)
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff as diff_of
     from recordmill.pipeline.versions.listing import pair
 
