@@ -1,6 +1,7 @@
 """Hostile text: each row becomes a row of valid UTF-8 or a reject, whatever the bytes, however the file is cut."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,25 +77,27 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, form: str, data: bytes) -
 @pytest.mark.parametrize(
     ("form", "line", "reason"),
     [
-        ("jsonl", b'{"text": "' + b"x" * (65 << 20) + b'"}', "too_large"),
-        ("text", b"x" * (65 << 20), "too_large"),
-        ("csv", b'1,"' + b"x" * (65 << 20), "too_large"),
-        ("jsonl", b"[" * 200_000, "malformed_row"),
-        ("jsonl", b'{"text": ' + b"[" * 200_000 + b"}", "malformed_row"),
-        ("jsonl", b'{"text": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001, "malformed_row"),
-        ("jsonl", b'{"text": "a", "text": "b"}', "malformed_row"),
-        ("jsonl", b'{"text": "\\ud800"}', "invalid_utf8"),
-        ("jsonl", b'{"text": "a", "n": ' + b"9" * 100_000 + b"}", None),
-        ("jsonl", '{"text": "a"}'.encode("utf-16"), "malformed_row"),
-        ("csv", b'1,"open\n2,x\n', "malformed_row"),
-        ("csv", b"1," + b",".join([b"x"] * 100_000), "malformed_row"),
-        ("csv", b"," * (20 << 20), "malformed_row"),
-        ("csv", b"1," + b"x" * 1_000_000 + b"\n1,2,3", "malformed_row"),
-        ("text", b"\xff\xfe\0", "invalid_utf8"),
+        ("jsonl", lambda: b'{"text": "' + b"x" * (65 << 20) + b'"}', "too_large"),
+        ("text", lambda: b"x" * (65 << 20), "too_large"),
+        ("csv", lambda: b'1,"' + b"x" * (65 << 20), "too_large"),
+        ("jsonl", lambda: b"[" * 200_000, "malformed_row"),
+        ("jsonl", lambda: b'{"text": ' + b"[" * 200_000 + b"}", "malformed_row"),
+        ("jsonl", lambda: b'{"text": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001, "malformed_row"),
+        ("jsonl", lambda: b'{"text": "a", "text": "b"}', "malformed_row"),
+        ("jsonl", lambda: b'{"text": "\\ud800"}', "invalid_utf8"),
+        ("jsonl", lambda: b'{"text": "a", "n": ' + b"9" * 100_000 + b"}", None),
+        ("jsonl", lambda: '{"text": "a"}'.encode("utf-16"), "malformed_row"),
+        ("csv", lambda: b'1,"open\n2,x\n', "malformed_row"),
+        ("csv", lambda: b"1," + b",".join([b"x"] * 100_000), "malformed_row"),
+        ("csv", lambda: b"," * (20 << 20), "malformed_row"),
+        ("csv", lambda: b"1," + b"x" * 1_000_000 + b"\n1,2,3", "malformed_row"),
+        ("text", lambda: b"\xff\xfe\0", "invalid_utf8"),
     ],
 )
-def test_what_is_known_to_be_hostile_costs_its_row(tmp_path: Path, form: str, line: bytes, reason: str | None) -> None:
-    found = read_bytes(form, line + b"\n", tmp_path)
+def test_what_is_known_to_be_hostile_costs_its_row(
+    tmp_path: Path, form: str, line: Callable[[], bytes], reason: str | None
+) -> None:
+    found = read_bytes(form, line() + b"\n", tmp_path)
     assert found.rows[0] == {"text": "first"}
     assert sorted({fault[0] for fault in found.faults}) == ([reason] if reason else [])
 

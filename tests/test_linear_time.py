@@ -52,28 +52,37 @@ class Found(NamedTuple):
         return f"{self.file}:{self.line}"
 
 
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    """What the modules consist of that call a method which a regular expression may have, each with its file."""
+    may_call = re.compile(rb"\w\.(?:%b)\b" % "|".join(FUNCTIONS).encode())
+    texts = [(str(file.relative_to(ROOT)), file.read_bytes()) for file in FILES]
+    trees = [(file, ast.parse(text)) for file, text in texts if may_call.search(text)]
+    return [(file, node) for file, tree in trees for node in ast.walk(tree)]
+
+
 def methods() -> dict[str, set[str]]:
     """The methods that are called on each name of the package, such as `URL.sub`."""
     used: dict[str, set[str]] = {}
-    for file in FILES:
-        for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in FUNCTIONS:
-                used.setdefault(node.value.id, set()).add(node.attr)
+    for _, node in nodes():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in FUNCTIONS:
+            used.setdefault(node.value.id, set()).add(node.attr)
     return used
 
 
-def patterns() -> Iterator[Found]:
-    used = methods()
-    for file in FILES:
-        name, tree = str(file.relative_to(ROOT)), ast.parse(file.read_bytes())
-        names = {id(node.value): ast.unparse(node.targets[0]) for node in tree.body if isinstance(node, ast.Assign)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in {f"re.{each}" for each in FUNCTIONS}:
-                function = node.func.attr
-                if (name, function) not in MADE_OF_VALUES:
-                    calls = used.get(names.get(id(node), ""), {"search"}) if function == "compile" else {function}
-                    is_anchored = calls <= ANCHORED or name == MATCHED_WHOLE
-                    yield Found(name, node.lineno, compiled(node, name), is_anchored)
+@cache
+def patterns() -> list[Found]:
+    used, names, found = methods(), dict[int, str](), list[Found]()
+    for file, node in nodes():
+        if isinstance(node, ast.Assign):
+            names[id(node.value)] = ast.unparse(node.targets[0])
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FUNCTIONS:
+            function = node.func.attr
+            if ast.unparse(node.func.value) == "re" and (file, function) not in MADE_OF_VALUES:
+                called = used.get(names.get(id(node), ""), {"search"}) if function == "compile" else {function}
+                is_anchored = called <= ANCHORED or file == MATCHED_WHOLE
+                found.append(Found(file, node.lineno, compiled(node, file), is_anchored))
+    return found
 
 
 def compiled(call: ast.Call, file: str) -> re.Pattern[Any]:
@@ -174,7 +183,7 @@ def grows(found: Found, attack: tuple[str, str, str], length: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("found", [*patterns()], ids=str)
+@pytest.mark.parametrize("found", patterns(), ids=str)
 def test_a_regular_expression_takes_linear_time(found: Found) -> None:
     suspects = (attack for attack in attacks(found.pattern) if grows(found, attack, 16))
     assert [attack for attack in itertools.islice(suspects, 3) if grows(found, attack, 400)] == []  # or it levels off

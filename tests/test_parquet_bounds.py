@@ -1,7 +1,7 @@
 """Parquet files that expand: what they hold is known by their pages' headers, before Arrow decodes a page."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -65,14 +65,18 @@ def test_a_text_that_stands_in_many_rows_is_held_in_some(tmp_path: Path, pool: p
 @pytest.mark.parametrize(
     ("values", "column", "message"),
     [
-        (pa.array(["y" * (80 * MIB)]), TEXT, r"a page of the column 'v' holds 83,[\d,]+ bytes in [\d,]+, where 67,"),
         (
-            pa.ListArray.from_arrays(pa.array([0, 1 << 26], pa.int32()), pa.array(np.zeros(1 << 26, np.int8))),
+            lambda: pa.array(["y" * (80 * MIB)]),
+            TEXT,
+            r"a page of the column 'v' holds 83,[\d,]+ bytes in [\d,]+, where 67,",
+        ),
+        (
+            lambda: pa.ListArray.from_arrays(pa.array([0, 1 << 26], pa.int32()), pa.array(np.zeros(1 << 26, np.int8))),
             replace(NUMBER, many=True),
             r"the column 'v.list.element' holds 67,108,864 values in \d+ bytes, where 33,554,432 are the limit",
         ),
         (
-            pa.ListArray.from_arrays(pa.array([0, 300], pa.int32()), repeated(300)).cast(pa.list_(pa.string())),
+            lambda: pa.ListArray.from_arrays(pa.array([0, 300], pa.int32()), repeated(300)).cast(pa.list_(pa.string())),
             TEXTS,
             r"the lists of the column 'v.list.element' hold up to 314,572,800 bytes in \d+, where 268,435,456 are the",
         ),
@@ -80,9 +84,9 @@ def test_a_text_that_stands_in_many_rows_is_held_in_some(tmp_path: Path, pool: p
     ids=["page", "list", "list of texts"],
 )
 def test_what_expands_too_far_is_refused_before_it_is_decoded(
-    tmp_path: Path, pool: pa.MemoryPool, values: pa.Array, column: Any, message: str
+    tmp_path: Path, pool: pa.MemoryPool, values: Callable[[], pa.Array], column: Any, message: str
 ) -> None:
-    found = write(tmp_path / "a.parquet", values, use_dictionary=column is not TEXT)
+    found = write(tmp_path / "a.parquet", values(), use_dictionary=column is not TEXT)
     before = pool.max_memory()
     with pytest.raises(SourceError, match=f"a.parquet: the row group 0 cannot be read: {message}.*; if you trust it,"):
         read(found, {"v": column})
