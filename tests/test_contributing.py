@@ -22,4 +22,4 @@ def test_a_kind_touches_the_files_that_its_row_names() -> None:
     }
     assert touched == named
     (count,) = re.findall(r"(\d+) files, and", row)
-    assert len(touched) == int(count) + 1
+    assert len(touched) == int(count) + 2
