@@ -21,8 +21,7 @@ from PIL import Image as Picture
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import stored_image
-from recordmill.transforms.tensorflow.image_decode import decode
-from recordmill.transforms.tensorflow.image_resize import resize
+from recordmill.transforms.tensorflow.image_decode import decode, resize
 
 SIZE = (224, 224)
 RUNS = 5

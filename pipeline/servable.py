@@ -18,7 +18,7 @@ from recordmill.pipeline.verify.files import serving_model
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.stored import IMAGES, part_name
-from recordmill.transforms.tensorflow.serving import LENGTHS
+from recordmill.transforms.tensorflow.transform_graph import LENGTHS
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
 Prepare: TypeAlias = Callable[[Tensors], Tensors]

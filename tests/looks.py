@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.files import Files, LocalFiles
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.tensorflow.preprocessing import Preprocessing
+from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 
 def planned_look(

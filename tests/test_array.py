@@ -27,9 +27,8 @@ from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow.features import model_features
+from recordmill.transforms.tensorflow.features import model_features, prepare_array
 from recordmill.transforms.tensorflow.kind import Context, Parts, Statistics
-from recordmill.transforms.tensorflow.kinds import prepare_array
 from tests.running import BOTH_WAYS, Run
 
 

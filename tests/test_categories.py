@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Categories
 from recordmill.transforms.contract.kinds.category import CategoriesDescription
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
-from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run, lookup_of
 
 NAMES = tf.constant(["b", "new", "a", "b", "c", "newer"])

@@ -12,8 +12,8 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Category, check_not_crossed, read_classes
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.transforms.tensorflow import category
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
-from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run, lookup_of
 
 NAMES = tf.constant(["cat", "dög", "with space", "never seen", ""])

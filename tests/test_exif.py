@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from recordmill.transforms.tensorflow.exif import orient, orientation, tiff_orientation
+from recordmill.transforms.tensorflow.image_decode import orient
+from recordmill.transforms.tensorflow.image_properties import orientation, tiff_orientation
 
 RANDOM = np.random.default_rng(0)
 PIXELS = np.kron(RANDOM.integers(0, 256, (3, 5, 3)), np.ones((4, 4, 1))).astype(np.uint8)

@@ -14,8 +14,7 @@ from PIL import ImageOps
 
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.tensorflow.image import prepare
-from recordmill.transforms.tensorflow.image_decode import decode
-from recordmill.transforms.tensorflow.image_resize import resize
+from recordmill.transforms.tensorflow.image_decode import decode, resize
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.pictures import (
     BACKGROUND,

@@ -9,7 +9,7 @@ from PIL import Image as Picture
 
 from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.kinds.image import MAX_SIDE
-from recordmill.transforms.tensorflow.image_resize import resize
+from recordmill.transforms.tensorflow.image_decode import resize
 from tests.pictures import BACKGROUND, PIXELS, luma, options
 
 

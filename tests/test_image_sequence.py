@@ -15,9 +15,8 @@ from recordmill.pipeline.build.worker.examples import encode
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.features import parse_spec
+from recordmill.transforms.tensorflow.features import KINDS, parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics
-from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run
 
 

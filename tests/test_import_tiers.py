@@ -50,13 +50,12 @@ LIGHT = modules(
     "pipeline.cli",
 )
 GRAPHS = modules(
-    "transforms.tensorflow", "pipeline.reader.tf_data", "pipeline.reader.keras_callback",
-    but=("transforms.tensorflow.text_ops", "transforms.tensorflow.preprocessing", "transforms.tensorflow.serving",
-         "transforms.tensorflow.transform_graph"),
-)  # fmt: skip
-TEXT = modules("transforms.tensorflow.text_ops")
-TRANSFORM = modules("transforms.tensorflow.preprocessing", "transforms.tensorflow.serving",
-                    "transforms.tensorflow.transform_graph")  # fmt: skip
+    "transforms.tensorflow",
+    "pipeline.reader.tf_data",
+    "pipeline.reader.keras_callback",
+    but=("transforms.tensorflow.transform_graph",),
+)
+TRANSFORM = modules("transforms.tensorflow.transform_graph")
 JOB = modules("pipeline.build", but=("pipeline.build.beam", "pipeline.build.make_version"))
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
 # rich, which Keras imports, is in no list that blocks it for TensorFlow
@@ -67,7 +66,6 @@ BLOCKED = {
     "reading": (READING, [*FRAMEWORKS, *DATA[2:], *OPTIONAL, "rich"]),
     "no framework": (LIGHT, FRAMEWORKS),
     "TensorFlow": (GRAPHS, [*FRAMEWORKS[:3], *DATA[2:], TENSORFLOW_TEXT]),
-    "TensorFlow Text": (TEXT, [*FRAMEWORKS[:3], *DATA]),
     "tf.Transform": (TRANSFORM, ["apache_beam", "PIL", "pydantic", "sentencepiece", TENSORFLOW_TEXT, "typer", "yaml"]),
     "the job without Beam": (JOB, ["apache_beam", TENSORFLOW_TEXT]),
 }
@@ -118,7 +116,7 @@ def test_a_tier_loads_nothing_heavier(tier: str) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("tiers", [["TensorFlow", "TensorFlow Text"], ["tf.Transform", "the job without Beam"]])
+@pytest.mark.parametrize("tiers", [["TensorFlow"], ["tf.Transform", "the job without Beam"]])
 def test_a_tier_above_tensorflow_loads_nothing_heavier(tiers: list[str]) -> None:
     given = [BLOCKED[tier] for tier in tiers]
     assert all(loaded and blocked for loaded, blocked in given)
@@ -134,8 +132,7 @@ def test_a_tier_above_tensorflow_loads_nothing_heavier(tiers: list[str]) -> None
         ("pipeline.spec.model", "yaml"),
         ("transforms.tensorflow.text", "tensorflow"),
         ("pipeline.build.beam.runners", "apache_beam"),
-        ("transforms.tensorflow.serving", "tensorflow_transform"),
-        ("transforms.tensorflow.text_ops", "tensorflow_text"),
+        ("transforms.tensorflow.transform_graph", "tensorflow_transform"),
         ("pipeline.build.images.transcode", "PIL"),
     ],
 )
@@ -178,7 +175,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.reader.input": "TensorFlow",
     "recordmill.pipeline.reader.wire": "protobuf",
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
-    "recordmill.transforms.tensorflow.cleaning": "TensorFlow Text",
+    "recordmill.transforms.tensorflow.tokenizers": "TensorFlow Text",
 }
 """The modules that import inside functions, and what that keeps away."""
 

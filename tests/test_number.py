@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from recordmill.pipeline.spec.features.number import Number
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.tensorflow import number
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
-from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)

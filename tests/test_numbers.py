@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.number import Numbers
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics
-from recordmill.transforms.tensorflow.kinds import KINDS
 from recordmill.transforms.tensorflow.number import requested
 from tests.running import BOTH_WAYS, Run
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.raw import Raw
-from recordmill.transforms.tensorflow import raw
+from recordmill.transforms.tensorflow import features
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Statistics
 from tests.running import BOTH_WAYS, Run
@@ -23,8 +23,8 @@ VALUES: list[Any] = [
 
 def read(column: Any, **given: Any) -> dict[str, tf.Tensor]:
     feature = Raw(kind="raw", **given)
-    stored = raw.prepare(feature.options(), column, Context()).store(Statistics())
-    return dict(raw.features(feature.describe({}), stored))
+    stored = features.prepare_raw(feature.options(), column, Context()).store(Statistics())
+    return dict(features.raw_features(feature.describe({}), stored))
 
 
 @BOTH_WAYS

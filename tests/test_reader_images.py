@@ -24,8 +24,8 @@ from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.image_decode import LARGE, SPARE, DecodeError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.image_resize import placed, resize
 from recordmill.transforms.numpy.images import ImageReader
-from recordmill.transforms.tensorflow import image_decode, image_resize
-from recordmill.transforms.tensorflow.exif import orientation
+from recordmill.transforms.tensorflow import image_decode
+from recordmill.transforms.tensorflow.image_properties import orientation
 from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, saved, turned
 from tests.test_image_decode import EVERY_RGBA, TYPES, png_of_type
 
@@ -226,7 +226,7 @@ def check_resized(method: str, antialias: bool) -> None:
             for channels in (1, 3) if sides == (33, 47) else (3,):
                 asked = options(resize=method, antialias=antialias, channels=channels, **keys)
                 pixels = RANDOM.integers(0, 256, (*sides, channels)).astype(np.uint8)
-                expected, found = image_resize.resize(tf.constant(pixels), asked).numpy(), resize(pixels, asked)
+                expected, found = image_decode.resize(tf.constant(pixels), asked).numpy(), resize(pixels, asked)
                 assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
                 assert np.abs(found.astype(int) - expected).max() <= (method != "nearest")
 
@@ -267,7 +267,7 @@ def test_batches_of_originals(keys: dict[str, Any]) -> None:
     assert found[""].shape == (5, *sides.max(0), 3)
     for batch, encoded, (height, width) in zip(found[""], data, sides, strict=True):
         if encoded:
-            expected = image_resize.resize(graph("decode")(encoded), asked).numpy()
+            expected = image_decode.resize(graph("decode")(encoded), asked).numpy()
             assert np.abs(batch[:height, :width].astype(int) - expected).max() <= (keys.get("fit") != "none")
         assert not encoded or not batch[height:].any()
         assert not encoded or not batch[:, width:].any()

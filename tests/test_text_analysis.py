@@ -14,9 +14,8 @@ from recordmill.pipeline.build.summaries.words import VocabularyOptions
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import text
-from recordmill.transforms.tensorflow.cleaning import clean
 from recordmill.transforms.tensorflow.kind import Context, Statistics
-from recordmill.transforms.tensorflow.tokenizers import tokenize
+from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 from tests.looks import asset, graph_of
 from tests.test_tokenizer_training import count_words
 

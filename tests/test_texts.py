@@ -15,7 +15,7 @@ from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextsDescription
 from recordmill.transforms.contract.ragged import Ragged, RowError
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow import texts
+from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import model_features
 from recordmill.transforms.tensorflow.kind import Context, Parts, Statistics
 from tests.running import BOTH_WAYS, Run, lookup_of
@@ -31,7 +31,7 @@ def stored(run: Run, rows: list[list[str]], **given: Any) -> Parts:
     options = Texts(kind="texts", **given).options()
 
     def prepared(column: tf.RaggedTensor) -> Parts:
-        return texts.prepare(options, column, Context()).store(Statistics(lookup=lookup_of("the", "cat")))
+        return text.prepare_texts(options, column, Context()).store(Statistics(lookup=lookup_of("the", "cat")))
 
     return run(prepared, tf.ragged.constant(rows, tf.string, ragged_rank=1))
 
@@ -59,7 +59,7 @@ def test_texts_are_stored_one_after_another_with_their_lengths(
 def test_all_texts_that_are_kept_are_counted() -> None:
     column = tf.ragged.constant([["The cat", "the"], [], ["cat sat", "sat"]], tf.string)
     options = Texts(kind="texts", max_texts=1).options()
-    tokens = texts.prepare(options, column, Context()).tokens
+    tokens = text.prepare_texts(options, column, Context()).tokens
     assert tokens().numpy().tolist() == [b"the", b"cat", b"cat", b"sat"]
 
 

@@ -14,7 +14,7 @@ from recordmill.pipeline.build.analysis.tokenizers import read_model, train
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import tokenizers
-from recordmill.transforms.tensorflow.cleaning import clean
+from recordmill.transforms.tensorflow.tokenizers import clean
 from tests.running import BOTH_WAYS, Run
 
 WORDS = {

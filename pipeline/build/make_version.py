@@ -55,7 +55,7 @@ from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.tensorflow.serving import export_serving
+from recordmill.transforms.tensorflow.transform_graph import export_serving
 
 
 class NothingMendedError(UserError):

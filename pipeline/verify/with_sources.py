@@ -48,7 +48,7 @@ from recordmill.transforms.contract.stored import part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
 from recordmill.transforms.tensorflow.image import ImageError
-from recordmill.transforms.tensorflow.serving import LENGTHS
+from recordmill.transforms.tensorflow.transform_graph import LENGTHS
 
 NOT_CHECKED = "training = serving: "
 CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any size

@@ -1,4 +1,4 @@
-"""Scaling of upright images by their options without TensorFlow, as `tensorflow.image_resize` does it.
+"""Scaling of upright images by their options without TensorFlow, as `tensorflow.image_decode` does it.
 
 Pixels are weighted sums, rounded half to even: those of `nearest` are TensorFlow's, of every other method they differ
 from them by one level at most, because the sums are made in another order.

@@ -15,8 +15,7 @@ from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.contract.orientation import mirrored
-from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
-from recordmill.transforms.tensorflow.lists import cut, padded
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut, padded
 
 NUMBERS = 4  # of a box
 LEAST = 2.0**-100  # smaller numbers become 0, since TensorFlow may or may not flush those below 2**-126
@@ -81,7 +80,7 @@ def _upright_corners(
         start, end = start * scale, end * scale
     if not in_file:
         return start, end
-    # Corners are turned as `exif.orient` turns the image.
+    # Corners are turned as `image_decode.orient` turns the image.
     sides = tf.cast(sides, tf.float64)
     start, end, flipped = upright(start, turn, tf), upright(end, turn, tf), tf.stack(mirrored(turn), 1)
     return tf.where(flipped, sides - end, start), tf.where(flipped, sides - start, end)
@@ -101,7 +100,7 @@ def features(description: BoxesDescription, stored: Parts) -> Parts:
     """Pads with boxes of zeros.
 
     Returns:
-        float32 [rows, boxes, 4], and the part `length`, the number of boxes, as `lists.padded` says.
+        float32 [rows, boxes, 4], and the part `length`, the number of boxes, as `kind.padded` says.
     """
     return padded(description, _rows(stored[""]))
 

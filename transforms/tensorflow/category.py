@@ -8,8 +8,7 @@ In lists unknown names have an id of their own, 1, because 0 pads.
 import tensorflow as tf
 
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, NameOptions
-from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
-from recordmill.transforms.tensorflow.lists import padded
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, padded
 
 
 def prepare(options: NameOptions, column: tf.Tensor | None, context: Context) -> Prepared:
@@ -50,7 +49,7 @@ def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
 
 
 def list_features(description: CategoriesDescription, stored: Parts) -> Parts:
-    """Returns padded ids and the part `length` (`lists.padded`), or the float32 1s and 0s of `multi_hot`."""
+    """Returns padded ids and the part `length` (`kind.padded`), or the float32 1s and 0s of `multi_hot`."""
     if description.read == "multi_hot":
         return {"": multi_hot(stored[""], description.vocabulary_size)}
     return padded(description, stored[""], tf.constant(description.padding_id, tf.int64))

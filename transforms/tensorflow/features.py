@@ -1,6 +1,7 @@
 """Stored to model-ready: the only way from a record to a model's input, for training and for serving.
 
-All functions work on a batch, and run eagerly, inside `Dataset.map` and inside a SavedModel.
+All functions work on a batch, and run eagerly, inside `Dataset.map` and inside a SavedModel. `KINDS` lists the graphs
+of the kinds: most have modules of their own; those of arrays, raw values and the user's own tensors are at the end.
 
 >>> features = read_descriptions(manifest.features)  # doctest: +SKIP
 >>> batches.map(lambda serialized: parse(features, serialized))  # doctest: +SKIP
@@ -13,16 +14,52 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayOptions
+from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import KEY, part_name, stored_features
-from recordmill.transforms.tensorflow import text, texts
-from recordmill.transforms.tensorflow.kind import DTYPES, Parts, Stored
-from recordmill.transforms.tensorflow.kinds import KINDS
+from recordmill.transforms.tensorflow import boxes, category, image, number, text
+from recordmill.transforms.tensorflow.kind import (
+    DTYPES,
+    Context,
+    Kind,
+    Parts,
+    Prepared,
+    Stored,
+    cut,
+    each,
+    list_features,
+    padded,
+)
 
 Features = Mapping[str, Description]
+
+
+def parse(
+    features: Features,
+    serialized: tf.Tensor,
+    *,
+    with_key: bool = False,
+    options: FinishOptions = SERVED,
+) -> dict[str, tf.Tensor]:
+    """Reads a batch of serialized Examples, string of shape [rows], in one parse and makes it model-ready.
+
+    Returns:
+        The tensors of `model_features`, with the static number of rows where `serialized` has one; with the key:
+        `key` too, the rows' keys as string of shape [rows].
+
+    Raises:
+        tf.errors.InvalidArgumentError: a record is no Example, or lacks a feature.
+    """
+    stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
+    ready = model_features(features, unpacked(features, stored), options)
+    for tensor in ready.values():  # padding and decoding lose the static number of rows
+        if isinstance(tensor, tf.Tensor):
+            tensor.set_shape([serialized.shape[0], *tensor.shape[1:]])
+    return {**ready, KEY: stored[KEY]} if with_key else ready
 
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
@@ -33,10 +70,20 @@ def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
 
 def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
     """Returns TensorFlow's spec to parse one part."""
-    kind = DTYPES[stored.dtype]
+    dtype = DTYPES[stored.dtype]
     if stored.shape is None:
-        return tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
-    return tf.io.FixedLenFeature(list(stored.shape), kind)
+        return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+    return tf.io.FixedLenFeature(list(stored.shape), dtype)
+
+
+def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Restores the transform graph's output from records: the bytes of packed texts become ids."""
+    packed = [
+        name
+        for name, feature in features.items()
+        if isinstance(feature, TextDescription) and feature.packed is not None
+    ]
+    return {**parsed, **{name: text.unpacked(parsed[name]) for name in packed}}
 
 
 def model_features(
@@ -79,50 +126,83 @@ def _text(description: TextDescription, parts: Parts, options: FinishOptions) ->
     length = options.length_of(description.max_length)
     if isinstance(description, TextsDescription):
         if options.captions == "all":
-            return _all_texts(description, parts if length is None else texts.cut_each(parts, length), options)
-        parts = texts.first(description, parts)
+            return _all_texts(description, parts if length is None else text.cut_each(parts, length), options)
+        parts = text.first_text(description, parts)
     if options.text == "ragged":
         return parts if length is None else {**parts, "": parts[""][:, :length]}
-    padded = text.features(replace(description, max_length=length), parts)
+    ready = text.features(replace(description, max_length=length), parts)
     if not options.masks:
-        return padded
-    return {**padded, "mask": tf.sequence_mask(parts[""].row_lengths(), tf.shape(padded[""])[1])}
+        return ready
+    return {**ready, "mask": tf.sequence_mask(parts[""].row_lengths(), tf.shape(ready[""])[1])}
 
 
 def _all_texts(description: TextsDescription, parts: Parts, options: FinishOptions) -> Parts:
     if options.text == "ragged":
         return parts
-    padded = texts.features(replace(description, max_length=options.length_of(description.max_length)), parts)
+    ready = text.texts_features(replace(description, max_length=options.length_of(description.max_length)), parts)
     if not options.masks:
-        return padded
-    return {**padded, "mask": tf.sequence_mask(padded["lengths"], tf.shape(padded[""])[2])}
+        return ready
+    return {**ready, "mask": tf.sequence_mask(ready["lengths"], tf.shape(ready[""])[2])}
 
 
-def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
-    """Restores the transform graph's output from records: the bytes of packed texts become ids."""
-    packed = [name for name, each in features.items() if isinstance(each, TextDescription) and each.packed is not None]
-    return {**parsed, **{name: text.unpacked(parsed[name]) for name in packed}}
+def prepare_array(options: ArrayOptions, column: tf.Tensor, context: Context) -> Prepared:
+    """Stores the arrays' bytes: the first `max_length` entries of a varying first side; zeros for a missing array."""
+    unit, most = options.layout.unit, options.max_length
+    if options.layout.is_ragged:
+        kept = column if most is None else tf.strings.substr(column, 0, most * unit)
+        return Prepared(lambda _: {"": tf.identity(kept)})
+    if not options.optional:
+        return Prepared(lambda _: {"": tf.identity(column)})
+    missing = column == ""
+    full = tf.where(missing, tf.constant(bytes(unit)), column)
+    return Prepared(lambda _: {"": full, "missing": tf.cast(missing, tf.int64)})
 
 
-def parse(
-    features: Features,
-    serialized: tf.Tensor,
-    *,
-    with_key: bool = False,
-    options: FinishOptions = SERVED,
-) -> dict[str, tf.Tensor]:
-    """Reads a batch of serialized Examples, string of shape [rows], in one parse and makes it model-ready.
+def array_features(description: ArrayDescription, stored: Parts) -> Parts:
+    """Returns arrays of the dtype, shape [rows, *shape]; of a varying first side padded with 0 (`kind.padded`)."""
+    layout, data = description.layout, stored[""]
+    if not layout.is_ragged:
+        numbers = tf.io.decode_raw(data, layout.dtype)
+        return {**stored, "": tf.reshape(numbers, [tf.shape(data)[0], *layout.inner])}
+    entries = tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(data), layout.dtype), [-1, *layout.inner])
+    lengths = tf.cast(tf.strings.length(data), tf.int64) // layout.unit
+    return padded(description, tf.RaggedTensor.from_row_lengths(entries, lengths))
 
-    Returns:
-        The tensors of `model_features`, with the static number of rows where `serialized` has one; with the key:
-        `key` too, the rows' keys as string of shape [rows].
 
-    Raises:
-        tf.errors.InvalidArgumentError: a record is no Example, or lacks a feature.
-    """
-    stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
-    ready = model_features(features, unpacked(features, stored), options)
-    for tensor in ready.values():  # padding and decoding lose the static number of rows
-        if isinstance(tensor, tf.Tensor):
-            tensor.set_shape([serialized.shape[0], *tensor.shape[1:]])
-    return {**ready, KEY: stored[KEY]} if with_key else ready
+def prepare_raw(options: RawOptions, column: Any, context: Context) -> Prepared:
+    """Stores the column: a value a row, or with `many` a list."""
+    kept = cut(options.max_length, column) if options.many else column
+    return Prepared(lambda _: {"": tf.identity(kept)})
+
+
+def raw_features(description: RawDescription, stored: Parts) -> Parts:
+    """Returns the values as they are, shape [rows]; pads lists with 0 or `""` (`kind.padded`)."""
+    return padded(description, stored[""]) if description.length is not None else stored
+
+
+def prepare_own(options: FeatureOptions, column: Any, context: Context) -> Prepared:
+    """Raises: the user's function stores the feature."""
+    raise NotImplementedError
+
+
+def own_features(description: OwnDescription, stored: Parts) -> Parts:
+    """Returns the values: shape [rows, *shape]; ragged rows padded with 0 or `""`, [rows, longest]."""
+    values = stored[""]
+    return {"": values.to_tensor() if isinstance(values, tf.RaggedTensor) else values}
+
+
+KINDS: Mapping[str, Kind] = {
+    "image": Kind(image.prepare, image.features),
+    "image_sequence": Kind(each(image.prepare), image.sequence_features),
+    "boxes": Kind(boxes.prepare, boxes.features),
+    "text": Kind(text.prepare, text.features),
+    "texts": Kind(text.prepare_texts, text.texts_features),
+    "category": Kind(category.prepare),
+    "categories": Kind(each(category.prepare), category.list_features),
+    "number": Kind(number.prepare),
+    "numbers": Kind(each(number.prepare), list_features),
+    "array": Kind(prepare_array, array_features),
+    "raw": Kind(prepare_raw, raw_features),
+    "own": Kind(prepare_own, own_features),
+}
+"""The graphs of the kinds by name."""

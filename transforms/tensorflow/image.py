@@ -1,7 +1,7 @@
 """The graph of images: decoded, upright, brought to their size, stored; read again and normalized.
 
 Every step computes in whole numbers or rounds exactly, so an image gives the same bytes in any batch. The steps have
-modules of their own: `image_header` (before the graph), `image_decode`, `image_resize` with `geometry`, `image_encode`.
+modules of their own: `contract.image_header` (before the graph), `image_properties`, `image_decode`, `image_encode`.
 
     check_header(data, max_pixels=64_000_000)
     pixels = resize(decode(tf.constant(data), options), options)
@@ -27,13 +27,10 @@ from recordmill.transforms.contract.kinds.image import (
     ImageSequenceDescription,
 )
 from recordmill.transforms.contract.stored import UNENCODED
-from recordmill.transforms.tensorflow.exif import orientation
-from recordmill.transforms.tensorflow.image_decode import decode, is_jpeg, libjpeg
+from recordmill.transforms.tensorflow.image_decode import decode, libjpeg, resize
 from recordmill.transforms.tensorflow.image_encode import as_jpeg, unencoded
-from recordmill.transforms.tensorflow.image_resize import resize
-from recordmill.transforms.tensorflow.image_sides import stored_sides
-from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics
-from recordmill.transforms.tensorflow.lists import padded
+from recordmill.transforms.tensorflow.image_properties import is_jpeg, orientation, stored_sides
+from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics, padded
 
 AnyImages = ImageDescription | ImageSequenceDescription
 
@@ -165,7 +162,7 @@ def sequence_features(description: ImageSequenceDescription, stored: Parts) -> P
 
     Returns:
         uint8 as they are, or float32, shape [rows, images, height, width, channels], and the part `length`, as
-        in `lists.padded`.
+        in `kind.padded`.
 
     Raises:
         tf.errors.InvalidArgumentError: the bytes are not what was stored.

@@ -1,4 +1,4 @@
-"""Decodes an image's bytes to upright pixels, in the graph.
+"""Decodes an image's bytes to upright pixels, and brings them to their size, in the graph.
 
 JPEG by libjpeg's accurate integer DCT; CMYK by TensorFlow's rule (ink * black / 255). PNG of every type: 16 bits lose
 the low 8. WebP of one image, and BMP of 24 bits. Alpha lies on the background, `(colour * alpha + background *
@@ -7,9 +7,11 @@ luma gives that. Files that `read_header` says are not decoded `in_graph` are er
 
 A photo that will be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled
 DCT), where that many of its pixels make a whole one everywhere.
+
+`contract.geometry` computes where an image goes; `resize` cuts and scales it, and lays it on the background. Every
+method rounds its weighted sums to the nearest whole number, half to even, and keeps them in 0..255.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import tensorflow as tf
@@ -18,9 +20,16 @@ from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
-from recordmill.transforms.tensorflow.exif import APART, contains, jpeg_orientation, orient, other_orientation
+from recordmill.transforms.contract.orientation import is_transposed, mirrored
+from recordmill.transforms.tensorflow.image_properties import (
+    APART,
+    by_format,
+    contains,
+    is_jpeg,
+    jpeg_orientation,
+    other_orientation,
+)
 
-Branch = Callable[[], tf.Tensor]
 PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
 RATIOS = (1, 2, 4, 8)
 LARGE = 256  # pixels of the longer side: to decode a smaller JPEG costs less than the choice
@@ -48,23 +57,23 @@ def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | N
     return tf.ensure_shape(image, [None, None, channels])
 
 
-def is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    """Checks that a string scalar begins as a JPEG: bool scalar."""
-    return tf.strings.substr(encoded, 0, 3) == b"\xff\xd8\xff"
-
-
-def by_format(encoded: tf.Tensor, png: Branch, webp: Branch, bmp: Branch) -> tf.Tensor:
-    """Takes the branch of a file's format, by its first bytes; PNG's for anything else."""
-    is_webp, is_bmp = (tf.strings.substr(encoded, 0, len(mark)) == mark for mark in (b"RIFF", b"BM"))
-    return tf.switch_case(tf.where(is_webp, 1, tf.where(is_bmp, 2, 0)), [png, webp, bmp])
-
-
 def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
     return _upright(_jpeg_pixels(encoded, orientation, options), orientation)
 
 
 def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     return tf.cond(orientation > 1, lambda: orient(image, orientation), lambda: image)
+
+
+@tf.function(
+    autograph=False,
+    input_signature=[tf.TensorSpec([None, None, None], tf.uint8), tf.TensorSpec([], tf.int32)],
+    experimental_attributes=APART,
+)
+def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+    """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for orientations 5..8."""
+    transposed = tf.transpose(image, tf.where(is_transposed(orientation), [1, 0, 2], [0, 1, 2]))
+    return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([*mirrored(orientation), False]))
 
 
 def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
@@ -234,3 +243,59 @@ def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int])
 
 def _grey(rgb: tf.Tensor) -> tf.Tensor:
     return tf.cast(luma(*tf.split(tf.cast(rgb, tf.int32), 3, -1)), tf.uint8)
+
+
+MEANS = ("area", "bilinear", "nearest")  # of bytes: never beyond 0..255, as the other methods are beside an edge
+
+
+def resize(image: tf.Tensor, options: PixelOptions) -> tf.Tensor:
+    """Brings an image, uint8 [h, w, channels], to its size: uint8 [height, width, channels].
+
+    Both sides are static where the options give a `size`.
+    """
+    goal = placement(tf.shape(image, tf.int64)[:2], options, tf)
+    cuts = options.size is not None and options.fit == "crop"
+    if cuts:
+        image = _cut(image, goal.start, goal.box)
+    image = _scaled(image, goal.scaled, options)
+    if cuts and options.shorter_side is not None:
+        image = _cut(image, -goal.offset, goal.output)
+    if options.size is not None and options.fit == "pad":
+        image = _framed(image, goal.offset, goal.output - goal.scaled - goal.offset, options)
+    return tf.ensure_shape(image, [*(options.size or (None, None)), options.channels])
+
+
+def _cut(image: tf.Tensor, start: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    return tf.slice(image, tf.concat([start, [0]], 0), tf.concat([size, [-1]], 0))
+
+
+def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: PixelOptions) -> tf.Tensor:
+    """Lays the background above, below and beside: one of the two axes has no margin."""
+    red, green, blue = options.background
+    colour = [red, green, blue] if options.channels == 3 else [luma(red, green, blue)]
+
+    def margin(size: tf.Tensor, axis: int) -> tf.Tensor:
+        shape = tf.tensor_scatter_nd_update(tf.shape(image, tf.int64), [[axis]], [size])
+        return tf.broadcast_to(tf.constant(colour, tf.uint8), shape)
+
+    for axis in (0, 1):
+        image = tf.concat([margin(before[axis], axis), image, margin(after[axis], axis)], axis)
+    return image
+
+
+def _scaled(image: tf.Tensor, size: tf.Tensor, options: PixelOptions) -> tf.Tensor:
+    """Scales to a size, int64 [height, width], as `resize` says.
+
+    `auto`: area averaging if that has fewer pixels or as many, else bilinear.
+    """
+    sides, method = tf.shape(image, tf.int64)[:2], options.resize
+
+    def by(method: str, antialias: bool) -> tf.Tensor:
+        scaled = tf.round(tf.image.resize(image, tf.cast(size, tf.int32), method=method, antialias=antialias))
+        return tf.cast(scaled if method in MEANS else tf.clip_by_value(scaled, 0, 255), tf.uint8)
+
+    shrinks = tf.reduce_prod(size) <= tf.reduce_prod(sides)
+    way = tf.where(tf.reduce_all(size == sides), 0, tf.where(shrinks, 1, 2))
+    if method == "auto":
+        return tf.switch_case(way, [lambda: image, lambda: by("area", False), lambda: by("bilinear", False)])
+    return tf.cond(way == 0, lambda: image, lambda: by(method, options.antialias))

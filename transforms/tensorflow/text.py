@@ -1,14 +1,25 @@
-"""Text: cleaned, cut into tokens, stored as ids, padded when it is read."""
+"""Text: cleaned, cut into tokens, stored as ids, padded when it is read; one text a row, or several.
+
+Several texts, such as an image's captions, are each prepared as one, and stored one after another with their lengths.
+Reading gives all texts of a row, or its first one.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, SpecialIds, TextDescription, TextOptions
-from recordmill.transforms.tensorflow.cleaning import clean
-from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
-from recordmill.transforms.tensorflow.tokenizers import tokenize
+from recordmill.transforms.contract.kinds.text import (
+    MODEL_TOKENIZERS,
+    SpecialIds,
+    TextDescription,
+    TextOptions,
+    TextsDescription,
+    TextsOptions,
+)
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut
+from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 
 
 def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
@@ -118,3 +129,57 @@ def _inside(lengths: tf.RaggedTensor) -> Parts:
         part: tf.RaggedTensor.from_row_splits(tf.cast(values, tf.int32), splits, validate=False)
         for part, values in flat.items()
     }
+
+
+def prepare_texts(options: TextsOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Prepares the first `max_texts` texts of each row, ragged [rows, None]; a missing list is an empty one.
+
+    Stores the ids of a row's texts, one after another, and as the part `lengths` how many each text has.
+    """
+    kept = cut(options.max_texts, column)
+    prepared = prepare(options, kept.flat_values, context)
+
+    def store(statistics: Statistics) -> Parts:
+        ids = prepared.store(statistics)[""]
+        splits = tf.gather(ids.row_splits, kept.row_splits)
+        of_rows = tf.RaggedTensor.from_row_splits(ids.flat_values, splits, validate=False)
+        return {"": of_rows, "lengths": kept.with_flat_values(ids.row_lengths())}
+
+    return replace(prepared, store=store)
+
+
+def cut_each(stored: Parts, length: int) -> Parts:
+    """Keeps the first `length` ids of each text."""
+    lengths = stored["lengths"]
+    kept = tf.RaggedTensor.from_row_lengths(stored[""].flat_values, lengths.flat_values)[:, :length]
+    splits = tf.gather(kept.row_splits, lengths.row_splits)
+    of_rows = tf.RaggedTensor.from_row_splits(kept.flat_values, splits, validate=False)
+    return {"": of_rows, "lengths": lengths.with_flat_values(kept.row_lengths())}
+
+
+def texts_features(description: TextsDescription, stored: Parts) -> Parts:
+    """Pads all texts of each row, none of which is longer than `max_length`.
+
+    Returns:
+        int64 ids of shape [rows, texts, max_length], both sides as long as the longest where there is no limit; the
+        part `lengths`, int64 [rows, texts]: the ids of each text, 0 after a row's last; and where the number of texts
+        varies the part `length`, int64 [rows]: the texts of each row.
+    """
+    lengths = stored["lengths"]
+    most = description.max_texts if description.texts_per_row == "varying" else description.texts_per_row
+    nested = lengths.with_flat_values(tf.RaggedTensor.from_row_lengths(stored[""].flat_values, lengths.flat_values))
+    padded = {
+        "": nested.to_tensor(default_value=description.padding_id, shape=[None, most, description.max_length]),
+        "lengths": lengths.to_tensor(shape=[None, most]),
+    }
+    return padded | ({"length": lengths.row_lengths()} if description.texts_per_row == "varying" else {})
+
+
+def first_text(description: TextsDescription, stored: Parts) -> Parts:
+    """Returns each row's first text as a single one is stored; of no texts the empty one, with its begin and end."""
+    ids, lengths = stored[""], stored["lengths"]
+    ends = ids.row_starts() + tf.reduce_sum(lengths[:, :1], axis=1)
+    texts = tf.gather(ids.flat_values, tf.ragged.range(ids.row_starts(), ends))
+    added = tf.constant(description.empty_text, tf.int64)
+    without = tf.where(lengths.row_lengths() == 0, tf.size(added, tf.int64), 0)
+    return {"": tf.concat([texts, tf.gather(added, tf.ragged.range(without))], axis=1)}

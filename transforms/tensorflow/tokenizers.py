@@ -1,15 +1,44 @@
-r"""Tokenizers: cleaned UTF-8 texts to ragged rows of tokens, strings or ids; the same in any batch.
+r"""Texts cleaned and cut into tokens: Unicode's form, case, then ragged rows of strings or ids; the same in any batch.
 
 Words are runs of letters, marks, digits and underscores (Unicode categories L, M and N), as in Python's `\w+` with the
 marks that Indic and Arabic scripts write their vowels with.
 """
 
 from collections.abc import Callable, Mapping
+from types import ModuleType
 
 import tensorflow as tf
 
 from recordmill.transforms.contract.kinds.text import TextOptions
-from recordmill.transforms.tensorflow.cleaning import WHITE_SPACE, single_spaces, text_ops
+
+WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"
+"""Runs of Unicode white space; RE2's own `\\s` is ASCII only."""
+
+
+@tf.autograph.experimental.do_not_convert
+def text_ops() -> ModuleType:
+    """Loads TensorFlow Text, here and nowhere else: most specs and every training machine do without."""
+    import tensorflow_text  # type: ignore[import-untyped]
+
+    return tensorflow_text
+
+
+def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:
+    """Normalizes UTF-8 texts of any shape by `normalize` and `case`; an empty text stays empty.
+
+    `fold` is Unicode's NFKC_Casefold, which normalizes too. `lower` is TensorFlow's own op and keeps the form.
+    """
+    if options.case == "fold":
+        return text_ops().case_fold_utf8(text)
+    if options.normalize != "none":
+        text = text_ops().normalize_utf8(text, options.normalize.upper())
+    return tf.strings.lower(text, encoding="utf-8") if options.case == "lower" else text
+
+
+def single_spaces(text: tf.Tensor) -> tf.Tensor:
+    """Makes every run of white space one space, and strips the ends."""
+    return tf.strings.strip(tf.strings.regex_replace(text, WHITE_SPACE, " "))
+
 
 NO_WORD = r"[^\p{L}\p{M}\p{N}_]+"
 SPACE = "▁"  # U+2581 stands for a space in tokens, as in SentencePiece: a vocabulary holds no blank line

@@ -37,7 +37,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.number import used_statistics
-from recordmill.transforms.tensorflow.preprocessing import Preprocessing
+from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 ANALYZED = "reports/analyzed"
 """The report of the user's own analyzers: the export's name."""

@@ -21,8 +21,7 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions, TextsOptions
-from recordmill.transforms.tensorflow.cleaning import clean
-from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM
+from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}

@@ -52,7 +52,7 @@ from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.read_chunk import LookReader
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.transforms.tensorflow.preprocessing import Preprocessing
+from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 
 def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:

@@ -22,7 +22,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.dataset.atomic_files import attempt_name
-from recordmill.transforms.tensorflow.cleaning import text_ops
+from recordmill.transforms.tensorflow.tokenizers import text_ops
 
 TENSOR_TYPES = {pa.binary(): tf.string, pa.float32(): tf.float32, pa.int64(): tf.int64}
 GRAPH_FOLDERS = ("transform_fn", "transformed_metadata")

@@ -43,8 +43,8 @@ from recordmill.pipeline.build.context.graph import as_tensor
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared
-from recordmill.transforms.tensorflow.kinds import KINDS
 
 BUCKETS = 8
 """So many workers can add up one summary at once; 1 more costs every chunk another element in the shuffle."""

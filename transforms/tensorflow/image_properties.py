@@ -1,4 +1,6 @@
-"""Reads and applies EXIF orientation inside the graph, because serving gets the same raw bytes as the build.
+"""An image's properties, read from its bytes in the graph without decoding it: format, size, EXIF orientation.
+
+Serving gets the same raw bytes as the build, so the graph reads what it needs of them.
 
 JPEG: the first `Exif` segment among the application segments (APPn, COM) that open the file. PNG: the first `eXIf`
 chunk at any position. WebP: the first `EXIF` chunk of a file whose header announces one. Tag 0x0112 of IFD0, SHORT
@@ -12,7 +14,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.orientation import TAG, is_transposed, mirrored
+from recordmill.transforms.contract.orientation import TAG
 
 SHORT, LONG = 3, 4
 HEAD = 65_536  # bytes of a JPEG in which its EXIF begins
@@ -26,7 +28,63 @@ MAX_CHUNKS = 65_536
 # is one node. Together with the search before it, this makes a photo without EXIF 4 % cheaper.
 APART = {"_noinline": True}
 BYTES = tf.TensorSpec([], tf.string)
+Branch = Callable[[], tf.Tensor]
 Step = Callable[[tf.Tensor], tf.Tensor]
+
+
+def is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
+    """Checks that a string scalar begins as a JPEG: bool scalar."""
+    return tf.strings.substr(encoded, 0, 3) == b"\xff\xd8\xff"
+
+
+def by_format(encoded: tf.Tensor, png: Branch, webp: Branch, bmp: Branch) -> tf.Tensor:
+    """Takes the branch of a file's format, by its first bytes; PNG's for anything else."""
+    is_webp, is_bmp = (tf.strings.substr(encoded, 0, len(mark)) == mark for mark in (b"RIFF", b"BM"))
+    return tf.switch_case(tf.where(is_webp, 1, tf.where(is_bmp, 2, 0)), [png, webp, bmp])
+
+
+def stored_sides(encoded: tf.Tensor) -> tf.Tensor:
+    """Reads height and width in pixels, before EXIF turns them, of an image: int64 [2]; zeros for an empty string.
+
+    Args:
+        encoded: a string scalar, JPEG, PNG, WebP or BMP; other bytes give sides without a meaning.
+
+    Raises:
+        tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
+    """
+    return tf.cond(
+        is_jpeg(encoded),
+        lambda: tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64),
+        lambda: _other_sides(encoded),
+    )
+
+
+def _other_sides(encoded: tf.Tensor) -> tf.Tensor:
+    head = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 0, 30), tf.uint8, fixed_length=30), tf.int64)
+    return by_format(encoded, png=lambda: _png(head), webp=lambda: _webp(head), bmp=lambda: _bmp(head))
+
+
+def _png(head: tf.Tensor) -> tf.Tensor:
+    return tf.stack([_number(head[20:24][::-1]), _number(head[16:20][::-1])])
+
+
+def _bmp(head: tf.Tensor) -> tf.Tensor:
+    height = _number(head[22:26])
+    return tf.stack([tf.minimum(height, (1 << 32) - height), _number(head[18:22])])  # negative: from the top down
+
+
+def _webp(head: tf.Tensor) -> tf.Tensor:
+    """Reads the canvas of an extended file, else the single frame's size, of 14 bits a side (RFC 9649)."""
+    extended = tf.stack([1 + _number(head[27:30]), 1 + _number(head[24:27])])
+    bits = _number(head[21:25])
+    lossless = tf.stack([1 + bits // (1 << 14) % (1 << 14), 1 + bits % (1 << 14)])
+    lossy = tf.stack([_number(head[28:30]), _number(head[26:28])]) % (1 << 14)
+    return tf.where(head[15] == ord("X"), extended, tf.where(head[15] == ord("L"), lossless, lossy))
+
+
+def _number(digits: tf.Tensor) -> tf.Tensor:
+    """Reads bytes as a little-endian number, int64."""
+    return tf.reduce_sum(digits * [256**power for power in range(digits.shape[0])])
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
@@ -141,17 +199,6 @@ def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
     stated = tf.concat([[1], tf.boolean_mask(value, is_orientation & is_single)], 0)[-1]
     valid = (little | (mark == b"MM\0*")) & (stated >= 1) & (stated <= 8)
     return tf.cast(tf.where(valid, stated, 1), tf.int32)
-
-
-@tf.function(
-    autograph=False,
-    input_signature=[tf.TensorSpec([None, None, None], tf.uint8), tf.TensorSpec([], tf.int32)],
-    experimental_attributes=APART,
-)
-def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for orientations 5..8."""
-    transposed = tf.transpose(image, tf.where(is_transposed(orientation), [1, 0, 2], [0, 1, 2]))
-    return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([*mirrored(orientation), False]))
 
 
 def contains(data: tf.Tensor, pattern: str) -> tf.Tensor:
