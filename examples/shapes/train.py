@@ -35,7 +35,7 @@ with quiet():
     from recordmill.augment import RandomFlip
 
 BATCH_ROWS = 32
-EPOCHS = 12
+EPOCHS = 8
 LEARNING_RATE = 4e-3
 AUGMENT = [RandomFlip()]  # a mirrored shape is the same shape
 
