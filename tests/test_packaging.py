@@ -436,14 +436,14 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
     shutil.copytree(second, first)
     published.write_manifest(first, replace(read_manifest(first), version=first.name, sequence=1))
     lines = run_with(
-        "cli", "show .", "versions list .", "versions pin . 1", "versions unpin . 1",
+        "cli", "show .", "versions list .", "diff . 1 2", "versions pin . 1", "versions unpin . 1",
         "verify .", "verify . --json --quick", "versions rollback .",
         "versions list .", "versions rollback . 2", "versions prune . --keep 1 --grace 0", cwd=tmp_path,
     )  # fmt: skip
     assert [line.partition(" |")[0] for line in lines if not line.startswith("0 ")] == []
     assert "read = " in lines[0]
     assert f"2 {second.name} live" in lines[1]
-    assert f"1 {first.name} live" in lines[7]
+    assert f"1 {first.name} live" in lines[8]
     assert not first.exists()
 
 

@@ -18,9 +18,6 @@ CLI = ("rich", "textual_image", "typer")
 BUILD = ("apache_beam", "jinja2", "psutil", "pyarrow", "pydantic", "tensorflow", "tensorflow_transform", "yaml")
 """Commands that read a spec or sources need these; sentencepiece and TensorFlow Text, some specs alone."""
 
-ARROW = ("pyarrow",)
-"""`diff` needs it."""
-
 EXPORT = ("pyarrow", "pydantic", "yaml")
 """`export` needs these."""
 

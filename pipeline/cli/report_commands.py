@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
-from recordmill.pipeline.cli.extras import ARROW, EXPORT, REPORT, check_build_extra, check_extra
+from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
 from recordmill.pipeline.cli.inspect_commands import choose
 from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
 from recordmill.pipeline.dataset.atomic_files import write_atomically
@@ -110,7 +110,6 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
-    check_extra("report", ARROW)
     from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff as diff_of
     from recordmill.pipeline.versions.listing import pair
