@@ -397,4 +397,4 @@ def test_without_a_live_version_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="nothing is live in .*: nothing was written"):
         forget(str(tmp_path), GONE)
     assert not list(tmp_path.iterdir())
-    publishing.check_output(str(tmp_path), "any")
+    publishing.check_output(str(tmp_path))

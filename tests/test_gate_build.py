@@ -1,6 +1,7 @@
 """Every rule of the gate, breached by a real build; the waiting that it leaves; what the command shows."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,12 +10,14 @@ import pytest
 from PIL import Image
 
 from recordmill import GateBreachedError, build, load_spec
+from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.cli.session import change_lines
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.dataset.profile import FeatureProfile, add_up, read_profiles
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.spec.gate import Gate
-from recordmill.pipeline.versions.acts import approve
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.acts import approve, rollback
 from recordmill.pipeline.versions.stores.base import OutputError
 
 pytestmark = pytest.mark.slow
@@ -168,3 +171,27 @@ def test_a_bad_day_among_good_ones_is_held_back(tmp_path: Path) -> None:
         approve(output)
     write_day(20)
     assert build(load_spec(str(spec)), output).went_live
+
+
+def test_a_version_that_is_judged_again_is_named(tmp_path: Path) -> None:
+    """One that was live before by `rollback`, since only one that never was can be approved."""
+    output, rows, gate = str(tmp_path / "out"), tmp_path / "rows.jsonl", "gate: {min_rows: 1, rows_lost: 0.1}\n"
+    text = f"name: d\nsource: {{format: jsonl, path: {rows}}}\nsplits: {{train: 1}}\nfeatures: {{t: {{kind: text}}}}\n"
+
+    def built(count: int, gate: str) -> Published:
+        rows.write_text("".join(f'{{"t": "text {row}"}}\n' for row in range(count)))
+        os.utime(rows, (count, count))
+        return build(parse_spec(text + gate), output)
+
+    few = built(10, "gate: false\n").manifest.version
+    many = built(20, "gate: false\n").manifest.version
+    with pytest.raises(GateBreachedError, match=f"`recordmill versions rollback {output} {few}` makes it live again"):
+        built(10, gate)
+    assert rollback(output, few)[1] == many
+    rollback(output, many)
+    with pytest.raises(GateBreachedError, match=f"`recordmill versions approve {output}`") as held_back:
+        built(15, gate)
+    waiting = held_back.value.published.manifest.version
+    with pytest.raises(GateBreachedError, match=f"`recordmill versions approve {output} {waiting}`"):
+        built(15, gate)
+    assert approve(output, waiting)[1] == many

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
 from recordmill.pipeline.versions import forgotten
+from recordmill.pipeline.versions import prune as prunes
 from recordmill.pipeline.versions.acts import approve, pin, reject, rollback
 from recordmill.pipeline.versions.listing import find, held, list_versions
 from recordmill.pipeline.versions.prune import prune, sweep
@@ -58,6 +60,39 @@ def test_an_approved_version_is_live(output: str) -> None:
         approve(output)
     with pytest.raises(OutputError, match="v2 is not held back in .*: `recordmill versions rollback`"):
         approve(output, "v2")
+
+
+def test_an_approved_version_stays_where_latest_was_lost(local: str, tmp_path: Path) -> None:
+    approve(local)
+    publish(local, tmp_path, "v3", "33" * 32)
+    Path(local, "LATEST").write_text("{")
+    rollback(local, "v3")
+    assert [*live(local).retired] == ["v1", "v2"]
+    publish(local, tmp_path, "v4", "44" * 32)
+    sweep(local, f"{local}/.building")
+    assert names(local) == ["v1", "v2", "v3", "v4"]
+    Path(local, "LATEST").unlink()
+    publish(local, tmp_path, "v5", "55" * 32)
+    sweep(local, f"{local}/.building")
+    assert names(local) == ["v1", "v2", "v3", "v4", "v5"]
+
+
+def test_a_version_that_is_approved_meanwhile_is_not_removed(
+    local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(local, tmp_path, "v3", "33" * 32)
+    publish(local, tmp_path, "v4", "44" * 32)
+    swap = prunes.compare_and_swap
+
+    def approved_before(*arguments: Any) -> Latest:
+        monkeypatch.undo()
+        approve(local, "v2")
+        rollback(local, "v4")
+        return swap(*arguments)
+
+    monkeypatch.setattr(prunes, "compare_and_swap", approved_before)
+    prunes.remove_superseded(local)
+    assert names(local) == ["v1", "v2", "v3", "v4"]
 
 
 def test_a_rejected_version_is_gone(output: str) -> None:

@@ -49,7 +49,7 @@ def test_a_build_has_one_line_which_its_end_replaces(output: str) -> None:
 
 def test_the_output_stays_one_and_prune_keeps_its_history(output: str) -> None:
     write_entry(output, {"id": "a", "end": "published"})
-    check_output(output, "d")
+    check_output(output)
     assert prune(output, keep=1, grace_seconds=0).removed == {}
     assert open_store(output).children("") == ["LATEST", HISTORY_FILE, "versions"]
 

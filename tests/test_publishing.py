@@ -216,7 +216,7 @@ def test_a_lost_lease_publishes_nothing(output: str, tmp_path: Path) -> None:
 def test_another_datasets_name_is_refused(output: str, tmp_path: Path) -> None:
     publish(output, tmp_path, "v1")
     with pytest.raises(OutputError, match=f"{output} holds the dataset 'd', and the spec's name is 'toys'"):
-        publishing.check_output(output, "toys")
+        Base.read(output, "toys")
 
 
 def fails(*_: Any, **__: Any) -> Any:
@@ -332,7 +332,7 @@ def test_where_nothing_is_there_is_no_version(output: str) -> None:
     assert publishing.find_version(output, KEY) is None
     assert publishing.live_version(output) is None
     assert publishing.published(open_store(output)) == []
-    publishing.check_output(output, "any")
+    publishing.check_output(output)
 
 
 def test_a_broken_manifest_is_no_version(tmp_path: Path) -> None:
@@ -372,6 +372,12 @@ def test_old_outputs_are_read(tmp_path: Path) -> None:
     ]
 
 
+def begin(output: str) -> Base:
+    """Looks at an output as every build does."""
+    publishing.check_output(output)
+    return Base.read(output)
+
+
 Place = Callable[[Path], object]
 
 
@@ -386,7 +392,7 @@ Place = Callable[[Path], object]
             lambda out: (out / "LATEST").write_text("{"),
             "LATEST is broken .*: `recordmill versions rollback .*/out VERSION` makes",
         ),
-        (lambda out: (out / "LATEST").write_text("{}"), "LATEST is broken .'version' should be a string"),
+        (lambda out: (out / "LATEST").write_text("{}"), "LATEST is broken .*version"),
         (lambda out: (out.rmdir(), out.touch()), "cannot be written: Not a directory: .*/out$"),
         (lambda out: (out.rmdir(), out.symlink_to("/none/where")), "cannot be written: "),
     ],
@@ -397,7 +403,7 @@ def test_an_output_that_is_none_is_one_clear_line_and_not_touched(tmp_path: Path
     put(out)
     before = sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
     with pytest.raises(OutputError, match=message) as raised:
-        publishing.check_output(str(out), "d")
+        begin(str(out))
     assert "\n" not in str(raised.value)
     assert sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
@@ -417,12 +423,12 @@ def test_an_output_that_may_be_written(tmp_path: Path, put: Place) -> None:
     out.mkdir()
     put(out)
     before = sorted(tmp_path.rglob("*"))
-    publishing.check_output(str(out), "d")
+    publishing.check_output(str(out))
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_folder_below_one_that_is_not_there_may_be_written(tmp_path: Path) -> None:
-    publishing.check_output(str(tmp_path / "out/inner/more"), "d")
+    publishing.check_output(str(tmp_path / "out/inner/more"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -430,7 +436,7 @@ def test_a_folder_below_one_that_is_not_there_may_be_written(tmp_path: Path) -> 
 def test_a_folder_without_permission_is_one_clear_line(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="cannot be written: Permission denied: "):
-        publishing.check_output(str(tmp_path / "out"), "d")
+        publishing.check_output(str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize(("flags", "reason"), [(os.ST_RDONLY, "Read-only file system"), (0, "Permission denied")])
@@ -441,7 +447,7 @@ def test_a_folder_that_refuses_is_one_clear_line(
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*state[:8], flags, *state[9:])))
     with pytest.raises(OutputError, match=f"^the output {tmp_path}/out cannot be written: {reason}: {tmp_path}$"):
-        publishing.check_output(str(tmp_path / "out"), "d")
+        publishing.check_output(str(tmp_path / "out"))
 
 
 @pytest.mark.slow
@@ -450,7 +456,7 @@ def test_a_bucket_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         store = open_store(output)
         store.write_if("photos/1.jpg", b"1", None)
         with pytest.raises(OutputError, match=f"{output} holds no dataset but photos: give"):
-            publishing.check_output(output, "d")
+            publishing.check_output(output)
 
 
 def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ output is reported before, and a build that has nothing to do ends without them.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import building_folder, builds
-from recordmill.pipeline.versions.leases import Lease
+from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.prune import remove_held_back, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
@@ -94,17 +94,24 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     """
     if options.runner == "flink":
         FlinkCluster(options.flink).jar()  # an option is missing, or the cluster does not answer
-    publishing.check_output(output, spec.name)
+    publishing.check_output(output)
     files = Listings(source_files(options.beam_options, passes_on=options.runner == "flink"))
     building = building_folder(output, options.work)
-    base = Base.read(output)
+    base = Base.read(output, spec.name)
     inputs = compare_inputs(spec, base, files, options.spans)
     published = up_to_date(base, inputs, options)
     if published is None:
-        with _lease(output, listener) as lease:
-            now = Base.read(output)
-            if now.latest != base.latest:  # another build ended meanwhile
-                inputs = compare_inputs(spec, now, files, options.spans)
+        waited_for: list[Holder] = []
+
+        def wait(holder: Holder) -> None:
+            waited_for.append(holder)
+            listener.on_note(f"waiting for {holder}, which builds in {output}")
+            make_plan(spec, files, options)  # a mistake is reported at once
+
+        with _lease(output, wait) as lease:
+            now = Base.read(output, spec.name)
+            if waited_for or now.latest != base.latest:
+                inputs = compare_inputs(spec, now, files.again(), options.spans)
             published = up_to_date(now, inputs, options)
             if published is None:
                 published = _build(spec, now, inputs, building, options, listener, lease, alone)
@@ -117,14 +124,14 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
 
 
 @contextmanager
-def _lease(output: str, listener: Listener) -> Iterator[Lease]:
-    """Holds the lease of an output, and says for whom it waits; a folder in which nothing was written goes again."""
-    waits = lambda holder: listener.on_note(f"waiting for {holder}, which builds in {output}")  # noqa: E731
+def _lease(output: str, on_wait: Callable[[Holder], None]) -> Iterator[Lease]:
+    """Holds the lease of an output; a folder that is made for it, and in which nothing was written, goes again."""
+    was_there = os.path.lexists(output)
     try:
-        with leases.hold(open_store(output), leases.BUILD, waits) as lease:
+        with leases.hold(open_store(output), leases.BUILD, on_wait) as lease:
             yield lease
     finally:
-        if is_local(output):
+        if is_local(output) and not was_there:
             with suppress(OSError):  # it holds something
                 os.rmdir(output)
 

@@ -46,6 +46,7 @@ from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
 from recordmill.pipeline.compare.ids import id_changes, names_gone
+from recordmill.pipeline.dataset.manifest import LATEST_FILE
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.faults import Reject
@@ -298,6 +299,9 @@ class _Attempt:
     def _is_gone(self, run: Run) -> bool:
         """Whether the output was moved or removed; False also if it cannot be reached."""
         try:
-            return not run.is_there() and self.lease.name not in leases.holders(open_store(self.output))
+            store = open_store(self.output)
+            if run.is_there() or store.exists(LATEST_FILE):  # without its work: another process took the lease over
+                return False
+            return self.lease.name not in leases.holders(store)
         except OutputError:
             return False

@@ -18,6 +18,8 @@ class Published:
     """Whether this build made the version."""
     went_live: bool = True
     """Whether `LATEST` was moved to the version; False where it was live already, is held back, or is a trial."""
+    was_live: bool = False
+    """Whether an earlier build made the version, and it was live then: a rollback makes it live, not an approval."""
     before: str | None = None
     """The version that was live before; None where there was none."""
     breaches: tuple[str, ...] = ()
@@ -38,12 +40,16 @@ class Published:
 
     def reason(self, output: str) -> str:
         """Says why the version is held back, and what to do; a line for each breach."""
+        version = self.manifest.version
         again = "" if self.is_new else "; it was built before, and nothing was built again"
         breaches = "".join(f"\n  {line}" for line in self.breaches)
+        given = output if self.is_new else f"{output} {version}"  # its manifest may name another comparison
+        ways = f"`recordmill versions approve {given}` makes it live, `recordmill versions reject {given}` removes it"
+        if self.was_live:
+            ways = f"`recordmill versions rollback {given}` makes it live again"
         return (
-            f"the gate holds {self.manifest.version} back: it differs too much from {self.before}, which stays live"
-            f"{again}{breaches}\n`recordmill versions approve {output}` makes it live, `recordmill versions reject "
-            f"{output}` removes it; the limits are `gate` in the spec"
+            f"the gate holds {version} back: it differs too much from {self.before}, which stays live{again}"
+            f"{breaches}\n{ways}; the limits are `gate` in the spec"
         )
 
 

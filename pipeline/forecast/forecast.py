@@ -130,8 +130,8 @@ def forecast(
     if output is None:
         plan = make_plan(spec, Listings(files), options)
     else:
-        publishing.check_output(output, spec.name)
-        base, listings = Base.read(output), Listings(files)
+        publishing.check_output(output)
+        base, listings = Base.read(output, spec.name), Listings(files)
         inputs = compare_inputs(spec, base, listings, options.spans)
         if published := up_to_date(base, inputs, options):
             return published.manifest

@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.versions import forgotten, latest_file
 from recordmill.pipeline.versions.forgotten import Forgotten
-from recordmill.pipeline.versions.stores.base import UnsettledOutputError
+from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 
@@ -34,11 +34,16 @@ class Base:
     forgotten: Forgotten = field(default_factory=Forgotten)
 
     @classmethod
-    def read(cls, output: str) -> "Base":
+    def read(cls, output: str, name: str | None = None) -> "Base":
         """Reads what an output holds now.
 
+        Args:
+            output: a dataset's.
+            name: the name of that dataset; None for any.
+
         Raises:
-            OutputError: `LATEST` or the list of forgotten keys is broken, or the output cannot be read.
+            OutputError: `LATEST` or the list of forgotten keys is broken, the output cannot be read, or it holds a
+                dataset of another name.
         """
         store = open_store(output)
         latest, live, fault = latest_file.read(store), None, ""
@@ -47,6 +52,10 @@ class Base:
                 live = read_manifest(version_folder(store.location, latest.version))
             except DatasetError as error:
                 fault = str(error)
+        if live is not None and name not in (None, live.name):
+            raise OutputError(
+                f"the output {store.url} holds the dataset '{live.name}', and the spec's name is '{name}': use another"
+            )
         return cls(output, latest, live, fault, forgotten.load(store))
 
     @property

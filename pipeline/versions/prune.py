@@ -98,22 +98,24 @@ def sweep(output: str, building: str) -> None:
 
 def remove_superseded(output: str) -> None:
     """Removes the versions that were held back and that a later version followed, but those pinned or held."""
-    store = open_store(output)
-    latest, manifests = latest_file.read(store), publishing.published(store)
-    _remove(output, [manifest.version for manifest in manifests[:-1] if is_held_back(latest, manifest)])
+    _remove_held_back(output, publishing.published(open_store(output))[:-1])
 
 
 def remove_held_back(output: str, live: str) -> None:
     """Removes the versions that were held back since the live one was made: its inputs are back."""
     store = open_store(output)
     if any(name > live for name in store.children(VERSIONS_FOLDER)):  # names begin with the time: nothing else is read
-        latest, manifests = latest_file.read(store), publishing.published(store)
-        _remove(output, [manifest.version for manifest in manifests if is_held_back(latest, manifest)])
+        _remove_held_back(output, publishing.published(store))
 
 
-def _remove(output: str, versions: Sequence[str]) -> None:
-    if versions:
-        compare_and_swap(open_store(output), lambda latest: marked(there(latest), versions))
+def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
+    """Removes those of some versions that are held back."""
+
+    def mark(latest: Latest | None) -> Latest:  # somebody may approve one meanwhile
+        return marked(there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)])
+
+    if any(manifest.gate.get("breaches") for manifest in manifests):
+        compare_and_swap(open_store(output), mark)
     remove_marked(output)
 
 

@@ -47,12 +47,12 @@ SHOWN = 3
 MOST_SAME = 16  # source keys that `LATEST` remembers: the newest
 
 
-def check_output(output: str, name: str) -> None:
-    """Refuses an output that cannot be written or holds something else than a dataset of this name; writes nothing.
+def check_output(output: str) -> None:
+    """Refuses an output that cannot be written or holds something else than a dataset; writes nothing.
 
     Raises:
-        OutputError: it is a URL of an unknown store, cannot be reached or written, holds files but no dataset, holds
-            a dataset of another name, or its `LATEST` is broken.
+        OutputError: it is a URL of an unknown store, cannot be reached or written, holds files but no dataset, or its
+            `LATEST` is not a file.
     """
     store = open_store(output)
     if is_local(output):
@@ -65,12 +65,6 @@ def check_output(output: str, name: str) -> None:
         raise OutputError(f"the output {output} holds no dataset but {some}: give a new folder or an empty one")
     if LATEST_FILE in entries and not store.exists(LATEST_FILE):
         raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
-    latest = latest_file.read(store)
-    live = None if latest is None else _manifest(store, latest.version)
-    if live is not None and live.name != name:
-        raise OutputError(
-            f"the output {store.url} holds the dataset '{live.name}', and the spec's name is '{name}': use another"
-        )
 
 
 def holds_dataset(store: Store) -> bool:
@@ -258,7 +252,7 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
 
     def edit(latest: Latest | None) -> Latest:
         reveal(latest)
-        return latest_file.moved(latest, manifest.version, manifest.sequence)
+        return _moved(store, latest, manifest.version, manifest.sequence)
 
     if live:
         latest_file.compare_and_swap(store, edit)
@@ -308,10 +302,19 @@ def make_live(
         steps.append((chosen, latest.version if latest else None))
         if latest is not None and latest.version == chosen.version:
             return latest
-        return latest_file.moved(latest, chosen.version, next_sequence(store, latest))
+        return _moved(store, latest, chosen.version, next_sequence(store, latest))
 
     latest_file.compare_and_swap(store, edit, mend=mend)
     return steps[-1]
+
+
+def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> Latest:
+    """Points `LATEST` to another version; where it was lost, any other may have been live, and its grace begins now."""
+    moved = latest_file.moved(latest, version, sequence)
+    if latest is not None:
+        return moved
+    others = (other.version for other in published(store) if not other.trial and other.version != version)
+    return replace(moved, retired=dict.fromkeys(others, latest_file.now()))
 
 
 def remember_same(output: str, version: str, key: str) -> None:

@@ -16,6 +16,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.latest_file import is_held_back
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 GRAPHS = ("saved_model.pb", "fingerprint.pb")
@@ -42,8 +43,15 @@ def earlier_version(base: Base, plan: BuildPlan, inputs: Inputs, options: RunOpt
 
         publishing.make_live(open_store(base.output), choose)
         remember(base, version, {plan.source_key, inputs.key})
-    goes_live = not breaches and version.version != base.version
-    return Published(str(folder), version, False, goes_live, base.version, breaches)
+    return Published(
+        str(folder),
+        version,
+        is_new=False,
+        went_live=not breaches and version.version != base.version,
+        was_live=not is_held_back(base.latest, version),
+        before=base.version,
+        breaches=breaches,
+    )
 
 
 def find_version(base: Base, plan: BuildPlan) -> Manifest | None:

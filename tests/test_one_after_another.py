@@ -1,0 +1,68 @@
+"""Builds into one output run one after another: what a build that waits finds, and says, and leaves."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Listener
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.leases import BUILD, Lease, hold
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_store
+from tests.publish import publish_assembled
+
+
+def build_of(folder: Path, listener: Listener) -> Published:
+    spec = parse_spec(
+        f"name: toys\nsource: {{format: text, path: {folder}/in}}\nsplits: {{train: 1}}\n"
+        "features: {text: {kind: text}}\n"
+    )
+    return build(spec, str(folder / "out"), listener=listener)
+
+
+def error_of_waiting(folder: Path, meanwhile: Callable[[Lease], None]) -> BaseException | None:
+    """Runs a build that waits for another, and does something meanwhile, before the other ends."""
+    waits = threading.Event()
+    listener = Listener(on_note=lambda note: waits.set() if "waiting for" in note else None)
+    with ThreadPoolExecutor() as pool:
+        with hold(open_store(str(folder / "out")), BUILD) as lease:
+            waiting = pool.submit(build_of, folder, listener)
+            assert waits.wait(30)
+            meanwhile(lease)
+        return waiting.exception(60)
+
+
+def test_a_mistake_is_reported_before_the_wait(tmp_path: Path) -> None:
+    with hold(open_store(str(tmp_path / "out")), BUILD), pytest.raises(SourceError, match="in"):
+        build_of(tmp_path, Listener())
+
+
+def test_another_dataset_that_came_first_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("text")
+
+    def publish(lease: Lease) -> None:
+        (tmp_path / "assembled").mkdir()
+        (tmp_path / "assembled/data").write_bytes(b"records")
+        splits = {"train": Split((Shard("data", 7, 1, "00", "index"),))}
+        made = Manifest("d", "20260101T000000Z-4f1c9a2e", "4f" * 32, None, {"x": {"kind": "number"}}, splits)
+        publish_assembled(str(tmp_path / "out"), str(tmp_path / "assembled"), made, lease=lease)
+
+    error = error_of_waiting(tmp_path, publish)
+    assert isinstance(error, OutputError)
+    assert "holds the dataset 'd', and the spec's name is 'toys'" in str(error)
+
+
+def test_a_folder_that_was_there_before_stays(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UserError):
+        build_of(tmp_path, Listener())
+    assert (tmp_path / "out").is_dir()
