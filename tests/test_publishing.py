@@ -356,20 +356,15 @@ def test_a_version_that_is_being_deleted_is_none(tmp_path: Path) -> None:
         publishing.make_live(open_store(output), lambda latest: manifest("v1"))
 
 
-def test_old_outputs_are_read(tmp_path: Path) -> None:
-    """Those of a Recordmill that knew no numbers: their names are their order, and they come first."""
-    for name in ("b", "a"):
-        (tmp_path / "versions" / name).mkdir(parents=True)
-        text = json.loads(manifest(name).to_text())
-        del text["sequence"]
-        (tmp_path / "versions" / name / "dataset.json").write_text(json.dumps(text))
-    (tmp_path / "LATEST").write_text('{"version": "b", "sequence": 2}')
-    publish(str(tmp_path), tmp_path, "0")
-    assert [(one.version, one.sequence) for one in publishing.published(open_store(str(tmp_path)))] == [
-        ("a", 0),
-        ("b", 0),
-        ("0", 3),
-    ]
+def test_versions_of_an_earlier_recordmill_are_none(tmp_path: Path) -> None:
+    """They are named, and the number of `LATEST` counts on."""
+    (tmp_path / "versions/a").mkdir(parents=True)
+    text = json.loads(manifest("a").to_text())
+    del text["sequence"]
+    (tmp_path / "versions/a/dataset.json").write_text(json.dumps(text))
+    (tmp_path / "LATEST").write_text('{"version": "a", "sequence": 2}')
+    assert publish(str(tmp_path), tmp_path, "b").sequence == 3
+    assert publishing.broken(open_store(str(tmp_path))) == ["a"]
 
 
 def begin(output: str) -> Base:
