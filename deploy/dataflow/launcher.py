@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def driver_options(rest: Sequence[str], image: str) -> PipelineOptions:
-    """Gives the options of the driver's job: one machine, one thread, nothing installed."""
+    """Returns the options of the driver's job: one machine, one thread, nothing installed."""
     options = PipelineOptions(list(rest), sdk_container_image=image, sdk_location="container")
     options.view_as(SetupOptions).save_main_session = False
     options.view_as(DebugOptions).number_of_worker_harness_threads = 1
@@ -62,7 +62,7 @@ def driver_options(rest: Sequence[str], image: str) -> PipelineOptions:
 
 
 def driver_command(parameters: argparse.Namespace, launched: PipelineOptions) -> list[str]:
-    """Gives the arguments of `recordmill build`: where the template runs, its jobs run, too."""
+    """Returns the arguments of `recordmill build`, whose jobs run where the template runs."""
     cloud, workers = launched.view_as(GoogleCloudOptions), launched.view_as(WorkerOptions)
     given = {
         "project": cloud.project,

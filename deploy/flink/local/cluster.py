@@ -5,7 +5,7 @@
 
 FOLDER is what `prepare.py` made. RUN is an empty folder: it gets the logs, the configuration and `cluster.json`, with
 the address of the cluster and the id of every process. `start` prints the address, for `--flink-master`, once all slots
-are there. Flink's ports are on the loopback address; Beam's Java side opens others on all interfaces while a job runs.
+are there. Flink's ports are on the loopback address; Beam's Java side opens more: docs/security.md.
 """
 
 import argparse
@@ -61,13 +61,13 @@ heartbeat.timeout: 20000
 classloader.resolve-order: parent-first
 io.tmp.dirs: {run}/tmp
 """
-# A TaskManager's heap is that of its tasks and of Flink; its direct memory, both parts off the heap and the network's.
+# A TaskManager's heap: of its tasks and of Flink. Its direct memory: both off-heap parts and the network's.
 HEAP = {JOB_MANAGER: "-Xmx384m", TASK_MANAGER: "-Xmx448m"}
 JVM = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxMetaspaceSize=256m", "-XX:MaxDirectMemorySize=256m"]
 
 
 def start(run: Path, flink: Path, taskmanagers: int, slots: int, hide: Path | None) -> str:
-    """Starts a cluster; gives its address, once every slot is there."""
+    """Starts a cluster, and returns its address once every slot is there."""
     if not (flink / "job-server.jar").exists():
         sys.exit(f"{flink} has no job-server.jar: run `make flink`, or prepare.py")
     if (run / "cluster.json").exists():
@@ -87,7 +87,7 @@ def start(run: Path, flink: Path, taskmanagers: int, slots: int, hide: Path | No
 
 
 def stop(run: Path) -> None:
-    """Ends what `start` began in this folder, with the workers, which are in the groups of their TaskManagers."""
+    """Ends the cluster of a folder, with the workers, which are in the process groups of their TaskManagers."""
     if not (run / "cluster.json").exists():
         sys.exit(f"{run} has no cluster")
     groups = json.loads((run / "cluster.json").read_text())["processes"].values()
@@ -144,7 +144,7 @@ def _free_port(wanted: int) -> int:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Sends a signal to a group of processes; gives whether there is one. 0 only asks."""
+    """Sends a signal to a group of processes, 0 to send none; returns whether the group exists."""
     with suppress(ProcessLookupError):
         os.killpg(group, number)
         return True
@@ -152,7 +152,7 @@ def _signal(group: int, number: int) -> bool:
 
 
 def main() -> None:
-    """Does what the command line says."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=["start", "stop"])
     parser.add_argument("run", type=Path)

@@ -1,4 +1,4 @@
-"""Merges jars into one that holds all of them: the same jars give the same bytes, in whatever order they are named.
+"""Merges jars into one that holds all of them: the same bytes from the same jars, in whatever order.
 
     python merge_jars.py JARS_FOLDER MERGED.jar MAIN.CLASS
 

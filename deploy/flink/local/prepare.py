@@ -23,7 +23,7 @@ MAIN_CLASS = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 
 
 def prepare(folder: Path, write_lock: bool) -> None:
-    """Downloads, compares and merges; what is in the folder already is not downloaded again."""
+    """Downloads the jars that the folder lacks, compares all with the lock, and merges them."""
     repository, jars = folder / "repository", folder / "jars"
     shutil.rmtree(jars, ignore_errors=True)
     _download(repository, jars)

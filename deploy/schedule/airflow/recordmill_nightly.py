@@ -1,7 +1,6 @@
 """Builds the span of the day before each run: at 03:00 of the 21st, `recordmill build … --span 2026-11-20`.
 
-Each run gets its day from Airflow, so a run that is late, repeated or filled in afterwards builds the day that it is
-for, never "whatever is newest". Copy this file to the DAGs' folder and edit the capitals.
+Each run gets its day from Airflow, so a run that is late or repeated builds its own day. Copy this file to the DAGs' folder and edit the capitals.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ FINAL = {
     4: "the gate: `recordmill diff`, then `recordmill versions approve` or `reject`",
     5: "too many rejects",
 }
-"""Exit codes after which a repetition would come to the same: docs/rebuilds.md."""
+"""Exit codes that a repetition would end with, too: docs/rebuilds.md."""
 
 
 class RecordmillOperator(BaseOperator):
@@ -59,7 +58,7 @@ with DAG(
     "recordmill_nightly",
     schedule="0 3 * * *",
     start_date=datetime(2026, 11, 1, tzinfo=UTC),
-    catchup=True,  # days that were missed are built, in their order
+    catchup=True,  # builds missed days, in their order
     max_active_runs=1,
     default_args={
         "retries": 4,
@@ -68,8 +67,8 @@ with DAG(
         "execution_timeout": timedelta(hours=6),
     },
 ) as dag:
-    # `ds` is the day that has just begun, since Airflow 3 dates a run of a cron string by its start; with the option
-    # `create_cron_data_intervals` it is the day before already: use `{{ ds }}` then.
+    # Airflow 3 dates a run of a cron string by its start, so `ds` is the day that has just begun; with the option
+    # `create_cron_data_intervals` it is the day before: use `{{ ds }}` then.
     # A DAG with `schedule=[LIVE]` trains when a new version is live, and not on days when nothing has changed.
     RecordmillOperator(
         task_id="build",
