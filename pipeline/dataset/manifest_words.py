@@ -83,7 +83,7 @@ def leaks(counts: Counts, verbs: tuple[str, str] = ARE_IN) -> str:
     """Describes the rows of one split that occur in another; empty if there are none.
 
     Args:
-        counts: as `pipeline.build.duplicates.counts.count_duplicates` gives them.
+        counts: as `pipeline.build.duplicates.counts.published` returns them.
         verbs: the relation of one row to the other split, and of several.
     """
     across = counts.get("across", {}).items()
