@@ -1,6 +1,7 @@
 """Builds the span of the day before each run: at 03:00 of the 21st, `recordmill build … --span 2026-11-20`.
 
-Each run gets its day from Airflow, so a run that is late or repeated builds its own day. Copy this file to the DAGs' folder and edit the capitals.
+Each run gets its day from Airflow, so a run that is late or repeated builds its own day. Copy this file to
+the DAGs' folder and edit the capitals.
 """
 
 from collections.abc import Sequence
