@@ -24,7 +24,6 @@ from measure import ROOT, output_of
 
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.context.chunk_pages import ChunkPages
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.summaries.summary import add_up
@@ -36,6 +35,7 @@ from recordmill.pipeline.reader.order import Ahead, GlobalShuffle
 from recordmill.pipeline.reader.records import Records, ShardFile
 from recordmill.pipeline.sources.files import FileInfo, FileList
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 REFERENCES = 100_000_000
 """The records of the dataset whose order and index are measured."""
@@ -93,7 +93,7 @@ def planning(files: int, folder: Path) -> Task:
 def pages(files: int, folder: Path) -> Task:
     """Writes a plan's chunks as pages for the workers."""
     plan = make_plan(spec(), SyntheticFolder(files))
-    return lambda: ChunkPages.write(LocalWorkspace(str(folder)), plan.chunks)
+    return lambda: ChunkPages.write(LocalStore(str(folder)), plan.chunks)
 
 
 def keys(rows: int, folder: Path) -> Task:

@@ -80,5 +80,5 @@ def download(output: str, folder: Path) -> Path:
         content = store.read(name)
         assert content is not None
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content.data)
+        (folder / name).write_bytes(content)
     return folder

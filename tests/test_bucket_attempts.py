@@ -10,8 +10,7 @@ import pytest
 
 from recordmill.pipeline.build.attempt.attempts import begin
 from recordmill.pipeline.build.attempt.places import Run
-from recordmill.pipeline.build.context.reports import chunk_step, shard_step
-from recordmill.pipeline.build.context.workspace import read_report, write_report
+from recordmill.pipeline.build.context.reports import chunk_step, read_report, shard_step, write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.prune import prune, sweep

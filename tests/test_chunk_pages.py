@@ -1,7 +1,6 @@
 """A job's graph does not grow with the names of the files that its chunks list; workers read these in the workspace."""
 
 import pickle
-from dataclasses import dataclass
 from pathlib import Path
 
 import apache_beam as beam
@@ -11,10 +10,11 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.pipeline.build.beam.steps import ListChunks, read_chunk
 from recordmill.pipeline.build.context.chunk_pages import PAGE_CHUNKS, ChunkPages
-from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report
+from recordmill.pipeline.build.context.reports import read_report
 from recordmill.pipeline.sources.batches import pack
 from recordmill.pipeline.sources.source_reader import Chunk, WholeFiles
 from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 
 def chunks(count: int, names: int = 3) -> list[Chunk]:
@@ -27,18 +27,18 @@ def chunks(count: int, names: int = 3) -> list[Chunk]:
 @pytest.mark.parametrize("count", [0, 1, PAGE_CHUNKS, PAGE_CHUNKS + 1, 3 * PAGE_CHUNKS - 1])
 def test_a_chunk_is_read_by_its_position(tmp_path: Path, count: int) -> None:
     listed = chunks(count)
-    pages: ChunkPages = pickle.loads(pickle.dumps(ChunkPages.write(LocalWorkspace(str(tmp_path)), listed)))
+    pages: ChunkPages = pickle.loads(pickle.dumps(ChunkPages.write(LocalStore(str(tmp_path)), listed)))
     assert [pages.read(position) for position in range(len(pages))] == listed
 
 
 def test_large_chunks_share_no_page(tmp_path: Path) -> None:
     large = [Chunk(number, 0, "", 1, b"%d" % number + bytes(9 << 20)) for number in range(3)]
-    pages = ChunkPages.write(LocalWorkspace(str(tmp_path)), large)
+    pages = ChunkPages.write(LocalStore(str(tmp_path)), large)
     assert pages.bounds == (0, 1, 2, 3)
 
 
 def test_a_second_job_over_the_same_chunks_writes_nothing(tmp_path: Path) -> None:
-    workspace, listed = LocalWorkspace(str(tmp_path)), chunks(2 * PAGE_CHUNKS)
+    workspace, listed = LocalStore(str(tmp_path)), chunks(2 * PAGE_CHUNKS)
     first = ChunkPages.write(workspace, listed)
     before = workspace.stamps("chunks")
     assert (ChunkPages.write(workspace, listed), workspace.stamps("chunks")) == (first, before)
@@ -46,7 +46,7 @@ def test_a_second_job_over_the_same_chunks_writes_nothing(tmp_path: Path) -> Non
 
 
 def test_a_page_that_is_gone_is_named(tmp_path: Path) -> None:
-    pages = ChunkPages.write(LocalWorkspace(str(tmp_path)), chunks(2))
+    pages = ChunkPages.write(LocalStore(str(tmp_path)), chunks(2))
     (page,) = pages.workspace.sizes("chunks")
     pages.workspace.delete(page)
     with pytest.raises(FileNotFoundError, match=f"{page} is gone: another attempt"):
@@ -54,7 +54,7 @@ def test_a_page_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_a_page_that_somebody_else_wrote_is_not_unpickled(tmp_path: Path) -> None:
-    pages = ChunkPages.write(LocalWorkspace(str(tmp_path)), chunks(2))
+    pages = ChunkPages.write(LocalStore(str(tmp_path)), chunks(2))
     (page,) = pages.workspace.sizes("chunks")
     pages.workspace.write(page, pack(chunks(3)))
     with pytest.raises(OutputError, match=f"{page} is not what the driver wrote"):
@@ -64,7 +64,7 @@ def test_a_page_that_somebody_else_wrote_is_not_unpickled(tmp_path: Path) -> Non
 def test_the_graph_does_not_grow_with_the_names(tmp_path: Path) -> None:
     def graph_bytes(count: int, names: int) -> int:
         pipeline = beam.Pipeline()
-        _ = pipeline | "ListChunks" >> ListChunks(LocalWorkspace(str(tmp_path)), chunks(count, names))
+        _ = pipeline | "ListChunks" >> ListChunks(LocalStore(str(tmp_path)), chunks(count, names))
         return len(pipeline.to_runner_api().SerializeToString())
 
     few = graph_bytes(200, names=10)
@@ -76,12 +76,11 @@ def test_the_graph_does_not_grow_with_the_names(tmp_path: Path) -> None:
 def test_a_job_sees_each_chunk_once(tmp_path: Path) -> None:
     listed = chunks(PAGE_CHUNKS + 9)
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        read = pipeline | "ListChunks" >> ListChunks(LocalWorkspace(str(tmp_path)), listed)
+        read = pipeline | "ListChunks" >> ListChunks(LocalStore(str(tmp_path)), listed)
         assert_that(read, equal_to(listed))
 
 
-@dataclass(frozen=True)
-class Away(LocalWorkspace):
+class Away(LocalStore):
     """A workspace whose store refuses to be read."""
 
     def read(self, name: str) -> bytes | None:
@@ -89,10 +88,10 @@ class Away(LocalWorkspace):
 
 
 def test_a_page_that_cannot_be_read_is_an_error_of_the_worker(tmp_path: Path) -> None:
-    ChunkPages.write(LocalWorkspace(str(tmp_path)), chunks(2))
+    ChunkPages.write(LocalStore(str(tmp_path)), chunks(2))
     pages = ChunkPages.write(Away(str(tmp_path)), chunks(2))
     with pytest.raises(OutputError, match="the store is away"):
         read_chunk(pages, 0)
-    left = read_report(LocalWorkspace(str(tmp_path)), "error")
+    left = read_report(LocalStore(str(tmp_path)), "error")
     assert left is not None
     assert left["message"] == "the store is away"

@@ -14,14 +14,13 @@ from google.cloud import storage
 from recordmill.pipeline.build.beam import dataflow
 from recordmill.pipeline.build.beam.dataflow import DataflowRunner
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.context.workspace import BucketWorkspace
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.job import DryRunFinished, Job, JobFailedError, RunnerError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import LeaseLostError
-from recordmill.pipeline.versions.stores.open_store import open_store
+from recordmill.pipeline.versions.stores.open_store import open_bucket, open_store
 from tests import emulators
 from tests.dataflow_service import WORKER_IP_PRIVATE, DataflowService, Json, Scripted, dataflow_service
 
@@ -65,7 +64,7 @@ def run(options: tuple[str, ...], tmp_path: Path) -> Callable[..., None]:
     url = f"gs://{emulators.BUCKET}/{tmp_path.name}"
     open_store(url).write_if("digits.csv", b"value\n1\n2\n", None)
     plan = make_plan(parse_spec(SPEC.format(path=f"{url}/digits.csv")), BeamFiles())
-    workspace = BucketWorkspace(url)
+    workspace = open_bucket(url)
     planned = planned_build(plan, str(tmp_path), BeamFiles(), inline=True, threads=1, workspace=workspace)
 
     def run(*more: str, listener: Listener = QUIET, check: Callable[[], None] = lambda: None) -> None:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.reports import Progress
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.cli.display import Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.forked import wait_until
 
 # seconds, counters, whether the analysis is done; what is seen: 100 rows are expected, 110 are there
@@ -83,7 +83,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 
 
 def planned_in(folder: Path) -> Any:
-    return SimpleNamespace(progress=LocalWorkspace(str(folder / "progress")))
+    return SimpleNamespace(progress=LocalStore(str(folder / "progress")))
 
 
 def watch(folder: Path, console: Screen, until: threading.Event) -> None:
@@ -91,7 +91,7 @@ def watch(folder: Path, console: Screen, until: threading.Event) -> None:
     ticks = itertools.count()
     for name in ("progress", "reports"):
         (folder / name).mkdir()
-    step = Progress(LocalWorkspace(str(folder / "progress")), "chunk")
+    step = Progress(LocalStore(str(folder / "progress")), "chunk")
     step.add(read=30)
     with Display(console, lambda: next(ticks) * 0.3, look_seconds=0.01) as display:
         display.start(SimpleNamespace(rows=100, chunks=[1], notes=["2 files are [no] image"]), planned_in(folder))
@@ -124,7 +124,7 @@ def finished(folder: Path, stage: str) -> tuple[Path, str]:
     """Writes the counters of a build that has built its 30 rows; gives its folder and the stage to show."""
     for name in ("progress", "reports"):
         (folder / name).mkdir()
-    step = Progress(LocalWorkspace(str(folder / "progress")), "chunk")
+    step = Progress(LocalStore(str(folder / "progress")), "chunk")
     step.add(read=30, written=30, chunks=1, analyzed=1)
     step.write()
     return folder, stage

@@ -18,7 +18,6 @@ from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.context.reports import chunk_step
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.duplicates.counts import count, published
 from recordmill.pipeline.build.duplicates.decisions import Remaining, leave_out
 from recordmill.pipeline.build.duplicates.find import DuplicatesError, all_take_part, count_keys, members
@@ -39,6 +38,7 @@ from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
@@ -57,7 +57,7 @@ def work(folder: Path, action: str, form: RowSchema = FORM) -> PlannedBuild:
     """What is used of a build."""
     source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
     return PlannedBuild(
-        name="t", workspace=LocalWorkspace(str(folder)), shards=LocalWorkspace(str(folder)), scratch=str(folder),
+        name="t", workspace=LocalStore(str(folder)), shards=LocalStore(str(folder)), scratch=str(folder),
         features=FEATURES, analyzed=frozenset(), schema=form, layout=LAYOUT,
         readers=(source,), spans=(None,), roots=(), files=None, inline=True, pack_bytes=0,  # type: ignore[arg-type]
         set_threads=1, sample_share=1.0, models={},

@@ -10,13 +10,13 @@ import pytest
 from recordmill.pipeline.build import make_version
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, write_file_digests
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, file_sha256
 from recordmill.pipeline.sources.files import Files, LocalFiles
 from recordmill.pipeline.sources.images import inline, to_file, to_piece, to_scratch
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.pictures import photo, saved
 
 
@@ -28,7 +28,7 @@ def test_rows_are_found_by_their_names() -> None:
 
 
 def test_the_digests_of_several_shards_are_one_table(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(str(tmp_path))
+    workspace = LocalStore(str(tmp_path))
     assert FileDigests(workspace).find(["/a"]) == [None]
     write_file_digests(workspace, 0, {})
     assert workspace.names() == []

@@ -20,13 +20,13 @@ from recordmill.pipeline.build.base.live_analysis import (
     published_spec,
 )
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.graphs import UnsafeGraphError
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.published import graph
 
 SPEC = """
@@ -124,7 +124,7 @@ def test_a_graph_of_somebody_elses_that_does_more_than_compute_is_not_taken_over
 ) -> None:
     files = {"transform_fn/saved_model.pb": graph(), "transform_fn/assets/a.txt": b"a", file: graph(operations)}
     live: Any = SimpleNamespace(files=files, read=files.__getitem__)
-    planned: Any = SimpleNamespace(scratch=str(tmp_path), workspace=LocalWorkspace(str(tmp_path)))
+    planned: Any = SimpleNamespace(scratch=str(tmp_path), workspace=LocalStore(str(tmp_path)))
     with pytest.raises(UnsafeGraphError, match=why):
         keep_graph(planned, live)
     del files[file]

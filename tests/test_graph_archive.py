@@ -8,19 +8,19 @@ from threading import Barrier
 import pytest
 
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, pack_graph, unpack_graph
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.tensorflow import transform_graph
 
 FILE = Path("assets", "label.vocabulary.txt")
 THREADS = 8
 
 
-def packed(folder: Path) -> tuple[LocalWorkspace, str]:
+def packed(folder: Path) -> tuple[LocalStore, str]:
     for name in GRAPH_FOLDERS:
         (folder / "export" / name / FILE.parent).mkdir(parents=True)
         (folder / "export" / name / FILE).write_text(f"{name}\n")
     (folder / "work").mkdir()
-    workspace = LocalWorkspace(str(folder / "work"))
+    workspace = LocalStore(str(folder / "work"))
     return workspace, pack_graph(workspace, str(folder / "export"))
 
 

@@ -87,7 +87,7 @@ def store(tmp_path: Path) -> Store:
 def put(store: Store, holder: Holder, name: str = NAME) -> None:
     """Writes a lease, also where another thread writes it at the same moment."""
     while True:
-        found = store.read(f".leases/{name}.json")
+        found = store.read_tagged(f".leases/{name}.json")
         with suppress(Conflict):
             store.write_if(f".leases/{name}.json", json.dumps(asdict(holder)).encode(), found.tag if found else None)
             return

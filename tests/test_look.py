@@ -21,8 +21,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
-from recordmill.pipeline.build.context.reports import LOOK_REPORTS, ProgressReader, chunk_step, read_rejects
-from recordmill.pipeline.build.context.workspace import read_report
+from recordmill.pipeline.build.context.reports import (
+    LOOK_REPORTS,
+    ProgressReader,
+    chunk_step,
+    read_rejects,
+    read_report,
+)
 from recordmill.pipeline.build.images.read import PixelMeter
 from recordmill.pipeline.build.summaries.look import LearnedAnalysis, PartialSums, full_buckets, learned
 from recordmill.pipeline.build.summaries.pixels import SCHEMA, PixelSums

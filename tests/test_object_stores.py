@@ -20,7 +20,6 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.beam.probe import UnreachableError, probe_workers
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.build import build, source_files
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
@@ -28,6 +27,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.every_kind import write_pictures
@@ -222,11 +222,11 @@ def test_two_builds_at_once(
         assert_published(output, in_a_folder, tmp_path / "work")
 
 
-class OnTheDriverOnly(LocalWorkspace):
+class OnTheDriverOnly(LocalStore):
     """A folder that workers do not have."""
 
     def __reduce__(self) -> Any:
-        return LocalWorkspace, ("/nowhere",)
+        return LocalStore, ("/nowhere",)
 
 
 @pytest.mark.parametrize("which", ["workspace", "shards"])
@@ -234,7 +234,7 @@ def test_workers_that_do_not_reach_the_folder_are_refused_before_the_job(tmp_pat
     folders = {name: tmp_path / name for name in ("workspace", "shards")}
     for folder in folders.values():
         folder.mkdir()
-    planned: Any = SimpleNamespace(**{name: LocalWorkspace(str(folder)) for name, folder in folders.items()})
+    planned: Any = SimpleNamespace(**{name: LocalStore(str(folder)) for name, folder in folders.items()})
     with make_runner(RunOptions()) as runner:
         probe_workers(planned, runner)
         setattr(planned, which, OnTheDriverOnly(str(folders[which])))

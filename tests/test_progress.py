@@ -3,23 +3,23 @@
 from pathlib import Path
 
 from recordmill.pipeline.build.context.reports import SECONDS, Progress, ProgressReader
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 
 def test_counters_of_all_steps_add_up(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(str(tmp_path))
+    workspace = LocalStore(str(tmp_path))
     chunk, shard = Progress(workspace, "chunk-000000"), Progress(workspace, "shard-000000")
     chunk.add(read=5)
     chunk.add(read=2, chunks=1)
     shard.add(written=3)
     for step in (chunk, shard):
         step.write()
-    assert dict(ProgressReader(LocalWorkspace(str(tmp_path))).read()) == {"read": 7, "chunks": 1, "written": 3}
+    assert dict(ProgressReader(LocalStore(str(tmp_path))).read()) == {"read": 7, "chunks": 1, "written": 3}
 
 
 def test_a_file_is_written_at_most_every_third_of_a_second(tmp_path: Path) -> None:
     now = 100.0
-    workspace = LocalWorkspace(str(tmp_path))
+    workspace = LocalStore(str(tmp_path))
     step, reader = Progress(workspace, "chunk", lambda: now), ProgressReader(workspace)
     seen = []
     for _ in range(5):
@@ -30,9 +30,9 @@ def test_a_file_is_written_at_most_every_third_of_a_second(tmp_path: Path) -> No
 
 
 def test_a_repeated_step_counts_once(tmp_path: Path) -> None:
-    reader = ProgressReader(LocalWorkspace(str(tmp_path)))
+    reader = ProgressReader(LocalStore(str(tmp_path)))
     for count in (5, 3):
-        again = Progress(LocalWorkspace(str(tmp_path)), "chunk")
+        again = Progress(LocalStore(str(tmp_path)), "chunk")
         again.add(read=count)
         again.write()
         assert reader.read() == {"read": count}
@@ -40,11 +40,11 @@ def test_a_repeated_step_counts_once(tmp_path: Path) -> None:
 
 def test_files_on_their_way_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "chunk.json.0123abcd").write_text('{"rea')
-    assert ProgressReader(LocalWorkspace(str(tmp_path))).read() == {}
+    assert ProgressReader(LocalStore(str(tmp_path))).read() == {}
 
 
 def test_a_step_keeps_counting_for_one_who_looks_again(tmp_path: Path) -> None:
-    step, reader = Progress(LocalWorkspace(str(tmp_path)), "chunk"), ProgressReader(LocalWorkspace(str(tmp_path)))
+    step, reader = Progress(LocalStore(str(tmp_path)), "chunk"), ProgressReader(LocalStore(str(tmp_path)))
     for total in (1, 2, 3):
         step.add(read=1)
         step.write()
@@ -52,4 +52,4 @@ def test_a_step_keeps_counting_for_one_who_looks_again(tmp_path: Path) -> None:
 
 
 def test_a_build_that_is_over_has_no_counters(tmp_path: Path) -> None:
-    assert ProgressReader(LocalWorkspace(str(tmp_path / "gone"))).read() == {}
+    assert ProgressReader(LocalStore(str(tmp_path / "gone"))).read() == {}

@@ -168,7 +168,7 @@ def check_eight(output: str) -> None:
     for one in published:
         inner = store.read(f"versions/{one.version}/inner/version")
         assert inner is not None
-        assert one.version.startswith(inner.data.decode())
+        assert one.version.startswith(inner.decode())
         assert len(store.sizes(f"versions/{one.version}")) == 3
 
 
@@ -203,7 +203,7 @@ def test_a_lost_lease_publishes_nothing(output: str, tmp_path: Path) -> None:
     publish(output, tmp_path, "v1")
     store = open_store(output)
     with hold(store, BUILD) as lease:
-        found = store.read(".leases/build.json")
+        found = store.read_tagged(".leases/build.json")
         assert found is not None
         theirs = json.loads(found.data) | {"token": "theirs", "host": "elsewhere"}
         store.write_if(".leases/build.json", json.dumps(theirs).encode(), found.tag)

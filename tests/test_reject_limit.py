@@ -1,7 +1,6 @@
 """A build with more rejects than the spec allows ends as soon as that is certain, publishes nothing, and says why."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +9,12 @@ import pytest
 
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, TooManyRejectsError
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects
-from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects, write_report
 from recordmill.pipeline.build.plan.keys import listing_key
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"
 CHUNKS = [Chunk(0, 0, "a.jsonl", 1), Chunk(1, 0, "a.jsonl", 1), Chunk(2, 0, "b.jsonl", 1), Chunk(3, 0, "", 1)]
@@ -29,7 +28,7 @@ class Job:
             (folder / name).mkdir(parents=True)
         source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
         spec = SimpleNamespace(rejects=Rejects(**limits))
-        self.work: Any = SimpleNamespace(workspace=LocalWorkspace(str(folder)), inline=True)
+        self.work: Any = SimpleNamespace(workspace=LocalStore(str(folder)), inline=True)
         sources = [SimpleNamespace(reader=source, index=0)]
         plan: Any = SimpleNamespace(
             spec=spec, sources=sources, chunks=CHUNKS, gaps=frozenset(), rows=rows, rows_are_exact=exact
@@ -63,8 +62,7 @@ class Job:
             self.chunk(number, 50, bad if number == 0 else 0)
 
 
-@dataclass(frozen=True)
-class TakenOver(LocalWorkspace):
+class TakenOver(LocalStore):
     """A workspace whose reports go after they were listed."""
 
     def read(self, name: str) -> bytes | None:

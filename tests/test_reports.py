@@ -12,15 +12,17 @@ from recordmill.pipeline.build.context.reports import (
     left_error,
     raising_left_error,
     read_rejects,
+    read_report,
     shard_step,
     write_rejects,
+    write_report,
 )
-from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report, write_report
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 REPORT = {"records": 3, "reasons": {"ü": 1}, "mean": 0.1, "none": None}
 REJECTS = [
@@ -35,16 +37,16 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_report_comes_back(tmp_path: Path) -> None:
-    write_report(LocalWorkspace(str(tmp_path)), "chunk-000001", REPORT)
-    assert read_report(LocalWorkspace(str(tmp_path)), "chunk-000001") == REPORT
-    assert read_report(LocalWorkspace(str(tmp_path)), "chunk-000002") is None
+    write_report(LocalStore(str(tmp_path)), "chunk-000001", REPORT)
+    assert read_report(LocalStore(str(tmp_path)), "chunk-000001") == REPORT
+    assert read_report(LocalStore(str(tmp_path)), "chunk-000002") is None
 
 
 def test_a_repeated_step_leaves_one_report(tmp_path: Path) -> None:
     for records in (3, 4):
-        write_report(LocalWorkspace(str(tmp_path)), "shard", {"records": records})
+        write_report(LocalStore(str(tmp_path)), "shard", {"records": records})
     assert names(tmp_path) == ["shard.json"]
-    assert read_report(LocalWorkspace(str(tmp_path)), "shard") == {"records": 4}
+    assert read_report(LocalStore(str(tmp_path)), "shard") == {"records": 4}
 
 
 def test_no_attempt_has_the_name_of_another() -> None:
@@ -61,15 +63,15 @@ def test_a_failed_replacement_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_rejects_come_back_as_they_were(tmp_path: Path) -> None:
-    name = write_rejects(LocalWorkspace(str(tmp_path)), "chunk-000001", REJECTS)
+    name = write_rejects(LocalStore(str(tmp_path)), "chunk-000001", REJECTS)
     assert name is not None
     assert name.startswith("chunk-000001.")
-    assert list(read_rejects(LocalWorkspace(str(tmp_path)), [name])) == REJECTS
+    assert list(read_rejects(LocalStore(str(tmp_path)), [name])) == REJECTS
     assert names(tmp_path) == [name]
 
 
 def test_no_rejects_write_no_file(tmp_path: Path) -> None:
-    assert write_rejects(LocalWorkspace(str(tmp_path)), "chunk-000001", []) is None
+    assert write_rejects(LocalStore(str(tmp_path)), "chunk-000001", []) is None
     assert names(tmp_path) == []
 
 
@@ -78,22 +80,22 @@ def test_steps_are_named_so_that_they_sort() -> None:
 
 
 def test_a_workers_error_comes_to_the_driver(tmp_path: Path) -> None:
-    assert left_error(LocalWorkspace(str(tmp_path))) is None
-    with pytest.raises(UserError, match="the source is gone"), leaving_error(LocalWorkspace(str(tmp_path))):
+    assert left_error(LocalStore(str(tmp_path))) is None
+    with pytest.raises(UserError, match="the source is gone"), leaving_error(LocalStore(str(tmp_path))):
         raise UserError("the source is gone")
-    assert str(left_error(LocalWorkspace(str(tmp_path)))) == "the source is gone"
-    with pytest.raises(ValueError, match="7"), leaving_error(LocalWorkspace(str(tmp_path))):
+    assert str(left_error(LocalStore(str(tmp_path)))) == "the source is gone"
+    with pytest.raises(ValueError, match="7"), leaving_error(LocalStore(str(tmp_path))):
         raise ValueError("7")  # its text may hold a value of a row
-    assert str(left_error(LocalWorkspace(str(tmp_path)))) == "the source is gone"
+    assert str(left_error(LocalStore(str(tmp_path)))) == "the source is gone"
 
 
 def test_a_workers_error_is_itself_where_the_folder_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the source is gone"), leaving_error(LocalWorkspace(str(tmp_path / "gone"))):
+    with pytest.raises(UserError, match="the source is gone"), leaving_error(LocalStore(str(tmp_path / "gone"))):
         raise UserError("the source is gone")
 
 
 def test_an_error_that_was_left_takes_the_place_of_the_runners_and_of_no_later_one(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(str(tmp_path))
+    workspace = LocalStore(str(tmp_path))
 
     def run(error: RuntimeError, *, leave: bool) -> None:
         with raising_left_error(workspace):
@@ -108,7 +110,7 @@ def test_an_error_that_was_left_takes_the_place_of_the_runners_and_of_no_later_o
         run(RuntimeError("of its own"), leave=False)
 
 
-def fail(workspace: LocalWorkspace, left: UserError, end: Exception) -> None:
+def fail(workspace: LocalStore, left: UserError, end: Exception) -> None:
     """Ends a job, in which a worker leaves an error."""
     with raising_left_error(workspace):
         with suppress(UserError), leaving_error(workspace):
@@ -117,7 +119,7 @@ def fail(workspace: LocalWorkspace, left: UserError, end: Exception) -> None:
 
 
 def test_an_outputs_error_may_pass_and_counts_as_a_failed_job(tmp_path: Path) -> None:
-    workspace, away = LocalWorkspace(str(tmp_path)), OutputError("the store is away")
+    workspace, away = LocalStore(str(tmp_path)), OutputError("the store is away")
     with pytest.raises(JobFailedError, match="^the store is away$"):
         fail(workspace, away, RuntimeError("the store is away [while running 'BuildShards']"))
     with pytest.raises(JobFailedError, match="^the store is away$"):
@@ -127,4 +129,4 @@ def test_an_outputs_error_may_pass_and_counts_as_a_failed_job(tmp_path: Path) ->
 @pytest.mark.parametrize("left", [OutputError("it is away"), UserError("it is away")])
 def test_an_error_that_was_overcome_hides_no_later_one(tmp_path: Path, left: UserError) -> None:
     with pytest.raises(UserError, match="^it is away; the job's end: a worker process died: exit code 137$"):
-        fail(LocalWorkspace(str(tmp_path)), left, JobFailedError("a worker process died: exit code 137"))
+        fail(LocalStore(str(tmp_path)), left, JobFailedError("a worker process died: exit code 137"))

@@ -15,13 +15,13 @@ from recordmill.pipeline.build.attempt.failures import DiskError
 from recordmill.pipeline.build.attempt.places import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step
-from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
+from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step, write_report
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.build_folders import building_folder, builds, remove_build, remove_run
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 KEY = "4f1c9a2e" + "0" * 56
 PIECES = [(0, "a.jsonl", 100), (0, "a.jsonl", 80), (1, "b.jsonl", 7)]
@@ -35,7 +35,7 @@ def work_done(folder: str, finished: tuple[int, ...] = (0, 1, 3), *, analyzed: b
     for number in range(read):
         groups = {str(group): rows for group, rows in GROUPS[number].items()}
         write_report(
-            LocalWorkspace(str(run)),
+            LocalStore(str(run)),
             f"reports/{chunk_step(number)}",
             {
                 "groups": groups,
@@ -47,16 +47,16 @@ def work_done(folder: str, finished: tuple[int, ...] = (0, 1, 3), *, analyzed: b
             },
         )
     if analyzed:
-        LocalWorkspace(str(run)).write("analysis/export.1.tar", b"graph")
-        write_report(LocalWorkspace(str(run)), "reports/analysis", {"export": "analysis/export.1.tar"})
+        LocalStore(str(run)).write("analysis/export.1.tar", b"graph")
+        write_report(LocalStore(str(run)), "reports/analysis", {"export": "analysis/export.1.tar"})
     for group in finished:
         shard(run, group)
     (run / "scratch/rows.arrow").write_bytes(b"rows")
     (run / "version/d.tfrecord-9.0123").write_bytes(b"half")
-    LocalWorkspace(str(run)).write("analysis/export.2.tar", b"half")
+    LocalStore(str(run)).write("analysis/export.2.tar", b"half")
     for step in (chunk_step(0), chunk_step(2), shard_step(1)):
         (run / f"progress/{step}.json").write_text("{}")
-    LocalWorkspace(str(run)).write("placement/words/000000.feather", b"words")
+    LocalStore(str(run)).write("placement/words/000000.feather", b"words")
     return run
 
 
@@ -65,7 +65,7 @@ def shard(run: Path, group: int, rejects: str | None = None) -> None:
     (run / f"version/{group}.index").write_bytes(bytes(8 * 3))
     report = {"file": f"{group}.tfrecord", "index": f"{group}.index", "bytes": group, "records": 2, "rejects": rejects}
     report |= {"rejected": 0, "written_by_source": {"0": 2}}
-    write_report(LocalWorkspace(str(run)), f"reports/{shard_step(group)}", report)
+    write_report(LocalStore(str(run)), f"reports/{shard_step(group)}", report)
 
 
 def again(building: Path, **changes: Any) -> Run:
@@ -112,7 +112,7 @@ def test_who_writes_for_an_earlier_attempt_finds_no_folder(tmp_path: Path) -> No
     with pytest.raises(FileNotFoundError):
         os.replace(first / "version/late.0123", first / "version/late")
     with pytest.raises(FileNotFoundError):
-        write_report(LocalWorkspace(str(first)), f"reports/{shard_step(3)}", {})
+        write_report(LocalStore(str(first)), f"reports/{shard_step(3)}", {})
     assert "late" not in " ".join(names(second))
 
 
@@ -172,7 +172,7 @@ def test_nothing_is_kept_where_a_reject_is_doubtful(tmp_path: Path, reason: str,
     run = work_done(again(tmp_path).folder)
     reject = {"chunk": 0, "position": 0, "reason": reason, "message": "", "key": "k", "column": None}
     line = json.dumps(reject | {"first_chunk": None, "first_position": None}) + "\n"
-    LocalWorkspace(str(run)).write("rejects/some.jsonl", line.encode())
+    LocalStore(str(run)).write("rejects/some.jsonl", line.encode())
     shard(run, 3, rejects="some.jsonl")
     found = again(tmp_path, is_doubtful=lambda reject: reject.reason == "unreadable")
     assert (found.kept is not None) == is_kept

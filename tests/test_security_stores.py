@@ -110,13 +110,13 @@ def listing(more: Callable[[str], dict[str, Listed]]) -> Lie:
 
 def content(lie: Callable[[Content], Content]) -> Lie:
     def tell(patch: pytest.MonkeyPatch, store: Any) -> None:
-        read = S3Store.read
+        read = S3Store.read_tagged
 
         def lying(self: S3Store, name: str) -> Content | None:
             truth = read(self, name)
             return None if truth is None else lie(truth)
 
-        patch.setattr(S3Store, "read", lying)
+        patch.setattr(S3Store, "read_tagged", lying)
 
     return tell
 

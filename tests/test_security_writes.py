@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, read_manifest
 from recordmill.pipeline.dataset.paths import path_within, safe_name
@@ -199,7 +198,7 @@ def test_whatever_is_written_stays_in_its_folder(path: str, place: Path) -> None
         lambda: store.delete(path),
         lambda: store.remove(path, "dataset.json"),
         lambda: store.reveal(str(place / "temp"), path, "dataset.json", b""),
-        lambda: LocalWorkspace(str(place / "out")).write(path, b""),
+        lambda: LocalStore(str(place / "out")).write(path, b""),
     ]
     for act in acts:
         with pytest.raises(DatasetError, match="leaves the version's folder"):

@@ -169,7 +169,7 @@ def test_a_prune_that_is_killed_anywhere_breaks_nothing(
 
 def test_a_version_of_a_newer_format_keeps_all_that_it_may_need(bucket: str) -> None:
     store, name = open_store(bucket), f"versions/{THIRD}/dataset.json"
-    content = store.read(name)
+    content = store.read_tagged(name)
     assert content is not None
     store.write_if(name, json.dumps(json.loads(content.data) | {"format": 99}).encode(), content.tag)
     make_live(bucket, SECOND)

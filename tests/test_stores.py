@@ -53,7 +53,7 @@ def test_an_object_is_replaced_only_if_it_is_the_one_that_was_read(store: Store)
     second = store.write_if(NAME, b"2", first)
     with pytest.raises(Conflict):
         store.write_if(NAME, b"another second", first)
-    found = store.read(NAME)
+    found = store.read_tagged(NAME)
     assert found is not None
     assert (found.data, found.tag) == (b"2", second)
     assert first != second
@@ -87,7 +87,7 @@ def test_only_what_was_read_is_deleted(store: Store) -> None:
 def test_each_of_many_counts_once(store: Store) -> None:
     def add(number: int) -> None:
         while True:
-            found = store.read(NAME)
+            found = store.read_tagged(NAME)
             try:
                 store.write_if(NAME, (found.data if found else b"") + b" %d" % number, found.tag if found else None)
             except Conflict:
@@ -96,7 +96,7 @@ def test_each_of_many_counts_once(store: Store) -> None:
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(add, range(12)))
-    found = store.read(NAME)
+    found = store.read_tagged(NAME)
     assert found is not None
     assert sorted(map(int, found.data.split())) == list(range(12))
 
@@ -237,7 +237,7 @@ def _count(folder: str, times: int) -> None:
     store = open_store(folder)
     for _ in range(times):
         with store.locked():
-            found = store.read(NAME)
+            found = store.read_tagged(NAME)
             store.write_if(NAME, b"%d" % (int(found.data) + 1 if found else 1), found.tag if found else None)
 
 
@@ -334,6 +334,6 @@ def test_the_gcs_emulator_itself_knows_no_conditions() -> None:
         store = open_store(url)
         store.write_if(NAME, b"1", None)
         store.write_if(NAME, b"2", None)
-        found = store.read(NAME)
+        found = store.read_tagged(NAME)
         assert found is not None
         assert found.data == b"2"

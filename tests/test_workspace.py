@@ -13,18 +13,13 @@ import pytest
 from google.cloud.storage.fileio import BlobWriter
 from moto.s3.responses import S3Response
 
-from recordmill.pipeline.build.context.workspace import (
-    BucketWorkspace,
-    LocalWorkspace,
-    Workspace,
-    read_all,
-    read_report,
-    write_report,
-)
+from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions.stores import bucket
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import PART_BYTES
+from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.pipeline.versions.stores.open_store import open_bucket
 from tests import emulators
 
 LARGE = bytes(range(256)) * ((2 * PART_BYTES + 4096) // 256)
@@ -32,21 +27,21 @@ LARGE = bytes(range(256)) * ((2 * PART_BYTES + 4096) // 256)
 
 
 @pytest.fixture(params=emulators.EVERY_STORE)
-def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "local":
-        yield LocalWorkspace(str(tmp_path))
+        yield LocalStore(str(tmp_path))
     else:
         with emulators.s3() if request.param == "s3" else emulators.gcs(conditions=True) as url:
-            yield BucketWorkspace(url)
+            yield open_bucket(url)
 
 
-def create(workspace: Workspace, name: str, data: bytes) -> None:
+def create(workspace: Store, name: str, data: bytes) -> None:
     with workspace.create(name) as file:
         for start in range(0, len(data), 1 << 20):
             file.write(data[start : start + (1 << 20)])
 
 
-def test_a_file_is_written_listed_read_and_deleted(workspace: Workspace) -> None:
+def test_a_file_is_written_listed_read_and_deleted(workspace: Store) -> None:
     assert workspace.read("reports/a.json") is None
     assert workspace.sizes("reports") == {}
     workspace.write("reports/a.json", b"{}")
@@ -56,21 +51,21 @@ def test_a_file_is_written_listed_read_and_deleted(workspace: Workspace) -> None
     assert workspace.read("reports/a.json") == b"{1}"
     assert workspace.stamps("reports")["reports/a.json"] != first
     assert workspace.sizes() == {"reports/a.json": 3, "look/words/000001.arrow": 5}
-    assert workspace.folder("look").sizes("words") == {"words/000001.arrow": 5}
+    assert workspace.at("look").sizes("words") == {"words/000001.arrow": 5}
     workspace.delete("reports/a.json")
     workspace.delete("reports/a.json")
     assert workspace.sizes("reports") == {}
 
 
-def test_reports_are_read_in_the_order_of_their_names(workspace: Workspace) -> None:
+def test_reports_are_read_in_the_order_of_their_names(workspace: Store) -> None:
     assert read_report(workspace, "reports/shard-1") is None
     write_report(workspace, "reports/shard-1", {"rows": 2})
     assert read_report(workspace, "reports/shard-1") == {"rows": 2}
     names = ["reports/shard-2.json", "reports/shard-1.json", "reports/shard-3.json"]
-    assert list(read_all(workspace, names)) == [(names[0], None), (names[1], b'{"rows": 2}'), (names[2], None)]
+    assert list(workspace.read_all(names)) == [(names[0], None), (names[1], b'{"rows": 2}'), (names[2], None)]
 
 
-def test_a_workspace_that_was_used_travels(workspace: Workspace) -> None:
+def test_a_workspace_that_was_used_travels(workspace: Store) -> None:
     workspace.write("a", b"1")
     there = pickle.loads(pickle.dumps(workspace))
     assert there == workspace
@@ -78,7 +73,7 @@ def test_a_workspace_that_was_used_travels(workspace: Workspace) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"few", LARGE], ids=["empty", "few", "large"])
-def test_a_stream_appears_whole_and_equal_content_counts_as_written(workspace: Workspace, data: bytes) -> None:
+def test_a_stream_appears_whole_and_equal_content_counts_as_written(workspace: Store, data: bytes) -> None:
     with workspace.create("out/a") as file:
         file.write(data)
         assert workspace.read("out/a") is None
@@ -87,7 +82,7 @@ def test_a_stream_appears_whole_and_equal_content_counts_as_written(workspace: W
 
 
 @pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
-def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Workspace, data: bytes) -> None:
+def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Store, data: bytes) -> None:
     def fail() -> None:
         with workspace.create("a") as file:
             file.write(data)
@@ -104,7 +99,7 @@ def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Workspace, dat
 
 @pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
 @pytest.mark.parametrize("workspace", emulators.EVERY_STORE[1:], indirect=True)
-def test_other_content_of_the_name_is_an_error_and_stays(workspace: Workspace, data: bytes) -> None:
+def test_other_content_of_the_name_is_an_error_and_stays(workspace: Store, data: bytes) -> None:
     create(workspace, "a", b"first")
     with pytest.raises(
         OutputError, match=r"/a was written meanwhile with other content: .* run the same command again"
@@ -131,13 +126,13 @@ def test_a_write_under_way_that_does_not_end_is_an_error(
 ) -> None:
     monkeypatch.setattr(bucket, "WAITS", (0.0, 0.0))
     with pytest.raises(OutputError, match=r"/a was not written: another process was writing it and did not finish"):
-        create(BucketWorkspace(refused), "a", data)
+        create(open_bucket(refused), "a", data)
 
 
 @pytest.mark.slow
 def test_an_equal_write_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with emulators.s3() as url:
-        put, workspace = S3Response.put_object, BucketWorkspace(url)
+        put, workspace = S3Response.put_object, open_bucket(url)
 
         def refuse(*request: object) -> tuple[int, dict[str, str], str]:
             monkeypatch.setattr(S3Response, "put_object", put)
@@ -154,7 +149,7 @@ def test_an_upload_that_cannot_be_removed_shows_nothing(monkeypatch: pytest.Monk
     def refuse(writer: BlobWriter) -> None:
         raise OSError("the network is down")
 
-    def fail(workspace: Workspace) -> None:
+    def fail(workspace: Store) -> None:
         with workspace.create("a") as file:
             file.write(LARGE)
             raise ValueError("7")
@@ -162,12 +157,12 @@ def test_an_upload_that_cannot_be_removed_shows_nothing(monkeypatch: pytest.Monk
     monkeypatch.setattr(BlobWriter, "terminate", refuse)
     with emulators.gcs(conditions=True) as url:
         with pytest.raises(ValueError, match="7"):
-            fail(BucketWorkspace(url))
+            fail(open_bucket(url))
         gc.collect()
-        assert BucketWorkspace(url).sizes() == {}
+        assert open_bucket(url).sizes() == {}
 
 
-def test_a_shard_and_its_index(workspace: Workspace) -> None:
+def test_a_shard_and_its_index(workspace: Store) -> None:
     with ShardWriter("a.tfrecord", "a.index", workspace.create) as writer:
         writer.write([b"record", b"second"])
     shard = workspace.read("a.tfrecord")
@@ -177,7 +172,7 @@ def test_a_shard_and_its_index(workspace: Workspace) -> None:
 
 
 def test_a_folder_that_was_taken_over_is_not_made_again(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(str(tmp_path / "run"))
+    workspace = LocalStore(str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
     workspace.write("reports/a.json", b"{}")
 

@@ -66,7 +66,7 @@ def _frame_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
 class ShardWriter:
     """Writes a shard and its index, which both appear when the block ends without an error.
 
-    `create` opens a new file of a name, which appears whole when its block ends (`Workspace.create`).
+    `create` opens a new file of a name, which appears whole when its block ends (`Store.create`).
 
     >>> with ShardWriter("a.tfrecord", "a.index") as writer:  # doctest: +SKIP
     ...     writer.write([b"record"])

@@ -108,13 +108,13 @@ def source_key_of(manifest: Manifest) -> str:
 def load(store: Store) -> Forgotten:
     """Reads the list of an output; an empty one where nothing was forgotten. Raises: OutputError if it is broken."""
     content = store.read(FILE)
-    return Forgotten() if content is None else _parse(store, content.data)
+    return Forgotten() if content is None else _parse(store, content)
 
 
 def add(store: Store, keys: Collection[bytes]) -> Forgotten:
     """Adds keys to the list; gives all of it. Raises: OutputError if it is broken or cannot be written."""
     for _ in range(TRIES):
-        content = store.read(FILE)
+        content = store.read_tagged(FILE)
         before = Forgotten() if content is None else _parse(store, content.data)
         time = now()
         after = Forgotten({**{digest(key).hex(): time for key in keys}, **before.keys})

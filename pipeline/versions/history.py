@@ -37,7 +37,7 @@ def write_entry(output: str, entry: Mapping[str, Any], pause_seconds: float = 0.
         return
     with store.locked():
         for _ in range(TRIES):
-            content = store.read(HISTORY_FILE)
+            content = store.read_tagged(HISTORY_FILE)
             entries = _settled(_parse(content.data if content else b""), store)
             entries = [earlier for earlier in entries if earlier.get("id") != entry["id"]] + [dict(entry)]
             try:
@@ -55,8 +55,7 @@ def read_history(output: str) -> list[Entry]:
     Raises:
         OutputError: the output cannot be read.
     """
-    content = open_store(output).read(HISTORY_FILE)
-    return _parse(content.data if content else b"")
+    return _parse(open_store(output).read(HISTORY_FILE) or b"")
 
 
 def _parse(data: bytes) -> list[Entry]:

@@ -21,7 +21,7 @@ def read(store: Store) -> Latest | None:
     Raises:
         OutputError: it is broken, or the store cannot be read.
     """
-    return _parse(store, store.read(LATEST_FILE), mend=False)
+    return _parse(store, store.read_tagged(LATEST_FILE), mend=False)
 
 
 def compare_and_swap(
@@ -41,7 +41,7 @@ def compare_and_swap(
     """
     with store.locked():
         for _ in range(TRIES):
-            content = store.read(LATEST_FILE)
+            content = store.read_tagged(LATEST_FILE)
             latest = _parse(store, content, mend)
             changed = edit(latest)
             if changed == latest:

@@ -118,7 +118,7 @@ class Lease:
             LeaseLostError: another process took it over, or the output is gone.
             OutputError: the store cannot be read.
         """
-        holder = _holder(self._store.read(_path(self.name)))
+        holder = _holder(self._store.read_tagged(_path(self.name)))
         if holder is None:
             raise LeaseLostError(f"the lease of this process in {self._store.url} is gone: nothing was published")
         if holder.token != self._holder.token:
@@ -146,7 +146,7 @@ class Lease:
         try:
             self._tag, self._holder = self._store.write_if(_path(self.name), _text(beat), self._tag), beat
         except Conflict:
-            content = self._store.read(_path(self.name))
+            content = self._store.read_tagged(_path(self.name))
             holder = _holder(content)
             if content is None or holder is None or holder.token != self._holder.token:
                 return False
@@ -177,7 +177,7 @@ def take(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda hol
     """Takes a lease until its `release` or the process's end; arguments and errors are those of `hold`."""
     watch, waited_for = _Watch(), ""
     while True:
-        holder = _holder(store.read(_path(name)))
+        holder = _holder(store.read_tagged(_path(name)))
         if holder is not None and not watch.is_dead(holder):
             if holder.token != waited_for:
                 on_wait(holder)
@@ -189,7 +189,7 @@ def take(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda hol
 
 def take_over(store: Store, name: str, dead: Holder | None = None) -> Lease | None:
     """Takes a lease that is free or whose holder is known to be dead (`dead`); None if another process holds it."""
-    content = store.read(_path(name))
+    content = store.read_tagged(_path(name))
     holder = _holder(content)
     if holder is not None and not holder.is_dead() and holder != dead:
         return None
@@ -203,7 +203,7 @@ def take_over(store: Store, name: str, dead: Holder | None = None) -> Lease | No
 def holders(store: Store) -> dict[str, Holder]:
     """Reads all leases of an output by name, those of dead processes too."""
     names = [match[1] for entry in store.children(LEASES_FOLDER) if (match := NAME.fullmatch(entry))]
-    leases = {name: _holder(store.read(_path(name))) for name in names}
+    leases = {name: _holder(store.read_tagged(_path(name))) for name in names}
     return {name: holder for name, holder in leases.items() if holder is not None}
 
 
@@ -223,7 +223,7 @@ def census(
     watches = {name: _Watch() for name in holders(store)}
     while watches:
         for name, watch in list(watches.items()):
-            holder = _holder(store.read(_path(name)))
+            holder = _holder(store.read_tagged(_path(name)))
             if holder is not None and watch.is_dead(holder):
                 dead[name] = holder
             elif holder is not None and (holder.is_here() or watch.has_changed):

@@ -52,7 +52,7 @@ def materialize(output: str, wanted: str = LIVE) -> Materialized:
     name = f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"
     with held(output, version):
         while True:
-            content = store.read(name)
+            content = store.read_tagged(name)
             if content is None:
                 raise DatasetError(f"the version {version} was removed from {output}")
             manifest = Manifest.from_json(parse_json(content.data))
@@ -129,7 +129,7 @@ def _described(store: Store, manifest: Manifest) -> Manifest:
     if CROISSANT not in manifest.files:
         return manifest
     name, data = f"{VERSIONS_FOLDER}/{manifest.version}/{CROISSANT}", croissant(manifest)
-    before = store.read(name)
+    before = store.read_tagged(name)
     store.write_if(name, data, before.tag if before else None)
     entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     return replace(manifest, files={**manifest.files, CROISSANT: entry})
@@ -144,10 +144,10 @@ def _whole(store: Store, manifest: Manifest) -> Manifest:
             if shard.version is None:
                 continue
             file, index = _names(manifest, name, number)
-            content = store.read(f"{VERSIONS_FOLDER}/{manifest.version}/{index}")
-            if content is None:
+            data = store.read(f"{VERSIONS_FOLDER}/{manifest.version}/{index}")
+            if data is None:
                 raise DatasetError(f"{index} was removed meanwhile: run the same command again")
-            files[index] = {"bytes": len(content.data), "sha256": hashlib.sha256(content.data).hexdigest()}
+            files[index] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             shared.append(shard)
             shards[number] = replace(shard, file=file, index=index, version=None)
         splits[name] = replace(split, shards=tuple(shards))

@@ -228,8 +228,8 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
     """
     folder, is_stored = f"{VERSIONS_FOLDER}/{manifest.version}", not is_local(store.url)
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
-    predecessors = store.read(f"{folder}/{MANIFEST_FILE}") if is_stored else None  # one that lost the lease showed it
-    shown = predecessors.tag if predecessors else None
+    earlier = store.read_tagged(f"{folder}/{MANIFEST_FILE}") if is_stored else None  # by a build that lost the lease
+    shown = earlier.tag if earlier else None
 
     def check() -> None:
         lease.check()
@@ -341,7 +341,7 @@ def uploads(store: Store) -> dict[str, str]:
         with suppress(DatasetError):  # no version's name
             claim = store.read(f"{VERSIONS_FOLDER}/{version}/{CLAIM_FILE}")
             if claim is not None:
-                claims[version] = claimant(claim.data)
+                claims[version] = claimant(claim)
     return claims
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Manifest
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.pipeline.versions.stores.bucket import BucketStore
 
 MATERIALIZED = "materialized"
 """The entry of a manifest's provenance on when it was made whole, and in which files its shards lay before."""
@@ -57,13 +56,13 @@ def needs_of(
     names = store.children(VERSIONS_FOLDER)
     needs = Needs()
     for version in names:
-        content = None if version in but else store.read(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
-        if content is None:
+        data = None if version in but else store.read(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
+        if data is None:
             continue
         try:
-            manifest = Manifest.from_json(parse_json(content.data))
+            manifest = Manifest.from_json(parse_json(data))
         except DatasetError:  # of a newer Recordmill, or broken: what it names may count
-            needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
+            needs.whole.update({name: version for name in names if name != version and name.encode() in data})
             continue
         needs.files.update(dict.fromkeys(referenced_files(manifest), version))
         if MATERIALIZED in manifest.provenance and is_recent(manifest):
@@ -87,8 +86,5 @@ def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
     needed = {*needs.of(folder, names)}
     if not needed:
         store.remove(folder, MANIFEST_FILE)
-    elif isinstance(store, BucketStore):
-        store.remove_all(folder, but=needed)
     else:
-        for name in sorted(names.keys() - needed):
-            store.delete(name)
+        store.remove_all(folder, but=needed)

@@ -24,8 +24,7 @@ from recordmill.pipeline.build.analysis.tokenizers import FOLDER, SUFFIXES, read
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs, pack_graph
-from recordmill.pipeline.build.context.reports import ANALYSIS, Progress
-from recordmill.pipeline.build.context.workspace import read_report, write_report
+from recordmill.pipeline.build.context.reports import ANALYSIS, Progress, read_report, write_report
 from recordmill.pipeline.compare.ids import compare_ids
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.file_names import vocabulary_name

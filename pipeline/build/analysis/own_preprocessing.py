@@ -18,10 +18,10 @@ from tfx_bsl.tfxio import tensor_adapter
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import leaving_error
-from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.dataset.paths import is_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.user_code import UserCode, blame, load
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.transforms.contract.stored import KEY
 
 STORED = ("string", "int64", "float32")
@@ -37,7 +37,7 @@ class OwnPreprocessing:
     """The function by its name, with its modules: it travels to workers as that, and is imported where it is called."""
 
     def __init__(
-        self, reference: str, label: str | None, code: UserCode | None = None, errors: Workspace | None = None
+        self, reference: str, label: str | None, code: UserCode | None = None, errors: Store | None = None
     ) -> None:
         """Takes the workspace in which a worker leaves its error (`context.reports`); None for none."""
         self._reference = reference

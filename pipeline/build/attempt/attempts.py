@@ -26,9 +26,17 @@ from typing import Any
 
 from recordmill.pipeline.build.attempt.places import PLAN, BucketPlace, Kept, LocalPlace, Place, Run
 from recordmill.pipeline.build.attempt.reconcile import take_groups
-from recordmill.pipeline.build.context.reports import ANALYSIS, FOLDERS, chunk_step, read_rejects, shard_step
-from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
+from recordmill.pipeline.build.context.reports import (
+    ANALYSIS,
+    FOLDERS,
+    chunk_step,
+    read_rejects,
+    read_report,
+    shard_step,
+    write_report,
+)
 from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local
 
 Report = dict[str, Any]
@@ -114,7 +122,7 @@ def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
 
 
 def _reports(run: Run, steps: Iterable[str]) -> Iterator[Report | None]:
-    for _, data in read_all(run.workspace, [f"reports/{step}.json" for step in steps]):
+    for _, data in run.workspace.read_all([f"reports/{step}.json" for step in steps]):
         yield None if data is None else json.loads(data)
 
 
@@ -123,7 +131,7 @@ def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
     return sizes.get(report["file"]) == report["bytes"] and sizes.get(report["index"]) == 8 * (report["records"] + 1)
 
 
-def _rejects(workspace: Workspace) -> Iterator[Reject]:
+def _rejects(workspace: Store) -> Iterator[Reject]:
     """Reads the rejects of an attempt's steps, and of the jobs before the writing one."""
     names = [name for folder in ("rejects/", *PASSES) for name in workspace.names(folder.rstrip("/"))]
     return read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])

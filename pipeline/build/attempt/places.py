@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from recordmill.pipeline.build.context.workspace import READS, BucketWorkspace, LocalWorkspace, Workspace, read_report
+from recordmill.pipeline.build.context.reports import read_report
 from recordmill.pipeline.dataset.atomic_files import attempt_name, is_unfinished
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
 from recordmill.pipeline.versions import publishing
@@ -27,7 +27,9 @@ from recordmill.pipeline.versions.build_folders import (
     remove_stored_run,
     runs,
 )
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, Store
+from recordmill.pipeline.versions.stores.bucket import CONNECTIONS
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 
 PLAN = PLAN_FILE.removesuffix(".json")
@@ -67,8 +69,8 @@ class Kept:
 class Run:
     """An attempt, and the finished work in it."""
 
-    workspace: Workspace
-    shards: Workspace
+    workspace: Store
+    shards: Store
     """The folder of the shards and their indexes."""
     folder: str
     """Its folder on this machine, absolute: the workspace itself, or only scratch where that is in a bucket."""
@@ -166,8 +168,8 @@ class LocalPlace(Place):
         remove_run(run.folder)
 
     def _run(self, folder: Path) -> Run:
-        workspace = LocalWorkspace(str(folder))
-        return Run(workspace, workspace.folder("version"), str(folder), self)
+        workspace = LocalStore(str(folder))
+        return Run(workspace, workspace.at("version"), str(folder), self)
 
 
 def _new_name() -> str:
@@ -191,11 +193,11 @@ class BucketPlace(Place):
                 found.append(self._run(name, version))
         return found
 
-    def _workspace(self, name: str) -> Workspace:
-        return BucketWorkspace(f"{self._store.url}/{self._folder}/{name}")
+    def _workspace(self, name: str) -> Store:
+        return self._store.at(f"{self._folder}/{name}")
 
     def _run(self, name: str, version: str) -> Run:
-        shards = BucketWorkspace(f"{self._store.url}/{VERSIONS_FOLDER}/{version}")
+        shards = self._store.at(f"{VERSIONS_FOLDER}/{version}")
         return Run(self._workspace(name), shards, str((self._scratch / name).absolute()), self, version)
 
     def new_run(self) -> Run:
@@ -220,7 +222,7 @@ class BucketPlace(Place):
         source = run.workspace.url.removeprefix(f"{self._store.url}/")
         is_kept = keeps(kept)
         names = [file for file in run.workspace.names() if is_kept(file) and file != PLAN_FILE]
-        with ThreadPoolExecutor(READS) as pool:
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda file: self._store.copy(f"{source}/{file}", f"{self._folder}/{name}/{file}"), names))
         folder = f"{VERSIONS_FOLDER}/{run.version}"
         self._store.delete(f"{folder}/{MANIFEST_FILE}")  # of a predecessor that was slow: it will notice

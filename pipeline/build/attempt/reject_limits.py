@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, read_rejects
-from recordmill.pipeline.build.context.workspace import read_all
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
@@ -151,7 +150,7 @@ class RejectLimits:
         names = [name for folder in folders for name in sorted(self._planned.workspace.names(folder))]
         new = [name for name in names if STEP.fullmatch(name) and name not in self._seen]
         self._seen.update(new)
-        for name, data in read_all(self._planned.workspace, new):
+        for name, data in self._planned.workspace.read_all(new):
             if data is not None:  # another attempt may have taken it over meanwhile
                 self._add(PurePath(name).stem, json.loads(data))
         if new:

@@ -36,8 +36,7 @@ from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, Step, WorkerStep
 from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
-from recordmill.pipeline.build.context.reports import leaving_error
-from recordmill.pipeline.build.context.workspace import read_report
+from recordmill.pipeline.build.context.reports import leaving_error, read_report
 from recordmill.pipeline.build.summaries.look import (
     LearnedAnalysis,
     Look,

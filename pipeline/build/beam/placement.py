@@ -23,7 +23,7 @@ from recordmill.pipeline.build.beam.duplicates import FindDuplicates
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import Keep, ListChunks, Send, Step, WorkerStep, composite, rows_of, send
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
-from recordmill.pipeline.build.context.workspace import read_report, write_report
+from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.build.duplicates.counts import (
     NEAR,
     outline,

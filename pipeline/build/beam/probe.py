@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local
 
 QUESTION, ANSWER = "probe/driver", "probe/worker"
@@ -43,7 +43,7 @@ def probe_workers(planned: PlannedBuild, runner: Runner) -> None:
         raise UnreachableError(_message(unreached[0].url))
 
 
-def answer(token: bytes, folders: Sequence[Workspace]) -> None:
+def answer(token: bytes, folders: Sequence[Store]) -> None:
     """Answers in a worker where the driver's token is to be seen; the driver reports where it is not."""
     for folder in folders:
         with suppress(OSError, UserError):

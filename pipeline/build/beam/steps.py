@@ -20,10 +20,10 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.chunk_pages import ChunkPages
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
-from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET
 from recordmill.pipeline.build.worker.packing import Packed, pack, unpack
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.versions.stores.base import Store
 
 Bucket = tuple[int, Packed | Iterable[Packed]]
 
@@ -46,7 +46,7 @@ def composite(add: Callable[..., Any]) -> Callable[..., Composite]:
 
 
 @composite
-def ListChunks(begin: beam.pvalue.PBegin, workspace: Workspace, chunks: Sequence[Chunk]) -> beam.PCollection:
+def ListChunks(begin: beam.pvalue.PBegin, workspace: Store, chunks: Sequence[Chunk]) -> beam.PCollection:
     """Spreads chunks over the workers: the graph has their number, the workers read them in the workspace."""
     pages = ChunkPages.write(workspace, chunks)
     positions = (

@@ -13,7 +13,7 @@ from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, WorkerStep
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import install_user_code
-from recordmill.pipeline.build.context.workspace import read_report, write_report
+from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader

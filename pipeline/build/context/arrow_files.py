@@ -16,20 +16,20 @@ import pyarrow as pa
 import pyarrow.feather
 
 from recordmill.pipeline.build.context.reports import shard_step
-from recordmill.pipeline.build.context.workspace import Workspace, read_all
+from recordmill.pipeline.versions.stores.base import Store
 
 FOLDER = "digests/files"
 DIGEST = pa.binary(32)
 
 
-def write_table(workspace: Workspace, name: str, table: pa.Table) -> None:
+def write_table(workspace: Store, name: str, table: pa.Table) -> None:
     """Writes a table as Feather."""
     sink = pa.BufferOutputStream()
     pa.feather.write_feather(table, sink, compression="lz4")
     workspace.write(name, sink.getvalue().to_pybytes())  # clients of buckets take nothing but bytes
 
 
-def read_table(workspace: Workspace, name: str) -> pa.Table | None:
+def read_table(workspace: Store, name: str) -> pa.Table | None:
     """Reads a table; None if the file does not exist."""
     data = workspace.read(name)
     return None if data is None else pa.feather.read_table(pa.BufferReader(data))
@@ -61,7 +61,7 @@ def taken(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> list[bytes | 
 class FileDigests:
     """The digests that the shards' workers left, found by the files' full paths: about 50 bytes a file."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Store) -> None:
         parts = list[pa.Array]()
         self._rows = HashedRows(_paths(workspace, parts))
         self._digests = pa.chunked_array(parts, DIGEST)
@@ -71,16 +71,16 @@ class FileDigests:
         return taken(self._digests, self._rows.find(paths))
 
 
-def write_file_digests(workspace: Workspace, group: int, digests: Mapping[str, bytes]) -> None:
+def write_file_digests(workspace: Store, group: int, digests: Mapping[str, bytes]) -> None:
     """Writes the digests of a shard's files by their full paths, if there are any."""
     if digests:
         paths, values = pa.array(digests.keys(), pa.string()), pa.array(digests.values(), DIGEST)
         write_table(workspace, f"{FOLDER}/{shard_step(group)}.arrow", pa.table({"path": paths, "sha256": values}))
 
 
-def _paths(workspace: Workspace, digests: list[pa.Array]) -> Iterator[str]:
+def _paths(workspace: Store, digests: list[pa.Array]) -> Iterator[str]:
     """Yields the paths of one shard's files after another's, and adds their digests."""
-    for _, data in read_all(workspace, sorted(workspace.names(FOLDER))):
+    for _, data in workspace.read_all(sorted(workspace.names(FOLDER))):
         table = pa.feather.read_table(pa.BufferReader(data))
         digests += table["sha256"].chunks
         yield from table["path"].to_pylist()

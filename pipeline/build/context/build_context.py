@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.sources.columns import Columns, ColumnType
@@ -19,6 +18,8 @@ from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
@@ -105,9 +106,9 @@ class PlannedBuild:
     """A build as its plan knows it: enough for the jobs before the writing one."""
 
     name: str
-    workspace: Workspace
+    workspace: Store
     """The attempt's own: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)."""
-    shards: Workspace
+    shards: Store
     """The folder of the shards and their indexes, which becomes the version's or is it already."""
     scratch: str
     """A folder on the driver's disk: for it, and for workers of the local runner."""
@@ -157,12 +158,12 @@ class PlannedBuild:
         return os.path.join(os.path.dirname(self.scratch), "version")
 
     @property
-    def progress(self) -> Workspace:
+    def progress(self) -> Store:
         """The folder of the steps' counters: on the driver's disk, if the workers share it."""
         return (
-            self.workspace.folder("progress")
+            self.workspace.at("progress")
             if self.inline
-            else LocalWorkspace(os.path.join(os.path.dirname(self.scratch), "progress"))
+            else LocalStore(os.path.join(os.path.dirname(self.scratch), "progress"))
         )
 
     @property

@@ -15,10 +15,9 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Self
 
-from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.sources.batches import batches, pack, packed_bytes, unpack
 from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.base import OutputError, Store
 
 FOLDER = "chunks"
 PAGE_CHUNKS = 500
@@ -30,14 +29,14 @@ WRITERS = 8
 class ChunkPages:
     """Chunks by their positions, from 0."""
 
-    workspace: Workspace
+    workspace: Store
     digests: tuple[bytes, ...]
     """The digest of each page, which names its file: a worker unpickles only what the driver wrote."""
     bounds: tuple[int, ...]
     """The position of each page's first chunk and, last, the number of chunks."""
 
     @classmethod
-    def write(cls, workspace: Workspace, chunks: Sequence[Chunk]) -> Self:
+    def write(cls, workspace: Store, chunks: Sequence[Chunk]) -> Self:
         """Writes the pages that are not there yet: two jobs of a build read the same chunks.
 
         Raises:
@@ -77,7 +76,7 @@ def _digest(page: bytes) -> bytes:
 
 
 @lru_cache(maxsize=2)
-def _read(workspace: Workspace, digest: bytes) -> list[Chunk]:
+def _read(workspace: Store, digest: bytes) -> list[Chunk]:
     page, path = workspace.read(_name(digest)), f"{workspace.url}/{_name(digest)}"
     if page is None:
         raise FileNotFoundError(f"{path} is gone: another attempt at this build goes on with its work")

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.transforms.tensorflow.tokenizers import text_ops
 
 TENSOR_TYPES = {pa.binary(): tf.string, pa.float32(): tf.float32, pa.int64(): tf.int64}
@@ -54,7 +54,7 @@ def _plain(column: pa.ChunkedArray) -> Any:
     return column.to_pylist() if column.type == pa.binary() else column.to_numpy()
 
 
-def pack_graph(workspace: Workspace, folder: str) -> str:
+def pack_graph(workspace: Store, folder: str) -> str:
     """Writes the graph of a local folder as one archive; returns its name."""
     sink, name = io.BytesIO(), f"{attempt_name('analysis/export')}.tar"
     with tarfile.open(fileobj=sink, mode="w") as archive:
@@ -64,14 +64,14 @@ def pack_graph(workspace: Workspace, folder: str) -> str:
     return name
 
 
-def unpack_graph(workspace: Workspace, name: str) -> str:
+def unpack_graph(workspace: Store, name: str) -> str:
     """Returns a local folder with the archive's files, which stays until the process ends."""
     with _unpacking:
         return _unpack(workspace, name).name
 
 
 @lru_cache(maxsize=4)
-def _unpack(workspace: Workspace, name: str) -> "tempfile.TemporaryDirectory[str]":
+def _unpack(workspace: Store, name: str) -> "tempfile.TemporaryDirectory[str]":
     folder = tempfile.TemporaryDirectory(prefix="recordmill-graph-", ignore_cleanup_errors=True)
     with workspace.open(name) as file, tarfile.open(fileobj=file) as archive:
         # Set as an attribute: the argument `filter` is unknown to Python 3.11.2, which Debian 12 has.

@@ -1,4 +1,4 @@
-"""The files that a worker leaves in the workspace for its driver: its progress, its rejects, and its error.
+"""The files that a worker leaves in the workspace for its driver: reports, progress, rejects, and its error.
 
 Works on every runner: none reports rows before it is done, and Beam passes no exception between processes, only its
 traceback as text, whose message it changes inside one process. An `OutputError` may pass, as a store's 503 does: it
@@ -18,15 +18,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Reject
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.base import OutputError, Store
 
 FOLDERS = ("scratch", "progress", "version")
 ANALYSIS = "analysis"
@@ -48,10 +48,21 @@ def shard_step(group: int) -> str:
     return f"shard-{group:06d}"
 
 
+def write_report(workspace: Store, name: str, report: Mapping[str, Any]) -> None:
+    """Writes `name.json`."""
+    workspace.write(f"{name}.json", json.dumps(report).encode())
+
+
+def read_report(workspace: Store, name: str) -> dict[str, Any] | None:
+    """Reads a report; None if it does not exist."""
+    data = workspace.read(f"{name}.json")
+    return None if data is None else json.loads(data)
+
+
 class Progress:
     """The counters of one step at work, such as one chunk or one shard; a repeated step overwrites its own file."""
 
-    def __init__(self, workspace: Workspace, step: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, workspace: Store, step: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._workspace, self._name, self._clock = workspace, f"{step}.json", clock
         self._counts: Counter[str] = Counter()
         self._written = 0.0
@@ -71,7 +82,7 @@ class Progress:
 class ProgressReader:
     """Adds up the counters of all steps; a file that has not changed is not read again."""
 
-    def __init__(self, workspace: Workspace, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, workspace: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._workspace, self._clock, self._looked = workspace, clock, -workspace.pause
         self._stamps: dict[str, Hashable] = {}
         self._counts: dict[str, Mapping[str, int]] = {}
@@ -89,7 +100,7 @@ class ProgressReader:
     def _look(self) -> None:
         stamps = {name: stamp for name, stamp in self._workspace.stamps("").items() if name.endswith(".json")}
         changed = [name for name, stamp in stamps.items() if self._stamps.get(name) != stamp]
-        for name, data in read_all(self._workspace, changed):
+        for name, data in self._workspace.read_all(changed):
             if data is not None:  # else the next look finds it
                 self._counts[name], self._stamps[name] = json.loads(data), stamps[name]
 
@@ -110,7 +121,7 @@ def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Re
     return reject_row(rows, row, Fault("duplicate_key", "another row has the same key", None), first)
 
 
-def write_rejects(workspace: Workspace, prefix: str, rejects: list[Reject]) -> str | None:
+def write_rejects(workspace: Store, prefix: str, rejects: list[Reject]) -> str | None:
     """Writes a step's rejects under a name that no repetition has; returns the name, None where there are none."""
     if not rejects:
         return None
@@ -120,9 +131,9 @@ def write_rejects(workspace: Workspace, prefix: str, rejects: list[Reject]) -> s
     return name
 
 
-def read_rejects(workspace: Workspace, names: Iterable[str]) -> Iterator[Reject]:
+def read_rejects(workspace: Store, names: Iterable[str]) -> Iterator[Reject]:
     """Reads the rejects of several steps back. Raises: FileNotFoundError."""
-    for name, data in read_all(workspace, names):
+    for name, data in workspace.read_all(names):
         if data is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{workspace.url}/{name}")
         for line in data.splitlines():
@@ -148,7 +159,7 @@ class DeadWorkerError(UserError):
 
 
 @contextmanager
-def leaving_error(workspace: Workspace) -> Iterator[None]:
+def leaving_error(workspace: Store) -> Iterator[None]:
     """Leaves the type and the message of a `UserError` in the workspace, and raises it."""
     try:
         yield
@@ -159,7 +170,7 @@ def leaving_error(workspace: Workspace) -> Iterator[None]:
         raise
 
 
-def left_error(workspace: Workspace, end: str = "") -> WorkerError | JobFailedError | None:
+def left_error(workspace: Store, end: str = "") -> WorkerError | JobFailedError | None:
     """Returns the error that a worker left; None if none did.
 
     Args:
@@ -177,7 +188,7 @@ def left_error(workspace: Workspace, end: str = "") -> WorkerError | JobFailedEr
 
 
 @contextmanager
-def raising_left_error(workspace: Workspace) -> Iterator[None]:
+def raising_left_error(workspace: Store) -> Iterator[None]:
     """Raises the error that a worker left in the workspace in the place of one that the runner raises.
 
     Raises:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
+from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.build.duplicates.decisions import final_splits, with_joined
 from recordmill.pipeline.build.duplicates.find import count_keys, firsts, taking_part
 from recordmill.pipeline.build.duplicates.fingerprints import (
@@ -29,6 +29,7 @@ from recordmill.pipeline.build.duplicates.fingerprints import (
 from recordmill.pipeline.dataset.manifest_words import leaks
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.versions.stores.base import Store
 
 EXAMPLES = 5
 COUNTS = "digests/counts"
@@ -193,14 +194,14 @@ def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
     return entry
 
 
-def read_counts(workspace: Workspace, name: str, buckets: range | None = None) -> Counts:
+def read_counts(workspace: Store, name: str, buckets: range | None = None) -> Counts:
     """Adds up the reports of some buckets, by default all: `NAME/0003.json`."""
     return add_up(map(Counts.of_json, _reports(workspace, name, buckets)))
 
 
-def _reports(workspace: Workspace, name: str, buckets: range | None) -> list[Json]:
+def _reports(workspace: Store, name: str, buckets: range | None) -> list[Json]:
     names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
-    return [json.loads(data) for _, data in read_all(workspace, names) if data is not None]
+    return [json.loads(data) for _, data in workspace.read_all(names) if data is not None]
 
 
 def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:

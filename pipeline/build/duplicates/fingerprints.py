@@ -38,8 +38,8 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.build.context.reports import shard_step
-from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.dataset.placement import shard_of
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
@@ -121,7 +121,7 @@ def _fixed(data: bytes, width: int) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(data) // width, [None, pa.py_buffer(data)])
 
 
-def write_contents(workspace: Workspace, group: int, tables: Sequence[pa.Table]) -> None:
+def write_contents(workspace: Store, group: int, tables: Sequence[pa.Table]) -> None:
     """Writes the contents of a shard's records, if there are any."""
     table = pa.concat_tables(tables).combine_chunks() if tables else pa.table({})  # not a batch for each few rows
     if table.num_rows:
@@ -129,7 +129,7 @@ def write_contents(workspace: Workspace, group: int, tables: Sequence[pa.Table])
         write_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow", table.append_column("row", rows))
 
 
-def contents_of_shard(workspace: Workspace, group: int) -> pa.Table | None:
+def contents_of_shard(workspace: Store, group: int) -> pa.Table | None:
     """Reads the contents of a shard's records; None if it has none."""
     return read_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow")
 

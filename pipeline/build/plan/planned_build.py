@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from recordmill.pipeline.build.base.class_ids import Names
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
-from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
+from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
@@ -27,21 +28,21 @@ def planned_build(
     inline: bool,
     threads: int,
     isolated: bool = False,
-    workspace: Workspace | None = None,
-    shards: Workspace | None = None,
+    workspace: Store | None = None,
+    shards: Store | None = None,
 ) -> PlannedBuild:
     """Gives what the workers know of a plan.
 
     `folder` is the attempt's on the driver's disk, by default also the workspace, with the shards in `version`.
     """
-    workspace = workspace or LocalWorkspace(os.path.abspath(folder))
+    workspace = workspace or LocalStore(os.path.abspath(folder))
     spec = plan.spec
     texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
     train = (plan.rows + plan.spans.kept_rows) * spec.splits["train"] / sum(spec.splits.values())
     return PlannedBuild(
         name=spec.name,
         workspace=workspace,
-        shards=shards or workspace.folder("version"),
+        shards=shards or workspace.at("version"),
         scratch=os.path.join(os.path.abspath(folder), "scratch"),
         features=_keep(spec.options(), plan.kept),
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),

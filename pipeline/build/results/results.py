@@ -15,8 +15,7 @@ from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.base.span_reports import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import unpack_graph
-from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, shard_step
-from recordmill.pipeline.build.context.workspace import read_all, read_report
+from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, read_report, shard_step
 from recordmill.pipeline.build.duplicates.counts import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.shard_report import ShardSums
@@ -231,7 +230,7 @@ def collect(plan: BuildPlan, context: BuildContext, kept: Mapping[str, KeptSpan]
 
 def _read(context: BuildContext, steps: Iterable[str]) -> Iterator[Report | None]:
     """Reads the reports of steps."""
-    for _, data in read_all(context.workspace, [f"reports/{step}.json" for step in steps]):
+    for _, data in context.workspace.read_all([f"reports/{step}.json" for step in steps]):
         yield None if data is None else json.loads(data)
 
 

@@ -21,7 +21,6 @@ import pyarrow as pa
 from recordmill.pipeline.build.base.live_analysis import SUMMARIES, LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import chunk_step
-from recordmill.pipeline.build.context.workspace import Workspace, read_all
 from recordmill.pipeline.build.summaries.numbers import Moments, Quantiles
 from recordmill.pipeline.build.summaries.pixels import PixelSums
 from recordmill.pipeline.build.summaries.summary import (
@@ -42,6 +41,7 @@ from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 FLUSH_ROWS = 250_000  # different rows of sums that a worker keeps before it passes them on: some 25 MB
@@ -174,14 +174,14 @@ class Look:
         return next((each.result(tables) for each in self.summaries if each.name == name), default)
 
 
-def full_buckets(workspace: Workspace, look: str) -> Iterator[tuple[str, bytes]]:
+def full_buckets(workspace: Store, look: str) -> Iterator[tuple[str, bytes]]:
     """Returns the buckets of a finished look as Arrow streams, by their paths in a version.
 
     They are `summaries/moments/bucket-003.arrow` of all rows, and `spans/2026-11-20/summaries/…` of those of a span.
     """
     folder = f"look/{look}/"
     names = [name for name in sorted(workspace.names(folder[:-1])) if FULL.search(name)]
-    for name, data in read_all(workspace, names):
+    for name, data in workspace.read_all(names):
         *span, summary, file = name[len(folder) :].split("/")
         tables = of_file(data, "/".join([*span, _key_of(name)]))
         assert tables is not None, name  # noqa: S101 - the look's commit says that it is there

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step
-from recordmill.pipeline.build.context.workspace import write_report
+from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step, write_report
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
 from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, Stored, StoredGraph

@@ -14,8 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
-from recordmill.pipeline.build.context.reports import LOOK_REPORTS, Progress, chunk_step, write_rejects
-from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report, write_report
+from recordmill.pipeline.build.context.reports import (
+    LOOK_REPORTS,
+    Progress,
+    chunk_step,
+    read_report,
+    write_rejects,
+    write_report,
+)
 from recordmill.pipeline.build.summaries.look import Look, Sums
 from recordmill.pipeline.build.summaries.summary import Fold, Summary
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
@@ -23,6 +29,7 @@ from recordmill.pipeline.build.worker.packing import ImageSpill, Packed, pack
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
 """Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""
@@ -39,7 +46,7 @@ class ChunkReader:
 
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
         """Returns a chunk's packed rows with their groups."""
-        listed = LocalWorkspace(self._planned.scratch).read(_list_name(chunk))
+        listed = LocalStore(self._planned.scratch).read(_list_name(chunk))
         if listed is None:
             return self._read(chunk, lambda rows, rejects: iter([rows.num_rows]))
         packed = ((group, Packed(**each)) for group, each in json.loads(listed))
@@ -51,7 +58,7 @@ class ChunkReader:
             self._look(chunk, on_block)
             return
         packed = [(group, asdict(each)) for group, each in self._read(chunk, on_block)]
-        LocalWorkspace(self._planned.scratch).write(_list_name(chunk), json.dumps(packed).encode())
+        LocalStore(self._planned.scratch).write(_list_name(chunk), json.dumps(packed).encode())
 
     def _look(self, chunk: Chunk, on_block: OnBlock) -> None:
         planned, step = self._planned, chunk_step(chunk.index)

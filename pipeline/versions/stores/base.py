@@ -1,8 +1,14 @@
-"""The interface of a store that holds an output: named objects, and one atomic step, compare-and-swap.
+"""The interface of a store: named objects in a folder or below a prefix of a bucket, and compare-and-swap.
+
+An output is a store, and so is every folder in it (`at`): a version's, or the workspace where a build's driver and
+workers leave files for each other. Names are relative to the store, with slashes.
 
 `write_if` replaces an object only if it still has the tag that was read with it. Everything that builds share, `LATEST`
-and leases, changes in this way. Names are relative to the output, with slashes.
+and leases, changes in this way.
 
+>>> store.at("versions/20261120T120000Z-4f1c9a2e").read("dataset.json")    # doctest: +SKIP
+>>> with store.create("d-train.tfrecord-00000-of-00001") as file:          # doctest: +SKIP
+...     file.write(data)                    # appears when the block ends, and not after an error
 >>> store.write_if("LATEST", b"{}", tag=None)    # doctest: +SKIP
 '"99914b932bd37a50b983c5e7c90ae93b"'
 >>> store.write_if("LATEST", b"{…}", tag=None)   # doctest: +SKIP
@@ -10,10 +16,10 @@ Traceback (most recent call last):
 pipeline.versions.stores.base.Conflict: LATEST
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, ClassVar, Protocol, Self
 
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import UserError
@@ -49,17 +55,57 @@ class Content:
 
 
 class Store(Protocol):
-    """An output: a folder, or a prefix of a bucket. Every method raises OutputError where the store refuses."""
+    """A folder, or a prefix of a bucket. Threads may share it. It is pickled with a job; workers make a client anew.
+
+    Every method raises OutputError where the store refuses, but a folder's `open`, `create` and `write` raise OSError.
+    These two do not make the folder again after a later attempt renamed it (`pipeline.build.attempt.places`).
+    """
 
     url: str
     """The absolute path of the folder, or the URL; no slash at its end."""
+    pause: ClassVar[float]
+    """The least seconds between two looks at what others write here, and between two writes for their eyes."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.url == getattr(other, "url", None)
+
+    def __hash__(self) -> int:
+        return hash(self.url)
 
     @property
     def location(self) -> Location:
         """The output as `pipeline.dataset.manifest` reads it."""
 
-    def read(self, name: str) -> Content | None:
+    def at(self, prefix: str) -> Self:
+        """Returns a folder in it as a store."""
+
+    def read(self, name: str) -> bytes | None:
+        """Reads an object; None if it does not exist."""
+
+    def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Reads objects in their order, from a bucket many at a time; None for one that does not exist."""
+        return ((name, self.read(name)) for name in names)
+
+    def read_tagged(self, name: str) -> Content | None:
         """Reads an object and its tag; None if it does not exist."""
+
+    def open(self, name: str) -> BinaryIO:
+        """Opens an object for reading in any order. Raises: FileNotFoundError."""
+
+    def create(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Opens a stream for an object that appears when the block ends; after an error nothing is left.
+
+        A folder replaces a file of this name. A bucket keeps it, and takes equal content as written.
+
+        Raises:
+            OutputError: a bucket has an object of this name and other content.
+        """
+
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        """Writes an object, whole or not at all; replaces one of this name.
+
+        Without `durable` it may be lost with the machine's power.
+        """
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
         """Writes an object if its tag is still `tag`, or for None, if it does not exist; returns its new tag.
@@ -77,8 +123,14 @@ class Store(Protocol):
     def children(self, folder: str) -> list[str]:
         """The sorted names of the objects and folders directly in a folder; `""` is the output itself."""
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """The bytes of every object below a folder, by its name in the output."""
+    def names(self, folder: str = "") -> list[str]:
+        """Lists every finished object below a folder, by its name in the store."""
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """Returns the bytes of every finished object below a folder, by its name in the store."""
+
+    def stamps(self, folder: str) -> Mapping[str, Hashable]:
+        """Returns for every object below a folder, by its name in the store, a value that changes with the content."""
 
     def delete(self, name: str, tag: str | None = None) -> None:
         """Deletes an object if it is there and, where a tag is given, still the one that was read."""
@@ -113,6 +165,9 @@ class Store(Protocol):
     def remove(self, folder: str, first: str) -> None:
         """Removes a folder, beginning with the file that makes it one, so that nobody sees a part of it."""
 
+    def remove_all(self, folder: str, but: Collection[str] = ()) -> None:
+        """Deletes every object below a folder, except for those of some names."""
+
     def strays(self, *, remove: bool) -> dict[str, int]:
         """Lists what killed writers left beside the objects, by name, with the bytes; removes it if asked to."""
 
@@ -141,10 +196,8 @@ class Stored:
 
     def read_bytes(self, most: int | None = None) -> bytes:
         """Reads at most `most` bytes. Raises: FileNotFoundError, OutputError."""
-        content = self.store.read(self.name)
-        if content is None:
-            raise FileNotFoundError(2, "No such file or directory", str(self))
-        return content.data[:most]
+        with self.store.open(self.name) as file:
+            return file.read(-1 if most is None else most)
 
 
 @contextmanager

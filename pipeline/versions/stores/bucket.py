@@ -4,17 +4,20 @@
 refuse to replace an object, so a late writer cannot change what another process has written already.
 """
 
+import errno
 import hashlib
 import importlib
+import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from io import RawIOBase
+from functools import lru_cache
+from io import BytesIO, RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, Self, cast
 
 from recordmill.pipeline.dataset.paths import NO_PARTS, Location
 from recordmill.pipeline.errors import DatasetError
@@ -110,15 +113,24 @@ class BucketStore(Store):
     """A prefix of a bucket; a subclass for each store calls its library."""
 
     scheme: str
+    pause = 10.0
 
     def __init__(self, bucket: str, folder: str) -> None:
         self.url = f"{self.scheme}://{bucket}/{folder}".rstrip("/")
         self._bucket_name = bucket
         self._prefix = f"{folder}/" if folder else ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _shared, (type(self), self._bucket_name, self._prefix.rstrip("/"))
+
     @property
     def location(self) -> Location:
         return Stored(self)
+
+    def at(self, prefix: str) -> Self:
+        inner = type(self)(self._bucket_name, f"{self._prefix}{prefix}")
+        inner.__dict__ = {**self.__dict__, **inner.__dict__}  # with a client that is made already
+        return inner
 
     def _key(self, name: str) -> str:
         """Returns the key of an object; a folder that a store's console made is one whose name ends in a slash.
@@ -147,10 +159,25 @@ class BucketStore(Store):
         """Lists objects by key; up to a delimiter, also the folders, with a slash at the end and 0 bytes."""
         raise NotImplementedError
 
-    def write(self, name: str, data: bytes) -> None:
-        """Writes an object, or replaces it. Raises: OutputError."""
+    def read(self, name: str) -> bytes | None:
+        content = self.read_tagged(name)
+        return None if content is None else content.data
+
+    def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        names = list(names)
+        with ThreadPoolExecutor(max(1, min(CONNECTIONS, len(names)))) as pool:
+            yield from zip(names, pool.map(self.read, names), strict=True)
+
+    def open(self, name: str) -> BinaryIO:
+        """Reads the whole object."""
+        data = self.read(name)
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.url}/{name}")
+        return BytesIO(data)
+
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         with refusals(self.url, "written"):
-            self._write(self._key(name), data)
+            self._write(self._key(name), bytes(data))  # Arrow's buffers are none to every client
 
     def copy(self, name: str, target: str) -> None:
         """Copies an object inside the store. Raises: OutputError."""
@@ -159,14 +186,7 @@ class BucketStore(Store):
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Streams a new object, which appears when the block ends; after an error nothing is left.
-
-        An object that exists and has the same content counts as written.
-
-        Raises:
-            OutputError: there is an object of other content, another process was about to show one and did not, or the
-                store refuses.
-        """
+        """Raises OutputError also where another process was about to show such an object and did not."""
         with refusals(self.url, "written"):
             upload = self._begin(self._key(name))
         stream = _Stream(upload, self.url)
@@ -207,8 +227,7 @@ class BucketStore(Store):
             return sha256.digest()
         return None
 
-    def tags(self, folder: str) -> dict[str, str]:
-        """Gives a tag of every object below a folder, by its name in the output, that changes with the content."""
+    def stamps(self, folder: str) -> Mapping[str, Hashable]:
         return {key[len(self._prefix) :]: entry.tag for key, entry in self._listed(self._below(folder)).items()}
 
     def newest(self, folder: str) -> datetime | None:
@@ -223,7 +242,10 @@ class BucketStore(Store):
         prefix = self._below(folder)
         return sorted({key[len(prefix) :].rstrip("/") for key in self._listed(prefix, "/")} - {""})
 
-    def sizes(self, folder: str) -> dict[str, int]:
+    def names(self, folder: str = "") -> list[str]:
+        return list(self.sizes(folder))
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
         objects = self._listed(self._below(folder))
         return {key[len(self._prefix) :]: entry.bytes for key, entry in objects.items()}
 
@@ -246,7 +268,7 @@ class BucketStore(Store):
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Writes a claim, unless this build's is there already, then uploads every file."""
         before = self.read(f"{folder}/{CLAIM_FILE}")
-        if before is None or claimant(before.data) != claimant(claim):
+        if before is None or claimant(before) != claimant(claim):
             self.claim(folder, claim)
         files = sorted(path for path in Path(assembled).rglob("*") if path.is_file())
         names = [f"{folder}/{path.relative_to(assembled).as_posix()}" for path in files]
@@ -281,7 +303,6 @@ class BucketStore(Store):
         self.delete(claim)
 
     def remove_all(self, folder: str, but: Collection[str] = ()) -> None:
-        """Deletes every object below a folder, except for those of some names."""
         self._delete_all(sorted(self.sizes(folder).keys() - set(but)))
 
     def _delete_all(self, names: Sequence[str]) -> None:
@@ -298,10 +319,16 @@ class BucketStore(Store):
 
     def _settle(self, name: str, data: bytes) -> str:
         """Decides after a refused write, which the library may have repeated because the first answer was lost."""
-        content = self.read(name)
+        content = self.read_tagged(name)
         if content is None or content.data != data:
             raise Conflict(name)
         return content.tag
+
+
+@lru_cache(maxsize=8)
+def _shared(store: type[BucketStore], bucket: str, folder: str) -> BucketStore:
+    """Makes a store that was pickled anew, once a process: it shares its client."""
+    return store(bucket, folder)
 
 
 def claimant(claim: bytes) -> str:

@@ -29,7 +29,7 @@ class GcsStore(BucketStore):
         with refusals(self.url, "reached"):
             return library.Client(project=_PROJECT).bucket(self._bucket_name)
 
-    def read(self, name: str) -> Content | None:
+    def read_tagged(self, name: str) -> Content | None:
         """Asks for the generation first, because a download does not return it."""
         with refusals(self.url, "read"), suppress(self._errors.NotFound):
             blob = self._bucket.blob(self._key(name))

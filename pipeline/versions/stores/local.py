@@ -2,15 +2,24 @@
 
 import errno
 import hashlib
+import itertools
 import os
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, Self
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name, sync, sync_tree, write_atomically
+from recordmill.pipeline.dataset.atomic_files import (
+    attempt_name,
+    is_unfinished,
+    replacing,
+    sync,
+    sync_tree,
+    write_atomically,
+)
 from recordmill.pipeline.dataset.paths import check_inner, locate, open_file
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
@@ -42,26 +51,50 @@ _locks: dict[str, _Lock] = {}
 
 
 class LocalStore(Store):
-    """A folder, made by the first write into it."""
+    """A folder of this machine, or of a network that all workers have under one path; the first `write_if` makes it."""
+
+    pause = 0.0
 
     def __init__(self, folder: str) -> None:
         self.url = os.path.abspath(folder)
         self._root = Path(self.url)
-        self._lock = _locks.setdefault(self.url, _Lock())
 
     @property
     def location(self) -> Path:
         return self._root
 
-    def read(self, name: str) -> Content | None:
+    def at(self, prefix: str) -> Self:
+        return type(self)(os.path.join(self.url, prefix))
+
+    def read(self, name: str) -> bytes | None:
+        with self._refusals("read"), suppress(FileNotFoundError, NotADirectoryError), self.open(name) as file:
+            return file.read()
+        return None
+
+    def read_tagged(self, name: str) -> Content | None:
         """Reads an object; its tag is the content's digest."""
-        with self._refusals("read"):
-            try:
-                with open_file(locate(self.url, name)) as file:
-                    data = file.read()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-            return Content(data, hashlib.sha256(data).hexdigest())
+        data = self.read(name)
+        return None if data is None else Content(data, hashlib.sha256(data).hexdigest())
+
+    def open(self, name: str) -> BinaryIO:
+        return open_file(locate(self.url, name))
+
+    def create(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Opens a temporary file next to it."""
+        return replacing(self._within(name))
+
+    def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
+        with replacing(self._within(name), durable=durable) as file:
+            file.write(data)
+
+    def _within(self, name: str) -> str:
+        """Returns the path of a file to write, and makes the folders inside the store that it needs."""
+        full, path = locate(self.url, name), self.url
+        for folder in name.split("/")[:-1]:
+            path = os.path.join(path, folder)
+            with suppress(FileExistsError):
+                os.mkdir(path)
+        return full
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
         """Compares and replaces under the lock."""
@@ -71,7 +104,7 @@ class LocalStore(Store):
             elif not self._root.is_dir():  # moved away: it must not come back
                 raise Conflict(name)
             with self.locked():
-                content = self.read(name)
+                content = self.read_tagged(name)
                 if (content and content.tag) != tag:
                     raise Conflict(name)
                 path = self._entry(name)
@@ -89,13 +122,25 @@ class LocalStore(Store):
             except (FileNotFoundError, NotADirectoryError):
                 return []
 
-    def sizes(self, folder: str) -> dict[str, int]:
+    def names(self, folder: str = "") -> list[str]:
+        return list(itertools.filterfalse(is_unfinished, self._files(folder)))
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
         """Leaves out files that are deleted meanwhile."""
-        sizes = {}
-        for path in _files(self._root / folder):
+        return {name: status.st_size for name, status in self._statuses(folder)}
+
+    def stamps(self, folder: str) -> Mapping[str, Hashable]:
+        return {name: (status.st_mtime_ns, status.st_ino) for name, status in self._statuses(folder)}
+
+    def _statuses(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:
+        for name in self.names(folder):
             with suppress(FileNotFoundError):
-                sizes[path.relative_to(self._root).as_posix()] = path.lstat().st_size
-        return sizes
+                yield name, os.lstat(os.path.join(self.url, name))
+
+    def _files(self, folder: str) -> Iterator[str]:
+        start = len(os.path.join(self.url, ""))
+        walk = os.walk(os.path.join(self.url, folder))
+        return (os.path.join(parent, name)[start:] for parent, _, names in walk for name in names)
 
     def delete(self, name: str, tag: str | None = None) -> None:
         """Also deletes a hidden folder that this leaves empty."""
@@ -103,7 +148,7 @@ class LocalStore(Store):
         if not path.exists():
             return
         with self._refusals("written"), self.locked():
-            content = None if tag is None else self.read(name)
+            content = None if tag is None else self.read_tagged(name)
             if tag is not None and (content is None or tag != content.tag):
                 return
             path.unlink(missing_ok=True)
@@ -112,19 +157,20 @@ class LocalStore(Store):
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Locks between processes and threads; reentrant."""
-        with self._lock.mutex:
-            if not self._lock.depth:
+        lock = _locks.setdefault(self.url, _Lock())
+        with lock.mutex:
+            if not lock.depth:
                 with self._refusals("written"):
-                    self._lock.file = take_lock(self._root)
-            self._lock.depth += 1
+                    lock.file = take_lock(self._root)
+            lock.depth += 1
             try:
                 yield
             finally:
-                self._lock.depth -= 1
-                if not self._lock.depth:
+                lock.depth -= 1
+                if not lock.depth:
                     with suppress(OSError):
                         os.unlink(self._root / LOCK_FILE)
-                    os.close(self._lock.file)
+                    os.close(lock.file)
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Fsyncs the files where they are."""
@@ -168,6 +214,10 @@ class LocalStore(Store):
                     sync(path.parent)
             _delete(away)
             _remove_empty(path.parent)
+
+    def remove_all(self, folder: str, but: Collection[str] = ()) -> None:
+        for name in sorted(set(self._files(folder)).difference(but)):
+            self.delete(name)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
         """Lists temporary files, which nobody writes under this lock, and folders renamed away; follows no link."""
@@ -222,11 +272,8 @@ def _remove_empty(folder: Path) -> None:
 def folder_bytes(path: Path) -> int:
     """The bytes of a file, or of all files below a folder, without those that go meanwhile."""
     total = 0
-    for file in _files(path) if path.is_dir() else [path]:
+    walk = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
+    for file in walk if path.is_dir() else [path]:
         with suppress(FileNotFoundError):
             total += file.lstat().st_size
     return total
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)

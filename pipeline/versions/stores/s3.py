@@ -49,7 +49,7 @@ class S3Store(BucketStore):
     def _object(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket_name, "Key": self._key(name)}
 
-    def read(self, name: str) -> Content | None:
+    def read_tagged(self, name: str) -> Content | None:
         with refusals(self.url, "read"), self._passing(*_MISSING):
             answer = self._client.get_object(**self._object(name))
             return Content(answer["Body"].read(), answer["ETag"])
