@@ -23,7 +23,7 @@ from recordmill.transforms.numpy.buffers import BatchMemory, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import jpeg
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.jpeg_parts import JpegPart, read_layout
-from recordmill.transforms.numpy.normalize import normalizer
+from recordmill.transforms.numpy.pixels import normalizer
 
 IMAGES = 40
 PASSES = 40

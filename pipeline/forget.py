@@ -50,8 +50,7 @@ from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.ragged import Ragged
-from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.contract.stored import Ragged, stored_features
 
 
 class PackedError(UserError):

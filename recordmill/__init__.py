@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.rows import DamagedRecordError
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.files import serving_model
-    from recordmill.transforms.contract.ragged import ArraySpec, Ragged
+    from recordmill.transforms.contract.stored import ArraySpec, Ragged
 
 __all__ = [
     "ArraySpec",
@@ -90,9 +90,9 @@ def __getattr__(name: str) -> Any:
 
             return getattr(metrics, name)
         case "ArraySpec" | "Ragged":
-            from recordmill.transforms.contract import ragged
+            from recordmill.transforms.contract import stored
 
-            return getattr(ragged, name)
+            return getattr(stored, name)
         case "DatasetError" | "UserError":
             from recordmill.pipeline import errors
 

@@ -6,16 +6,33 @@
 
 from recordmill.transforms.numpy.augment.affine import RandomAffine, RandomRotation
 from recordmill.transforms.numpy.augment.base import Augmentation
-from recordmill.transforms.numpy.augment.chain import Mask, apply
-from recordmill.transforms.numpy.augment.colors import ColorJitter, Grayscale
-from recordmill.transforms.numpy.augment.crops import CenterCrop, RandomCrop, RandomResizedCrop, Resize
-from recordmill.transforms.numpy.augment.cutout import RandomCutout, RandomErasing
+from recordmill.transforms.numpy.augment.chain import Mask, RandomApply, Views, apply
+from recordmill.transforms.numpy.augment.colors import (
+    AutoContrast,
+    ColorJitter,
+    Equalize,
+    Grayscale,
+    Invert,
+    Posterize,
+    Solarize,
+)
 from recordmill.transforms.numpy.augment.filters import GaussianBlur, RandomSharpness
-from recordmill.transforms.numpy.augment.flips import RandomFlip, RandomRotation90
-from recordmill.transforms.numpy.augment.groups import RandomApply, Views
-from recordmill.transforms.numpy.augment.levels import AutoContrast, Equalize, Invert, Posterize, Solarize
-from recordmill.transforms.numpy.augment.mixtures import BatchAugmentation, CutMix, MixUp
+from recordmill.transforms.numpy.augment.movements import (
+    CenterCrop,
+    RandomCrop,
+    RandomFlip,
+    RandomResizedCrop,
+    RandomRotation90,
+    Resize,
+)
 from recordmill.transforms.numpy.augment.policies import RandAugment, TrivialAugmentWide
+from recordmill.transforms.numpy.augment.regularization import (
+    BatchAugmentation,
+    CutMix,
+    MixUp,
+    RandomCutout,
+    RandomErasing,
+)
 
 __all__ = [
     "Augmentation",

@@ -22,10 +22,9 @@ from recordmill.pipeline.spec.features.array import Array
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.array_layout import DTYPES, ArrayLayout
-from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.array import ArrayDescription
-from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import FinishOptions, RowError
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import model_features, prepare_array
 from recordmill.transforms.tensorflow.kind import Context, Parts, Statistics

@@ -39,7 +39,7 @@ from recordmill.augment import (
 )
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment import chain as augment
-from recordmill.transforms.numpy.augment import crops
+from recordmill.transforms.numpy.augment import movements
 
 ALMOST_1 = 1 - 2.0**-53
 
@@ -257,7 +257,7 @@ SIZES = [(1, 1), (1, 9), (9, 1), (7, 7), (13, 22), (64, 48)]
 @pytest.mark.parametrize("before", SIZES)
 def test_scaling_is_bilinear(before: tuple[int, int], size: tuple[int, int], channels: int) -> None:
     source = image(*before, channels)
-    result = crops.resize(source, size)
+    result = movements.resize(source, size)
     assert result.shape == (*size, channels)
     assert np.abs(result - exactly_scaled(source, size)).max() <= 1
 
@@ -271,8 +271,8 @@ def test_a_mask_moves_and_keeps_its_values() -> None:
         assert set(np.unique(result)) <= {3, 200}
     first = apply(mask, None, [RandomFlip()], [1.0, 0.0], mask=True)[0]
     np.testing.assert_array_equal(first, mask[:, ::-1])
-    np.testing.assert_array_equal(crops.nearest(grey([1, 2, 3]), (2, 6)), grey(*[[1, 1, 2, 2, 3, 3]] * 2))
-    np.testing.assert_array_equal(crops.nearest(grey([1, 2, 3, 4, 5]), (1, 3)), grey([1, 3, 5]))
+    np.testing.assert_array_equal(movements.nearest(grey([1, 2, 3]), (2, 6)), grey(*[[1, 1, 2, 2, 3, 3]] * 2))
+    np.testing.assert_array_equal(movements.nearest(grey([1, 2, 3, 4, 5]), (1, 3)), grey([1, 3, 5]))
 
 
 def noisy(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:

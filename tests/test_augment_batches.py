@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from recordmill.transforms.numpy.augment.mixtures import CutMix, MixUp, symmetric_beta
+from recordmill.transforms.numpy.augment.regularization import CutMix, MixUp, symmetric_beta
 from tests.test_augment import ALMOST_1, _library, image, uniforms, with_each_library  # noqa: F401 - a fixture
 
 

@@ -20,7 +20,7 @@ from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.transforms.contract.geometry import placement
+from recordmill.transforms.contract.image_rules import placement
 from recordmill.transforms.tensorflow import boxes, image
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics

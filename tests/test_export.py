@@ -29,8 +29,7 @@ from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import ExportError
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
-from recordmill.transforms.contract.ragged import Ragged
-from recordmill.transforms.contract.stored import KEY, stored_features
+from recordmill.transforms.contract.stored import KEY, Ragged, stored_features
 from tests import every_kind as kinds
 from tests import published
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill.transforms.contract.geometry import placement, upright
+from recordmill.transforms.contract.image_rules import placement, upright
 from recordmill.transforms.contract.kinds.image import MAX_SIDE
 from recordmill.transforms.tensorflow.image_decode import resize
 from tests.pictures import BACKGROUND, PIXELS, luma, options

@@ -12,7 +12,7 @@ from PIL import Image
 
 from recordmill.augment import CenterCrop, Grayscale, RandomCrop, RandomFlip, RandomResizedCrop, Views
 from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.contract.ragged import Ragged, RowError
+from recordmill.transforms.contract.stored import Ragged, RowError
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Window
 from recordmill.transforms.numpy.image_decode import DecodeError, jpeg

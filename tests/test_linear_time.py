@@ -33,8 +33,8 @@ MADE_OF_VALUES = {
     ("pipeline/sources/globs.py", "compile"),  # below: `test_a_glob_is_linear`
     ("pipeline/sources/globs.py", "compile"),
     ("pipeline/sources/globs.py", "sub"),
-    ("transforms/contract/image_formats.py", "compile"),  # of our own table; some bytes of a file are looked at
-    ("transforms/contract/image_formats.py", "match"),
+    ("transforms/contract/image_header.py", "compile"),  # of our own table; some bytes of a file are looked at
+    ("transforms/contract/image_header.py", "match"),
 }
 MATCHED_WHOLE = "pipeline/build/runners/dataflow.py"  # by `form.fullmatch`, over its table
 

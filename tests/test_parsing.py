@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from recordmill.pipeline.reader import parsing
 from recordmill.pipeline.reader.parsing import walk
 from recordmill.pipeline.reader.wire import BYTES, FLOATS, INTS, PADDING, Malformed, decode
-from recordmill.transforms.contract.ragged import Column, Ragged, RowError
-from recordmill.transforms.contract.stored import Stored
+from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
 
 WAYS = {"side by side": (1, 1 << 30), "one by one": (1 << 30, 0)}
 Values = Sequence[int] | Sequence[float] | Sequence[bytes]

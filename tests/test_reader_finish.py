@@ -11,11 +11,9 @@ import tensorflow as tf
 from recordmill.augment import RandomFlip
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.transforms.contract import array_layout
-from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.ragged import Ragged, RowError
-from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError, stored_features
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.chain import Augment, check
 from recordmill.transforms.numpy.buffers import BatchMemory

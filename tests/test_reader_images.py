@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.augment import CenterCrop, Grayscale, RandomErasing, RandomFlip, Resize, apply
-from recordmill.transforms.contract import geometry
+from recordmill.transforms.contract import image_rules
 from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import RowError
 from recordmill.transforms.numpy import image_decode as numpy_decode
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.image_decode import LARGE, SPARE, DecodeError, decode, decode_original, jpeg
-from recordmill.transforms.numpy.image_resize import placed, resize
 from recordmill.transforms.numpy.images import ImageReader
+from recordmill.transforms.numpy.pixels import placed, resize
 from recordmill.transforms.tensorflow import image_decode
 from recordmill.transforms.tensorflow.image_properties import orientation
 from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, saved, turned
@@ -207,7 +207,7 @@ def test_a_image_goes_where_the_graph_puts_it(
         "crop to": {"size": size, "fit": "crop", "shorter_side": shorter},
     }.get(way, {"size": size, "fit": way})
     asked = options(**keys)
-    expected = geometry.placement(tf.constant(sides, tf.int64), asked, tf)
+    expected = image_rules.placement(tf.constant(sides, tf.int64), asked, tf)
     assert placed(sides, asked) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
 
 

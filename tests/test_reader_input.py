@@ -26,7 +26,7 @@ from recordmill.augment import (
     Views,
 )
 from recordmill.pipeline.reader.input import Input
-from recordmill.transforms.contract.ragged import ArraySpec, Ragged
+from recordmill.transforms.contract.stored import ArraySpec, Ragged
 from tests import hand_made
 
 TRAIN = [f"row/{number}" for number in range(10)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recordmill.pipeline.reader.metrics import Counters, Figures, Meter, with_progress
-from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.stored import Ragged
 
 
 class Clock:

@@ -27,7 +27,7 @@ from recordmill.pipeline.reader import local_shards, remote_path
 from recordmill.pipeline.reader.local_shards import COPIED
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, Range, merge
-from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import RowError
 
 SHARDS = [[b"zero", b"", b"two"], [], [b"three"], [bytes(COPIED + 1), b"five" * 100], []]
 ALL = [record for records in SHARDS for record in records]

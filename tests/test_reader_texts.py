@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.ragged import Ragged, RowError
+from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.texts import cut, first_fit, padded, strings, texts
 
 LISTS = st.lists(st.lists(st.integers(1, 1 << 40), max_size=9), max_size=12)

@@ -22,7 +22,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.worker_process import Maker, SharedMemory, new_file
 from recordmill.pipeline.reader.workers import in_processes, pickled_task
-from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.stored import Ragged
 from tests import hand_made
 from tests.forked import wait_until_ended
 from tests.worker_batches import LARGE, Damaged, Each, ManyThings

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.spec.features.text import Texts
-from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextsDescription
-from recordmill.transforms.contract.ragged import Ragged, RowError
+from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import model_features

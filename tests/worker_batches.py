@@ -10,7 +10,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.metrics import Counters
-from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.stored import Ragged
 from recordmill.transforms.numpy.buffers import BatchMemory
 
 LARGE = 1 << 18  # int64 values of an array that lies in shared memory: 2 MiB

@@ -26,8 +26,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of, scan
-from recordmill.transforms.contract.ragged import RowError
-from recordmill.transforms.contract.stored import KEY, stored_features
+from recordmill.transforms.contract.stored import KEY, RowError, stored_features
 
 TOGETHER = 2048  # records that are parsed at once
 EXAMPLES = 5  # keys that are shown

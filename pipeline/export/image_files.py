@@ -9,7 +9,7 @@ from PIL import Image
 
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.transforms.contract.image_header import JPEG, PNG
-from recordmill.transforms.contract.orientation import TAG
+from recordmill.transforms.contract.image_rules import TAG
 
 SHORT_TYPE = 3
 PNG_HEAD = 33

@@ -22,10 +22,10 @@ from PIL import Image, ImageOps
 from recordmill.pipeline.dataset.paths import locate, open_file
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.image_header import ImageError, check_header, read_header
+from recordmill.transforms.contract.image_rules import is_transposed
 from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.orientation import is_transposed
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
-from recordmill.transforms.numpy.image_resize import resize
+from recordmill.transforms.numpy.pixels import resize
 
 
 @dataclass(frozen=True, repr=False)

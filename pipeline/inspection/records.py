@@ -24,8 +24,7 @@ from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
 from recordmill.pipeline.rows import find_records, is_sorted, open_records
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.ragged import RowError
-from recordmill.transforms.contract.stored import KEY, Stored, stored_features
+from recordmill.transforms.contract.stored import KEY, RowError, Stored, stored_features
 
 Data: TypeAlias = bytes | memoryview
 

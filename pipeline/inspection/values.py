@@ -22,8 +22,7 @@ from recordmill.transforms.contract.kinds.base import Decoding, Description
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import DecodedText
-from recordmill.transforms.contract.ragged import Column, Ragged
-from recordmill.transforms.contract.stored import part_name
+from recordmill.transforms.contract.stored import Column, Ragged, part_name
 
 Value: TypeAlias = Any
 """`str` of a category (`int` where ids are hashes), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`,

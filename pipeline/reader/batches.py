@@ -14,8 +14,7 @@ from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.pipeline.reader.rows import Chosen, Rows
-from recordmill.transforms.contract.ragged import ArraySpec, Ragged
-from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.contract.stored import ArraySpec, Ragged, stored_features
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.features import finish
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, TypeVar
 
-from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.stored import Ragged
 
 STAGES = ("reading", "parsing", "decoding", "finishing")
 """Reading the bytes of records; parsing them; decoding and augmenting images; making arrays of the values."""

@@ -22,7 +22,7 @@ from recordmill.pipeline.reader.order import Integers, Permutation, combine
 from recordmill.pipeline.reader.rows import Chosen, Rows
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.stored import Ragged
 
 MIXED = 201
 """The purpose of a block's permutation; `order` has others."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
 from recordmill.pipeline.reader.steps import FOR_EVER
-from recordmill.transforms.contract.finish_options import FinishOptions
+from recordmill.transforms.contract.stored import FinishOptions
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -33,8 +33,7 @@ from recordmill.pipeline.reader.wire import (
     names_of,
     scan,
 )
-from recordmill.transforms.contract.ragged import Column, Ragged, RowError
-from recordmill.transforms.contract.stored import Stored
+from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
 
 LIMIT = 1 << 14  # bytes of a record or a feature, with its tag and its length: two bytes tell less
 _SHORT = 127  # bytes of a name whose length is one byte

@@ -22,7 +22,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.local_shards import ADVICE, Frame, LocalShards, ShardFile, Shards
 from recordmill.pipeline.reader.remote_shards import RemoteShards
-from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import RowError
 
 __all__ = ["RecordPlace", "Records", "ShardFile"]
 

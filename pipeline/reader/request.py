@@ -20,9 +20,8 @@ from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import IMAGES
 from recordmill.transforms.numpy.augment.base import Augmentation
-from recordmill.transforms.numpy.augment.chain import Mask, check
-from recordmill.transforms.numpy.augment.groups import NO_BOXES, Views
-from recordmill.transforms.numpy.augment.mixtures import BatchAugmentation
+from recordmill.transforms.numpy.augment.chain import NO_BOXES, Mask, Views, check
+from recordmill.transforms.numpy.augment.regularization import BatchAugmentation
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ from recordmill.pipeline.reader.order import (
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.remote_shards import KEPT
 from recordmill.pipeline.reader.request import Request, images_of
-from recordmill.transforms.contract.ragged import Bytes, Column, Ragged, RowError
-from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.contract.stored import Bytes, Column, Ragged, RowError, stored_features
 from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish

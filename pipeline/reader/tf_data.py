@@ -25,7 +25,7 @@ from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.steps import FOR_EVER, Passes
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.ragged import ArraySpec
+from recordmill.transforms.contract.stored import ArraySpec
 from recordmill.transforms.tensorflow.features import parse
 
 MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other

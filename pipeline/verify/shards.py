@@ -24,8 +24,7 @@ from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.ragged import Column, Ragged, RowError
-from recordmill.transforms.contract.stored import KEY, stored_features
+from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, stored_features
 
 TOGETHER = 2048  # records that are parsed at once
 ShardNumber: TypeAlias = tuple[str, int]

@@ -42,9 +42,8 @@ from recordmill.pipeline.verify.files import check_graph
 from recordmill.pipeline.verify.repair import repair
 from recordmill.pipeline.verify.report import Findings, Verification, shown
 from recordmill.pipeline.verify.verify import verify
-from recordmill.transforms.contract.finish_options import SERVED
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.stored import part_name, stored_features
+from recordmill.transforms.contract.stored import SERVED, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
 from recordmill.transforms.tensorflow.image import ImageError

@@ -1,7 +1,11 @@
-"""An image's header, read from its bytes alone: its format, its size, and whether the graph decodes it as it is.
+"""The image formats, and an image's header: its format, its size, and whether the graph decodes it as it is.
 
-Nothing is decoded or allocated, so that hostile bytes may come here first. (Pillow's `open` would: it fills the canvas
-of an animated PNG before it looks at its size, and its warnings cannot be silenced for one thread.)
+A format needs a row in `FORMATS`, a function in `READERS` that reads its size, and a test. Where the graph does not
+decode it, Pillow makes PNG of it before (`pipeline.build.images.transcode`).
+
+A header is read from the bytes alone. Nothing is decoded or allocated, so that hostile bytes may come here first.
+(Pillow's `open` would: it fills the canvas of an animated PNG before it looks at its size, and its warnings cannot be
+silenced for one thread.)
 
 >>> read_header(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005"))
 Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
@@ -12,8 +16,63 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from recordmill.transforms.contract.image_formats import FORMATS, format_of, other_format
-from recordmill.transforms.contract.iso_boxes import largest_size
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """A format that is read."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    """The ends of file names in small letters, with the dot."""
+    magic: bytes
+    """A regular expression that the first bytes match."""
+    pillow: str
+    """Pillow's name of the format; no other of its openers is tried."""
+    turned_by_pillow: bool = False
+    """Whether Pillow applies the EXIF orientation by itself when it loads the pixels."""
+    plugin: str = ""
+    """The module that teaches Pillow the format when it is imported; empty where Pillow knows it by itself."""
+    extra: str = ""
+    """The extra of `recordmill` that installs the plugin."""
+
+
+FORMATS = (
+    ImageFormat("JPEG", (".jpg", ".jpeg"), rb"\xff\xd8\xff", "JPEG"),
+    ImageFormat("PNG", (".png",), rb"\x89PNG\r\n\x1a\n", "PNG"),
+    ImageFormat("GIF", (".gif",), rb"GIF8[79]a", "GIF"),
+    ImageFormat("BMP", (".bmp",), rb"BM", "BMP"),
+    ImageFormat("WebP", (".webp",), rb"RIFF....WEBP", "WEBP"),
+    ImageFormat("TIFF", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]", "TIFF", turned_by_pillow=True),
+    ImageFormat("AVIF", (".avif",), rb"....ftyp(avi[fs]|m(if|sf)1....(....){0,16}?avi[fs])", "AVIF"),
+    ImageFormat(
+        "HEIF",
+        (".heic", ".heif", ".hif"),
+        rb"....ftyp(he(ic|ix|im|is|vc|vx|vm|vs)|mif1|msf1)",
+        "HEIF",
+        plugin="pillow_heif.HeifImagePlugin",
+        extra="heif",
+    ),  # fmt: skip
+)
+NAMED = {each.name: each for each in FORMATS}
+_MAGIC = {each.name: re.compile(each.magic, re.DOTALL) for each in FORMATS}
+SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)
+"""The suffixes of files that are listed as images, in any case."""
+OTHERS = {
+    rb"\0\0\x01\0": "ICO",
+    rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": "JPEG 2000",
+    rb"\0\0\0\x0cJXL |\xff\x0a": "JPEG XL",
+    rb"8BPS": "Photoshop",
+    rb"%PDF": "PDF",
+    rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
+}
+"""The names of formats that are not read, for messages."""
+HEAD = 512  # bytes that are searched for a name of OTHERS
+
+
+def format_of(data: bytes) -> ImageFormat | None:
+    """Returns the format of a file by its first bytes; None for one that is not read."""
+    return next((each for each in FORMATS if _MAGIC[each.name].match(data)), None)
+
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -51,7 +110,7 @@ class Header:
     """The facts that an image's header states."""
 
     format: str
-    """The name of one of `image_formats.FORMATS`."""
+    """The name of one of `FORMATS`."""
     width: int
     """In pixels as they are stored, before EXIF turns them; at least 1. Of AVIF and HEIF the largest image's."""
     height: int
@@ -77,16 +136,10 @@ def check_header(data: bytes, max_pixels: int) -> Header:
 
 
 def check_pixels(width: int, height: int, max_pixels: int) -> None:
-    """Refuses a size of too many pixels.
-
-    Raises:
-        ImageError: `too_many_pixels`.
-    """
+    """Refuses a size of too many pixels. Raises: ImageError: `too_many_pixels`."""
     if width * height > max_pixels:
-        raise ImageError(
-            "too_many_pixels",
-            f"the header states {width} x {height} = {width * height} pixels; max_pixels allows {max_pixels}",
-        )
+        size = f"{width} x {height} = {width * height} pixels"
+        raise ImageError("too_many_pixels", f"the header states {size}; max_pixels allows {max_pixels}")
 
 
 def read_header(data: bytes) -> Header:
@@ -105,7 +158,8 @@ def read_header(data: bytes) -> Header:
 
 
 def _unsupported(data: bytes) -> ImageError:
-    what = f"the file is {other_format(data) or 'no image'}" if data else "the file is empty"
+    other = next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), "no image")
+    what = f"the file is {other}" if data else "the file is empty"
     *names, last = (form.name for form in FORMATS)
     return ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
 
@@ -115,17 +169,7 @@ Read = tuple[Size, bool, int]
 
 
 def _jpeg(data: bytes) -> Read:
-    frame, size, scans = _jpeg_frame(data)
-    return size, frame != LOSSLESS, scans
-
-
-def _png(data: bytes) -> Read:
-    has_size = data[12:16] == b"IHDR" and len(data) >= 24
-    return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
-
-
-def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
-    """Finds the frame header as libjpeg does: its marker, its size and the number of scans; 0 and None without one."""
+    """Finds the frame header as libjpeg does, and counts the scans."""
     frame, size, components = 0, None, 0
     for marker, offset in _segments(data):
         if marker in FRAMES and not frame:
@@ -133,8 +177,8 @@ def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
             frame, size = marker, (width, height)
         elif marker == SCAN:
             several = frame in PROGRESSIVE or data[offset + 4] != components
-            return frame, size, data.count(b"\xff\xda", offset) if several else 1
-    return frame, size, 1
+            return size, frame != LOSSLESS, data.count(b"\xff\xda", offset) if several else 1
+    return size, frame != LOSSLESS, 1
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int]]:
@@ -153,6 +197,11 @@ def _segments(data: bytes) -> Iterator[tuple[int, int]]:
             return
         match = MARKER.search(data, offset + 2 + int.from_bytes(data[offset + 2 : offset + 4], "big"))
     raise ImageError("unsupported_format", f"the JPEG has more than {MAX_MARKERS:,} markers before its pixels")
+
+
+def _png(data: bytes) -> Read:
+    has_size = data[12:16] == b"IHDR" and len(data) >= 24
+    return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
 
 
 def _webp_size(data: bytes) -> Size:
@@ -212,6 +261,68 @@ def _tiff_size(data: bytes) -> Size:
         return None
 
 
+INSIDE = {
+    b"": (b"meta", b"moov"),
+    b"meta": (b"iprp",),
+    b"iprp": (b"ipco",),
+    b"ipco": (b"ispe",),
+    b"moov": (b"trak",),
+    b"trak": (b"tkhd",),
+}
+"""The boxes to look into, by the box around them; an empty name is the file."""
+VERSION_BYTES = 4  # a version and flags, before what `meta` and `ispe` hold
+MAX_BOXES = 10_000  # of a file; a phone's photo has about 100
+
+Box = tuple[bytes, int, int]
+"""A box's name, and the offsets where what it holds begins and ends."""
+
+
+def _largest_size(data: bytes) -> Size:
+    """Returns the largest image's size of an ISO base media file, whose boxes hold boxes (ISO/IEC 14496-12, 23008-12).
+
+    It may hold many images: tiles of a grid, thumbnails, an alpha channel, frames. Each has a size, `ispe` among the
+    properties of its items or `tkhd` of its track, and a decoder may decode any of them.
+    """
+    budget = iter(range(MAX_BOXES))
+    sizes = [_size(data, box) for box in _size_boxes(data, (b"", 0, len(data)), budget)]
+    return max(sizes, key=lambda size: size[0] * size[1], default=None)
+
+
+def _size_boxes(data: bytes, around: Box, budget: Iterator[int]) -> Iterator[Box]:
+    """Yields the boxes inside another that state a size."""
+    name, start, end = around
+    for box in _boxes(data, start + (VERSION_BYTES if name == b"meta" else 0), end, budget):
+        if box[0] not in INSIDE[name]:
+            continue
+        if box[0] in INSIDE:
+            yield from _size_boxes(data, box, budget)
+        elif box[2] - box[1] >= VERSION_BYTES + 8:
+            yield box
+
+
+def _boxes(data: bytes, start: int, end: int, budget: Iterator[int]) -> Iterator[Box]:
+    """Yields the boxes that lie one after another, up to one that is cut off or as long as the budget lasts."""
+    while start + 8 <= end and next(budget, None) is not None:
+        size, name = struct.unpack_from(">I4s", data, start)
+        head = 8
+        if size == 1 and start + 16 <= end:
+            (size,) = struct.unpack_from(">Q", data, start + 8)
+            head = 16
+        size = size or end - start
+        if size < head or start + size > end:
+            return
+        yield name, start + head, start + size
+        start += size
+
+
+def _size(data: bytes, box: Box) -> tuple[int, int]:
+    name, start, end = box
+    if name == b"ispe":
+        return struct.unpack_from(">II", data, start + VERSION_BYTES)
+    width, height = struct.unpack_from(">II", data, end - 8)  # 16 bits before the point, 16 behind
+    return width >> 16, height >> 16
+
+
 READERS: Mapping[str, Callable[[bytes], Read]] = {
     "JPEG": _jpeg,
     "PNG": _png,
@@ -219,7 +330,7 @@ READERS: Mapping[str, Callable[[bytes], Read]] = {
     "BMP": lambda data: (_bmp_size(data), _is_plain_bmp(data), 1),
     "WebP": lambda data: (_webp_size(data), not _is_animated_webp(data), 1),
     "TIFF": lambda data: (_tiff_size(data), False, 1),
-    "AVIF": lambda data: (largest_size(data), False, 1),
-    "HEIF": lambda data: (largest_size(data), False, 1),
+    "AVIF": lambda data: (_largest_size(data), False, 1),
+    "HEIF": lambda data: (_largest_size(data), False, 1),
 }
-"""The readers of headers, by the format's name (`image_formats.FORMATS`)."""
+"""The readers of headers, by the format's name (`FORMATS`)."""

@@ -1,4 +1,6 @@
-"""The parts of features as they lie in a record, by name, with their types; read by both engines of the reader.
+"""From a record to a model's input, in both engines: stored parts by name, a batch's columns, choices of their form.
+
+`stored_features` says what a record holds, `Column` how a batch holds it, `FinishOptions` how it becomes model-ready.
 
 >>> from recordmill.transforms.contract.kinds.number import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none", indicator=True)
@@ -6,8 +8,14 @@
 {'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Stored
 
@@ -34,3 +42,91 @@ def stored_features(features: Mapping[str, Description], *, with_key: bool = Fal
         for part, stored in description.parts().items()
     }
     return {**named, KEY: Stored("bytes")} if with_key else named
+
+
+class Ragged(NamedTuple):
+    """Lists of different lengths, one a row: row i holds `values[splits[i] : splits[i + 1]]`."""
+
+    values: Any
+    """An array, or a list of bytes: the values of all rows, one after another."""
+    splits: npt.NDArray[np.int64]
+    """int64 [rows + 1], from 0, never falling."""
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Counts the values of each row: int64 [rows]."""
+        lengths: npt.NDArray[np.int64] = self.splits[1:] - self.splits[:-1]  # a fifth of the time of `np.diff`
+        return lengths
+
+
+Bytes: TypeAlias = Sequence[bytes | memoryview]
+"""One value a row of a feature of bytes; memoryviews show the shard's own memory."""
+Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
+"""A stored part: [rows, *shape] of int64 or float32, bytes, or lists of these."""
+
+
+class ArraySpec(NamedTuple):
+    """Shape and dtype of an array of a batch; in `ragged` ones the second dimension differs from row to row."""
+
+    shape: tuple[int | None, ...]
+    """The first is the rows; None where it differs from batch to batch."""
+    dtype: str
+    """A NumPy name, `bfloat16`, or `bytes`: an object array of bytes, which TensorFlow has as strings."""
+    ragged: bool = False
+
+
+class RowError(Exception):
+    """One row of a batch cannot be read; `row` is its position in the batch, from 0."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
+        self.message = message
+
+
+DTYPES = ("uint8", "float32", "bfloat16")
+TEXTS = ("padded", "bucketed", "ragged", "packed")
+LONGEST = "longest"
+CAPTIONS = ("all", "first", "random")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishOptions:
+    """Forms of images and texts; the defaults are the serving model's.
+
+    Raises:
+        DatasetError: a value is not allowed.
+    """
+
+    dtype: str | None = None
+    """The dtype of images: `uint8` as stored, `float32` or `bfloat16` normalized; None as the spec says."""
+    text: str = "padded"
+    """The form of texts: `padded` to one length; `bucketed`, padded in batches of like sizes; `ragged`; `packed`, the
+    batch's documents in the fewest rows of `text_length` ids."""
+    text_length: int | str | None = None
+    """The length of padded texts: a number of ids, or `longest` for the batch's longest; by default the feature's
+    `max_length`, else the batch's longest."""
+    captions: str = "all"
+    """The texts of a row that has several: `all`; the `first`; or a `random` one, another each epoch."""
+    masks: bool = False
+    """Adds `<feature>_mask` to padded texts: bool, True where there is a token."""
+
+    def __post_init__(self) -> None:
+        if self.dtype is not None and self.dtype not in DTYPES:
+            raise DatasetError(f"dtype is one of {', '.join(DTYPES)}, got {self.dtype!r}")
+        if self.text not in TEXTS:
+            raise DatasetError(f"text is one of {', '.join(TEXTS)}, got {self.text!r}")
+        if self.captions not in CAPTIONS:
+            raise DatasetError(f"captions is one of {', '.join(CAPTIONS)}, got {self.captions!r}")
+        length = self.text_length
+        if length not in (None, LONGEST) and not (isinstance(length, int) and length >= 1):
+            raise DatasetError(f"text_length is a number of ids, at least 1, or '{LONGEST}', got {length!r}")
+
+    def length_of(self, max_length: int | None) -> int | None:
+        """Returns the length of padded rows of a text with this `max_length`; None for the batch's longest."""
+        if self.text_length is None:
+            return max_length
+        return self.text_length if isinstance(self.text_length, int) else None
+
+
+SERVED = FinishOptions()
+"""The serving model's options."""

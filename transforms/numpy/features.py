@@ -1,6 +1,6 @@
 """Stored values to model-ready NumPy arrays, equal to `transforms.tensorflow.features` bit for bit.
 
-Images that are scaled while they are read may differ by one level (`images`).
+Images that are scaled while they are read may differ by one level (`images`). `KINDS` lists a function for each kind.
 
 >>> from recordmill.transforms.contract.kinds.number import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none")
@@ -9,18 +9,30 @@ Images that are scaled while they are read may differ by one level (`images`).
 {'price': array([1.5], dtype=float32), 'key': array([b'row-0'], dtype=object)}
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.finish_options import FinishOptions
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.ragged import Column, Ragged
-from recordmill.transforms.contract.stored import KEY, part_name
+from recordmill.transforms.contract.kinds.array import ArrayDescription
+from recordmill.transforms.contract.kinds.base import Description, Padded
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
+from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
+from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
 from recordmill.transforms.numpy.augment.chain import Augment
-from recordmill.transforms.numpy.buffers import Array, BatchMemory
-from recordmill.transforms.numpy.kinds import KINDS, Batch, Features
-from recordmill.transforms.numpy.texts import Shares, strings
+from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
+from recordmill.transforms.numpy.images import ImageReader, ReadImages
+from recordmill.transforms.numpy.texts import Shares, padded, strings, texts
+
+Features: TypeAlias = Mapping[str, Description]
+Parts: TypeAlias = Mapping[str, Any]
+"""Columns or arrays, by part."""
+
+BOX = 4  # numbers
 
 
 def finish(
@@ -57,3 +69,157 @@ def finish(
     ready = {name: KINDS[type(features[name])](batch, name, features[name]) for name in order}
     named = {part_name(name, part): value for name in features for part, value in ready[name].items()}
     return {**named, KEY: strings(columns[KEY])} if KEY in columns else named
+
+
+class Batch:
+    """The arguments of `finish`, and the boxes that images move."""
+
+    def __init__(
+        self,
+        features: Features,
+        columns: Mapping[str, Column],
+        options: FinishOptions,
+        augment: Mapping[str, Augment],
+        empty: Empty,
+        shares: Shares,
+    ) -> None:
+        self.columns, self.options, self.augment, self.empty = columns, options, augment, empty
+        self.shares = shares
+        self.boxes = {
+            name: (description.image, _boxes(name, columns[name]))
+            for name, description in features.items()
+            if isinstance(description, BoxesDescription)
+        }
+
+    def stored(self, name: str, description: Description) -> dict[str, Any]:
+        """Returns the columns of a feature, by part."""
+        return {part: self.columns[part_name(name, part)] for part in description.parts()}
+
+    def images(self, name: str, description: ReadImages) -> ImageReader:
+        """Returns the reader of a feature's images."""
+        boxes = [rows for image, rows in self.boxes.values() if image == name]
+        return ImageReader(name, description, self.options.dtype, self.augment.get(name), boxes, self.empty)
+
+
+def _boxes(name: str, column: Any) -> Ragged:
+    """Returns boxes of four numbers, float32 [boxes, 4], that may be written to."""
+    values, splits = column
+    wrong = np.flatnonzero(splits % BOX)
+    if len(wrong):
+        row = int(wrong[0]) - 1
+        raise RowError(row, f"'{name}' holds {splits[row + 1] - splits[row]} numbers, which are no boxes of {BOX}")
+    return Ragged(np.array(values, np.float32).reshape(-1, BOX), splits // BOX)
+
+
+def _values(batch: Batch, name: str, description: Description) -> Parts:
+    return {part: _array(values) for part, values in batch.stored(name, description).items()}
+
+
+def _array(values: Any) -> Array:
+    """Returns values as an array: bytes, or views of them, as `bytes`."""
+    return strings(values) if isinstance(values, list) or values.dtype == object else values
+
+
+def _list(batch: Batch, name: str, description: Padded) -> Parts:
+    rows: Any = batch.columns[name]
+    return _padded(batch, description, Ragged(_array(rows.values), rows.splits))
+
+
+def _padded(batch: Batch, description: Padded, rows: Ragged, padding: int | None = None) -> Parts:
+    return _with_length(description, rows, lambda length: _filled(batch, rows, length, padding))
+
+
+def _filled(batch: Batch, rows: Ragged, length: int | None, padding: int | None = None) -> Array:
+    filling: Any = padding if padding is not None else b"" if rows.values.dtype == object else 0
+    return padded(rows, length, filling, batch.empty)
+
+
+def _with_length(description: Padded, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
+    """Returns lists of the length that all have; or as wide as their limit, and their lengths."""
+    if isinstance(description.length, int):
+        return {"": full(description.length)}
+    return {"": full(description.max_length), "length": rows.lengths()}
+
+
+def _image(batch: Batch, name: str, description: ImageDescription) -> Parts:
+    stored = batch.stored(name, description)
+    ready = batch.images(name, description).images(stored[""], stored.get("orientation"))
+    return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
+
+
+def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescription) -> Parts:
+    rows: Any = batch.columns[name]
+    return _with_length(description, rows, lambda length: batch.images(name, description).sequences(rows, length))
+
+
+def _moved_boxes(batch: Batch, name: str, description: BoxesDescription) -> Parts:
+    return _padded(batch, description, batch.boxes[name][1])
+
+
+def _text(batch: Batch, name: str, description: TextDescription) -> Parts:
+    return texts(name, description, batch.stored(name, description), batch.options, batch.empty, batch.shares)
+
+
+def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
+    rows: Any = batch.columns[name]
+    if description.read == "multi_hot":
+        return {"": _multi_hot(name, rows, description.vocabulary_size, batch.empty)}
+    return _padded(batch, description, rows, description.padding_id)
+
+
+def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
+    """Returns 1 at each id that a row holds, else 0: float32 [rows, size]. Ids below 0, of no name, are left out."""
+    lengths = rows.lengths()
+    of_row = np.repeat(np.arange(len(lengths)), lengths)
+    wrong = np.flatnonzero(rows.values >= size)
+    if len(wrong):
+        raise RowError(int(of_row[wrong[0]]), f"'{name}' holds the id {rows.values[wrong[0]]}, of {size} ids")
+    hot = empty((len(lengths), size), np.float32)
+    hot.fill(0)
+    known = rows.values >= 0
+    hot[of_row[known], rows.values[known]] = 1
+    return hot
+
+
+def _arrays(batch: Batch, name: str, description: ArrayDescription) -> Parts:
+    stored, layout = batch.stored(name, description), description.layout
+    for row, data in enumerate(stored[""]):
+        if fault := layout.fault(len(data)):
+            raise RowError(row, f"'{name}' holds {fault}")
+    if layout.is_ragged:
+        entries = np.frombuffer(b"".join(stored[""]), layout.numpy).reshape(-1, *layout.inner)
+        ends = np.cumsum([0, *(len(data) // layout.unit for data in stored[""])], dtype=np.int64)
+        return _padded(batch, description, Ragged(entries, ends))
+    full = batch.empty((len(stored[""]), *layout.inner), layout.numpy)
+    rows = full.view(np.uint8).reshape(len(stored[""]), layout.unit)
+    for row, data in enumerate(stored[""]):
+        rows[row] = np.frombuffer(data, np.uint8)
+    return {**stored, "": full}
+
+
+def _raw(batch: Batch, name: str, description: RawDescription) -> Parts:
+    return (_values if description.length is None else _list)(batch, name, description)
+
+
+def _own(batch: Batch, name: str, description: OwnDescription) -> Parts:
+    if description.shape is not None:
+        return _values(batch, name, description)
+    rows: Any = batch.columns[name]
+    return {"": _filled(batch, Ragged(_array(rows.values), rows.splits), None)}
+
+
+KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
+    ImageDescription: _image,
+    ImageSequenceDescription: _image_sequence,
+    BoxesDescription: _moved_boxes,
+    TextDescription: _text,
+    TextsDescription: _text,
+    CategoryDescription: _values,
+    CategoriesDescription: _categories,
+    NumberDescription: _values,
+    NumbersDescription: _list,
+    ArrayDescription: _arrays,
+    RawDescription: _raw,
+    OwnDescription: _own,
+}
+"""The functions of the kinds, which take a batch, a feature's name and its description."""

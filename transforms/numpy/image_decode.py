@@ -16,11 +16,10 @@ import numpy as np
 from PIL import Image
 
 from recordmill.transforms.contract.image_header import JPEG, PNG
+from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PixelOptions
-from recordmill.transforms.contract.luma import luma
-from recordmill.transforms.contract.orientation import is_transposed, mirrored
 from recordmill.transforms.numpy.buffers import Array
-from recordmill.transforms.numpy.image_resize import placed
+from recordmill.transforms.numpy.pixels import placed
 
 try:
     import simplejpeg

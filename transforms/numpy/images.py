@@ -1,7 +1,7 @@
 """Stored images to a batch of pixels without TensorFlow: decoded, augmented and normalized into the batch's memory.
 
 Equal to `tensorflow.image` bit for bit, but for originals that are scaled when they are read and for augmentations that
-scale: these differ by one level at most (`image_resize`, `augment.crops`).
+scale: these differ by one level at most (`pixels`, `augment.movements`).
 
 >>> reader = ImageReader("image", description, "uint8")  # doctest: +SKIP
 >>> reader.images(encoded)[""].shape  # doctest: +SKIP
@@ -16,14 +16,13 @@ import numpy as np
 
 from recordmill.transforms.contract.array_layout import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
-from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
+from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import Part, Shape
 from recordmill.transforms.numpy.augment.chain import Acting, Augment, acting, apply_acting, first_window, output_shape
 from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, jpeg
-from recordmill.transforms.numpy.image_resize import resize
 from recordmill.transforms.numpy.jpeg_parts import JpegPart, Layout, read_layout
-from recordmill.transforms.numpy.normalize import normalizer
+from recordmill.transforms.numpy.pixels import normalizer, resize
 from recordmill.transforms.numpy.texts import mask
 
 ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription

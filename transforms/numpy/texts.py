@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
-from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
+from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.buffers import Array, Empty
 
 Shares: TypeAlias = npt.NDArray[np.float64] | float

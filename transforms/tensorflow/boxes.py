@@ -11,10 +11,9 @@ are zeros.
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.geometry import placement, upright
+from recordmill.transforms.contract.image_rules import mirrored, placement, upright
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
-from recordmill.transforms.contract.orientation import mirrored
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut, padded
 
 NUMBERS = 4  # of a box

@@ -13,14 +13,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
 from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayOptions
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
-from recordmill.transforms.contract.stored import KEY, part_name, stored_features
+from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
 from recordmill.transforms.tensorflow import boxes, category, image, number, text
 from recordmill.transforms.tensorflow.kind import (
     DTYPES,

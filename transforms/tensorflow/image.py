@@ -19,8 +19,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.image_header import ImageError as ImageError
+from recordmill.transforms.contract.image_rules import placement, upright
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,
     ImageOptions,

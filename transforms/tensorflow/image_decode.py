@@ -8,7 +8,7 @@ luma gives that. Files that `read_header` says are not decoded `in_graph` are er
 A photo that will be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled
 DCT), where that many of its pixels make a whole one everywhere.
 
-`contract.geometry` computes where an image goes; `resize` cuts and scales it, and lays it on the background. Every
+`contract.image_rules` computes where an image goes; `resize` cuts and scales it, and lays it on the background. Every
 method rounds its weighted sums to the nearest whole number, half to even, and keeps them in 0..255.
 """
 
@@ -16,11 +16,9 @@ from functools import partial
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored, placement, upright
 from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.contract.luma import luma
-from recordmill.transforms.contract.orientation import is_transposed, mirrored
 from recordmill.transforms.tensorflow.image_properties import (
     APART,
     by_format,

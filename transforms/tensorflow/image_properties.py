@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.orientation import TAG
+from recordmill.transforms.contract.image_rules import TAG
 
 SHORT, LONG = 3, 4
 HEAD = 65_536  # bytes of a JPEG in which its EXIF begins

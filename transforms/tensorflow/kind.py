@@ -62,7 +62,7 @@ class Prepared:
     values: Callable[[], tf.Tensor] | None = None
     """Returns the float32 values to take statistics of, any number of them; the rows are those to learn from."""
     geometry: Callable[[], tf.Tensor] | None = None
-    """Returns images' sizes before they were scaled, for boxes, which move with them (`contract.geometry`)."""
+    """Returns images' sizes before they were scaled, for boxes, which move with them (`contract.image_rules`)."""
 
 
 @dataclass(frozen=True)

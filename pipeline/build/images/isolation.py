@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 from recordmill.pipeline.build.images.transcode import UndecodableError, require_plugin
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import waiting_pair
-from recordmill.transforms.contract.image_formats import NAMED
-from recordmill.transforms.contract.image_header import ImageError, check_header
+from recordmill.transforms.contract.image_header import NAMED, ImageError, check_header
 
 PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
 DECODER = f"{PROCESS}:decode"

@@ -15,9 +15,8 @@ from PIL.Image import Resampling
 
 from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
-from recordmill.transforms.contract.image_header import check_header
-from recordmill.transforms.contract.orientation import TAG as ORIENTATION
+from recordmill.transforms.contract.image_header import NAMED, ImageFormat, check_header
+from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 
 SIDE = 32
 NONE = bytes(16)

@@ -25,11 +25,10 @@ from PIL.Image import Transpose
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
-from recordmill.transforms.contract.image_header import ImageError, check_header, check_pixels
+from recordmill.transforms.contract.image_header import NAMED, ImageError, ImageFormat, check_header, check_pixels
 from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode that each mode without transparency becomes."""

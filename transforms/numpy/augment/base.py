@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.luma import luma
+from recordmill.transforms.contract.image_rules import luma
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Pixels: TypeAlias = npt.NDArray[np.uint8]

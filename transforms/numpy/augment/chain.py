@@ -1,4 +1,4 @@
-"""A list of augmentations: checked, drawn for a batch, and applied to one image and its boxes, in the list's order.
+"""Lists of augmentations: checked, drawn for a batch, applied in order to an image and its boxes; and groups of them.
 
 The last crop writes into the batch's memory, and what follows changes it there: nothing is copied beyond.
 
@@ -14,8 +14,20 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Part, Pixels, Shape, Values, Window, copied
-from recordmill.transforms.numpy.augment.crops import Crop
+from recordmill.transforms.numpy.augment.base import (
+    Augmentation,
+    Floats,
+    Movement,
+    Part,
+    Pixels,
+    Shape,
+    Values,
+    Window,
+    check_shares,
+    copied,
+    memory,
+)
+from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -176,14 +188,14 @@ def apply_acting(
     moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
     sized = max((number for number, (change, _) in enumerate(changes) if change.resizes), default=0)
     for number, (change, values) in enumerate(changes):
-        memory = out if number >= sized else None
+        into = out if number >= sized else None
         if moved is not None:
             moved = change.move_boxes(moved, values, *_sides(pixels))
         if isinstance(pixels, Part):
-            pixels = change.apply_to_part(pixels, values, memory, mask=mask)  # type: ignore[attr-defined] # a Crop
+            pixels = change.apply_to_part(pixels, values, into, mask=mask)  # type: ignore[attr-defined] # a Crop
         else:
             change_pixels = change.apply_to_mask if mask else change.apply
-            pixels = change_pixels(pixels, values, memory)
+            pixels = change_pixels(pixels, values, into)
     assert not isinstance(pixels, Part)  # noqa: S101 - its first change is a crop
     if out is not None and pixels is not out:
         pixels = copied(pixels, out)
@@ -207,3 +219,125 @@ def _without_slivers(boxes: Floats) -> Boxes:
     kept = boxes.astype(np.float32)
     kept[(kept[:, 2:] - kept[:, :2] < LEAST_SIDE).any(1)] = 0
     return kept
+
+
+NO_BOXES = "Views gives several views of an image, and boxes belong to one: leave the boxes out, features=[…]"
+
+
+@dataclass(frozen=True)
+class Group(Movement):
+    """Changes, and users' functions, one after another."""
+
+    changes: Sequence[Augmentation | UserFunction]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "changes", check(self.changes))
+
+    @property
+    def inner(self) -> tuple[Augmentation, ...]:
+        """The changes, checked."""
+        return self.changes  # type: ignore[return-value] # `check` made them so
+
+
+@dataclass(frozen=True)
+class RandomApply(Group):
+    """Makes all of the changes with probability `p`, or none; they keep the image's size."""
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_shares(self, p=self.p)
+        for change in self.inner:
+            if change.resizes:
+                raise ValueError(f"RandomApply holds {change}, which changes the size: put it before or behind")
+
+    @property
+    def lanes(self) -> int:
+        """One for the choice, and the changes'."""
+        return 1 + lanes(self.inner)
+
+    @property
+    def numbers(self) -> int:
+        """The choice, and the changes' parameters."""
+        return 1 + sum(change.numbers for change in self.inner)
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Returns 1 where the changes are made, and their parameters."""
+        return np.column_stack([uniforms[:, 0] < self.p, parameters(self.inner, uniforms[:, 1:])])
+
+    def acts(self, values: Values) -> bool:
+        """Whether the changes are made."""
+        return values[0] > 0
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Makes the changes."""
+        return apply(pixels, None, self.inner, values[1:], out)[0]
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Moves pixels as the changes do."""
+        return apply(pixels, None, self.inner, values[1:], out, mask=True)[0]
+
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        """Moves boxes as the changes do."""
+        for change, own in by_change(self.inner, values[1:]):
+            if change.acts(own):
+                boxes = change.move_boxes(boxes, own, height, width)
+        return boxes
+
+
+@dataclass(frozen=True)
+class Views(Group):
+    """Returns `count` views of each image, one below the other, each changed by draws of its own.
+
+    The result is `count` times as high; `images.reshape(-1, count, height, width, channels)` parts the views of a batch
+    without a copy. Boxes belong to one view, so images with boxes are refused.
+    """
+
+    resizes: ClassVar[bool] = True
+    count: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.count, int) and self.count > 0):
+            raise ValueError(f"{self}: count is {self.count}; give the number of views, such as 2")
+
+    @property
+    def lanes(self) -> int:
+        """Those of each view."""
+        return self.count * lanes(self.inner)
+
+    @property
+    def numbers(self) -> int:
+        """Those of each view."""
+        return self.count * sum(change.numbers for change in self.inner)
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Draws each view's parameters."""
+        return np.column_stack([parameters(self.inner, part) for part in np.split(uniforms, self.count, 1)])
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Multiplies the height by the number of views."""
+        height, width, channels = output_shape(self.inner, shape)
+        return None if height is None else self.count * height, width, channels
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Changes each view."""
+        return self._views(pixels, values, out, mask=False)
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Moves each view's pixels."""
+        return self._views(pixels, values, out, mask=True)
+
+    def _views(self, pixels: Pixels, values: Values, out: Pixels | None, *, mask: bool) -> Pixels:
+        height, width, channels = pixels.shape
+        shape = self.output_shape((height, width, channels))
+        out = memory(out, shape)  # type: ignore[arg-type] # an image's shape gives a shape without None
+        wide = len(values) // self.count
+        for view, part in enumerate(np.split(out, self.count)):
+            apply(pixels, None, self.inner, values[view * wide : (view + 1) * wide], part, mask=mask)
+        return out
+
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        """Refuses boxes. Raises: ValueError."""
+        raise ValueError(NO_BOXES)

@@ -13,9 +13,15 @@ import numpy as np
 
 from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
 from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Movement, Pixels, Values, check_fill
-from recordmill.transforms.numpy.augment.colors import ColorJitter, color_numbers
+from recordmill.transforms.numpy.augment.colors import (
+    AutoContrast,
+    ColorJitter,
+    Equalize,
+    Posterize,
+    Solarize,
+    color_numbers,
+)
 from recordmill.transforms.numpy.augment.filters import RandomSharpness, sharpness_numbers
-from recordmill.transforms.numpy.augment.levels import AutoContrast, Equalize, Posterize, Solarize
 
 WIDTH = 12
 """The parameters of a chosen operation: its number, and as many as any has."""

@@ -1,21 +1,30 @@
-"""Scaling of upright images by their options without TensorFlow, as `tensorflow.image_decode` does it.
+"""Decoded pixels brought to their size and normalized without TensorFlow, as `tensorflow.image_decode` and `image` do.
 
-Pixels are weighted sums, rounded half to even: those of `nearest` are TensorFlow's, of every other method they differ
-from them by one level at most, because the sums are made in another order.
+Scaled pixels are weighted sums, rounded half to even: those of `nearest` are TensorFlow's, of every other
+method they differ from them by one level at most, because the sums are made in another order.
 
 >>> resize(np.zeros((32, 16, 3), np.uint8), PixelOptions(size=(64, 64))).shape
 (64, 64, 3)
+
+Normalized pixels are as they are, or `(pixel - offset) * scale` in float32 or bfloat16. The bits are those of
+`tensorflow.image`: float32 in every step, and bfloat16 is the float32 result rounded to even.
+
+>>> normalize = normalizer([0.0], [0.5], np.dtype(np.float32))
+>>> out = np.empty((1, 2, 1), np.float32)
+>>> normalize(np.array([[[3], [4]]], np.uint8), out)
+>>> out[..., 0]
+array([[1.5, 2. ]], dtype=float32)
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract import geometry
+from recordmill.transforms.contract.image_rules import Placement, luma, placement
 from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 
@@ -24,10 +33,10 @@ Sides = tuple[int, int]
 
 
 @lru_cache(maxsize=1024)
-def placed(sides: Sides, options: PixelOptions) -> geometry.Placement:
+def placed(sides: Sides, options: PixelOptions) -> Placement:
     """Places an image of some size, in Python's integers; most images of a dataset have few sizes."""
-    pairs = geometry.placement(np.array(sides, np.int64), options)
-    return geometry.Placement(*(tuple(pair.tolist()) for pair in pairs))
+    pairs = placement(np.array(sides, np.int64), options)
+    return Placement(*(tuple(pair.tolist()) for pair in pairs))
 
 
 def resize(pixels: Array, options: PixelOptions) -> Array:
@@ -44,7 +53,7 @@ def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
     return pixels[start[0] : start[0] + size[0], start[1] : start[1] + size[1]]
 
 
-def _framed(pixels: Array, goal: geometry.Placement, options: PixelOptions) -> Array:
+def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
     colour = options.background
     framed = np.empty((*goal.output, options.channels), np.uint8)
     framed[...] = colour if options.channels == 3 else luma(*colour)
@@ -161,3 +170,77 @@ KERNELS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
     "lanczos5": (_lanczos(5), 5.0),
 }
 """A kernel by the distance in pixels, and how far it reaches."""
+
+
+Normalize: TypeAlias = Callable[[Array, Array], None]
+"""Writes pixels, uint8 [..., width, channels], into an array of their shape."""
+
+
+def normalizer(
+    offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]", channel_order: str = "rgb"
+) -> Normalize:
+    """Returns a function that writes an image's pixels as numbers of a dtype, by the offset and scale of each channel.
+
+    Its argument may be its result already, where that is uint8. With the order `bgr`, red and blue change places first.
+    """
+    in_order = _in_order(offset, scale, dtype)
+    return in_order if channel_order == "rgb" else lambda pixels, out: in_order(_reversed(pixels), out)
+
+
+def _in_order(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]") -> Normalize:
+    if dtype == np.uint8:
+        return _as_they_are
+    to_float = _float32(offset, scale)
+    return to_float if dtype == np.float32 else _rounded(to_float, dtype, len(offset))
+
+
+def _reversed(pixels: Array) -> Array:
+    """Copies pixels, red and blue in each other's place."""
+    if opencv.cv2 is None or not pixels.size:
+        return np.ascontiguousarray(pixels[..., ::-1])
+    rows = pixels.reshape(-1, *pixels.shape[-2:])  # several images, one below the other
+    result: Array = opencv.cv2.cvtColor(rows, opencv.cv2.COLOR_RGB2BGR).reshape(pixels.shape)
+    return result
+
+
+def _as_they_are(pixels: Array, out: Array) -> None:
+    if pixels is not out:
+        out[...] = pixels
+
+
+def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
+    @lru_cache(maxsize=8)
+    def rows(width: int) -> tuple[Array, Array]:
+        """Repeats the channels' numbers for a row of pixels: with three numbers NumPy takes several times as long."""
+        first, second = (np.tile(np.array(numbers, np.float32), (width, 1)) for numbers in (offset, scale))
+        return first, second
+
+    def normalize(pixels: Array, out: Array) -> None:
+        offsets, scales = rows(out.shape[-2])
+        out[...] = pixels
+        out -= offsets
+        out *= scales
+
+    return normalize
+
+
+def _rounded(to_float: Normalize, dtype: "np.dtype[Any]", channels: int) -> Normalize:
+    """Rounds by a table of every pixel: rounding each number takes twice as long, and holds Python's lock."""
+    levels = np.arange(256, dtype=np.uint8)
+    numbers = np.empty((1, 256, channels), np.float32)
+    to_float(np.stack([levels] * channels, -1)[np.newaxis], numbers)
+    table = numbers.astype(dtype).view(np.uint16)
+
+    def normalize(pixels: Array, out: Array) -> None:
+        bits = out.view(np.uint16)
+        if not bits.size:
+            return
+        if opencv.cv2 is None:
+            bits[...] = table[0][pixels, np.arange(channels)]
+        elif bits.flags.c_contiguous:
+            flat = (-1, *bits.shape[-2:])  # several images, one below the other
+            opencv.cv2.LUT(pixels.reshape(flat), table, bits.reshape(flat))
+        else:
+            bits[...] = opencv.cv2.LUT(pixels, table).reshape(bits.shape)
+
+    return normalize

@@ -1,9 +1,14 @@
-"""Places an image in its result: the box that is cut out, the size that it is scaled to, and where that lies.
+"""Rules of images for both engines: how pixels become upright, where they go in the result, what their grey is.
 
-All is computed in whole numbers, so that an image, its boxes and its points move by one rule in NumPy and in
-TensorFlow. The functions take one image, shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or
-y, x. A point of the upright source goes to `(point - start) * scaled / box + offset`, which is outside of the result
-where the image was cut.
+The functions take integers, arrays and tensors alike, and compute in whole numbers, so that an image, its boxes and its
+points move by one rule in NumPy and in TensorFlow. EXIF orientations, 1 to 8, transpose first and then mirror.
+
+>>> is_transposed(6), mirrored(6)
+(True, (False, True))
+
+`placement` gives the box that is cut out of an image, the size that it is scaled to, and where it is in the result. It
+takes one image, shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or y, x. A point of the
+upright source goes to `(point - start) * scaled / box + offset`, outside of the result where the image was cut.
 
 >>> placement(np.array([300, 400]), PixelOptions(size=(64, 64))).scaled.tolist()
 [48, 64]
@@ -14,7 +19,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recordmill.transforms.contract.kinds.image import MAX_SIDE, PixelOptions
-from recordmill.transforms.contract.orientation import is_transposed
+
+TAG = 0x0112
+"""The number of EXIF's tag."""
+
+
+def is_transposed(orientation: Any) -> Any:
+    """Returns True where height and width change places: from 5 on."""
+    return orientation >= 5
+
+
+def mirrored(orientation: Any) -> tuple[Any, Any]:
+    """Returns whether top and bottom, and whether left and right, change places; 5..8 mirror as 1..4 do."""
+    turn = (orientation - 1) % 4
+    return turn >= 2, (turn == 1) | (turn == 2)
+
 
 MAX_STRIP = 64
 """The greatest length of a strip, in widths, before it is scaled and its centre cut; the rest is cut first."""
@@ -78,3 +97,8 @@ def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:
 def upright(sides: Any, orientation: Any, xp: Any = np) -> Any:
     """Swaps the sides, shape [2] or [rows, 2], of images that their orientation (shape [] or [rows]) transposes."""
     return xp.where(is_transposed(orientation)[..., None], sides[..., ::-1], sides)
+
+
+def luma(red: Any, green: Any, blue: Any) -> Any:
+    """Grey of ITU-R BT.601 in 16 bits, as Pillow rounds it; of integers or integer arrays or tensors of 0..255."""
+    return (19_595 * red + 38_470 * green + 7_471 * blue + 32_768) // 65_536
