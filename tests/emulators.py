@@ -28,6 +28,7 @@ from moto.server import ThreadedMotoServer
 BUCKET = "bucket"
 EVERY_STORE = ["local", pytest.param("s3", marks=pytest.mark.slow), pytest.param("gcs", marks=pytest.mark.nightly)]
 """The outputs of a test that shows what each store's client does."""
+EVERY_BUCKET = EVERY_STORE[1:]
 ONE_STORE = ["local", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("s3", "gcs"))]
 """The outputs of a test that shows what Recordmill does with any store whose client keeps its promises."""
 ONE_BUCKET = ONE_STORE[1:]

@@ -304,7 +304,11 @@ def test_many_who_want_one_have_it_one_after_another(store: Store, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [emulators.s3, lambda: emulators.gcs(conditions=True)], ids=["s3", "gcs"])
+@pytest.mark.parametrize(
+    "start",
+    [emulators.s3, pytest.param(lambda: emulators.gcs(conditions=True), marks=pytest.mark.nightly)],
+    ids=["s3", "gcs"],
+)
 def test_on_object_stores(start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "BEAT_SECONDS", 0.2)
     with start() as url:

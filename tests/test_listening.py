@@ -102,7 +102,10 @@ def test_a_pool_beside_a_task_manager_is_on_the_loopback_address(tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["--isolated"], ["--processes", "2"]])
+@pytest.mark.parametrize(
+    "options",
+    [["--processes", "2"], *(pytest.param(options, marks=pytest.mark.nightly) for options in ([], ["--isolated"]))],
+)
 def test_a_build_opens_no_port(options: list[str], tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text(SPEC)
     (tmp_path / "rows.jsonl").write_text("".join(f'{{"id": {i}, "number": {i}, "text": "a b"}}\n' for i in range(200)))

@@ -172,8 +172,7 @@ def check_eight(output: str) -> None:
         assert len(store.sizes(f"versions/{one.version}")) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["s3", "gcs"])
+@pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
 def test_two_publish_to_a_bucket_one_after_the_other(tmp_path: Path, name: str) -> None:
     with STORES[name](tmp_path) as output:
         barrier = threading.Barrier(2)
@@ -251,8 +250,7 @@ def test_what_was_shown_but_not_live_is_found_again(tmp_path: Path, monkeypatch:
     assert (live(output).version, live(output).sequence) == ("v2", 3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["s3", "gcs"])
+@pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
 def test_an_upload_that_was_cut_off_is_no_version_and_goes(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,8 +270,7 @@ def test_an_upload_that_was_cut_off_is_no_version_and_goes(
         assert publishing.uploads(store) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["s3", "gcs"])
+@pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
 @pytest.mark.parametrize("taken", ["lease", "file"])
 def test_a_build_that_is_overtaken_just_before_its_manifest_takes_it_back(
     tmp_path: Path, name: str, taken: str, monkeypatch: pytest.MonkeyPatch
@@ -293,8 +290,7 @@ def test_a_build_that_is_overtaken_just_before_its_manifest_takes_it_back(
         assert not store.exists("LATEST")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["s3", "gcs"])
+@pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
 def test_the_manifest_of_a_build_that_was_overtaken_is_replaced(tmp_path: Path, name: str) -> None:
     with STORES[name](tmp_path) as output:
         store = open_store(output)

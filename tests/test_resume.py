@@ -285,7 +285,9 @@ def all_but(away: str) -> Callable[[BeamFiles, str], BinaryIO]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize(
+    "name", ["2.txt", *(pytest.param(name, marks=pytest.mark.nightly) for name in SOURCES if name != "2.txt")]
+)
 def test_a_file_that_was_away_for_a_moment_costs_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
