@@ -244,7 +244,7 @@ class _Removal:
         return replace(span, key=self.gone.rows_key(span.key), rows=rows, members={})
 
     def _sources(self) -> tuple[dict[str, Any], ...]:
-        """Gives the counts of the sources; where there are several, it is not known whose the rows were."""
+        """Returns the counts of the sources; where there are several, it is not known whose the rows were."""
         if len(self.base.sources) != 1:
             return self.base.sources
         (source,) = self.base.sources
@@ -259,7 +259,7 @@ class _Removal:
 
 
 def _labels(manifest: Manifest, records: Sequence[bytes]) -> Iterator[int]:
-    """Gives the label's ids in some records, where the manifest counts them."""
+    """Yields the label's ids in some records, where the manifest counts them."""
     label = manifest.label
     stored = {} if label is None else stored_features(read_descriptions({label: manifest.features[label]}))
     if label is not None and stored[label].dtype == "int64":

@@ -172,7 +172,7 @@ class Journal:
         }
 
     def follow(self, listener: Listener, name: str) -> Listener:
-        """Gives a listener that follows the build of a dataset of this name, and calls another listener."""
+        """Returns a listener that follows the build of a dataset of this name, and calls another listener."""
         self.entry["name"] = name
         with suppress(UserError):
             self.entry["live_before"] = publishing.live_version(self._output)
@@ -245,7 +245,7 @@ class Journal:
 
 
 def public_message(message: str) -> str:
-    """Gives the part of an error's message that may be kept.
+    """Returns the part of an error's message that may be kept.
 
     >>> public_message("`code:words` failed in code.py, line 3: ValueError: Ada's address")
     '`code:words` failed in code.py, line 3: ValueError'

@@ -84,7 +84,7 @@ class Forgotten:
         return entry | ({LEARNED_OF: learned_of} if learned_of else {})
 
     def to_text(self) -> str:
-        """Gives the list's text."""
+        """Returns the list's text."""
         return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
 
 
@@ -100,7 +100,7 @@ def check(store: Store, version: str) -> None:
 
 
 def source_key_of(manifest: Manifest) -> str:
-    """Gives the source key that a version would have if nothing had been forgotten."""
+    """Returns the source key that a version would have if nothing had been forgotten."""
     entry = manifest.provenance.get(ENTRY) or {}
     return str(entry.get("source_key", manifest.source_key))
 

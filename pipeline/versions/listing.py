@@ -157,7 +157,7 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
 
 
 def _previous(manifests: list[Manifest], output: str, latest: Latest | None, steps: int) -> Manifest:
-    """Gives the version published so many before the live one; 0 is the live one."""
+    """Returns the version published so many before the live one; 0 is the live one."""
     were_live = [manifest for manifest in manifests if not (manifest.trial or is_held_back(latest, manifest))]
     names = [manifest.version for manifest in were_live]
     if latest is None or latest.version not in names:

@@ -70,7 +70,7 @@ def materialize(output: str, wanted: str = LIVE) -> Materialized:
 
 
 def _copies(manifest: Manifest) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Gives the files to copy: the new name in the version's folder, the name in `versions`, and the bytes."""
+    """Returns the files to copy: the new name in the version's folder, the name in `versions`, and the bytes."""
     own = {shard.file for split in manifest.splits.values() for shard in split.shards if shard.version is None}
     for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
@@ -136,7 +136,7 @@ def _described(store: Store, manifest: Manifest) -> Manifest:
 
 
 def _whole(store: Store, manifest: Manifest) -> Manifest:
-    """Gives the manifest of a version all of whose files are in its folder."""
+    """Returns the manifest of a version all of whose files are in its folder."""
     splits, files, shared = {}, dict(manifest.files), list[Shard]()
     for name, split in manifest.splits.items():
         shards = list(split.shards)

@@ -134,7 +134,7 @@ def is_whole(store: Store, manifest: Manifest) -> bool:
 
 
 def _missing(store: Store, manifest: Manifest) -> Iterator[str]:
-    """Gives the files of a version that are not there with the size that the manifest gives."""
+    """Yields the files of a version that are not there with the size that the manifest gives."""
     own = f"{VERSIONS_FOLDER}/{manifest.version}"
     listed = {f"{own}/{path}": entry["bytes"] for path, entry in manifest.files.items()}
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
@@ -202,7 +202,7 @@ def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, liv
 
 
 def end_uploads(output: str, build_key: str) -> None:
-    """Ends the uploads of this process and its dead predecessors, which hold the build's lease."""
+    """Ends the uploads of a build, of this process and of its dead predecessors; holds the output's lease."""
     store = open_store(output)
     with suppress(OutputError):  # the next build removes what this leaves
         for upload, holder in uploads(store).items():
@@ -335,7 +335,7 @@ def remember_same(output: str, version: str, key: str) -> None:
 
 
 def uploads(store: Store) -> dict[str, str]:
-    """The versions that are being uploaded, or whose upload was cut off, each with its uploader's lease name."""
+    """Returns the versions whose upload goes on or was cut off, each with the first 16 digits of its build's key."""
     claims = {}
     for version in store.children(VERSIONS_FOLDER):
         with suppress(DatasetError):  # no version's name

@@ -26,7 +26,7 @@ class Needs:
     """Versions of which any file may be needed, each with the version that may need it."""
 
     def of(self, folder: str, names: Collection[str]) -> list[str]:
-        """Gives those names of files in a version's folder that must stay."""
+        """Returns those names of files in a version's folder that must stay."""
         if folder.removeprefix(f"{VERSIONS_FOLDER}/") in self.whole:
             return [name for name in names if name != f"{folder}/{MANIFEST_FILE}"]
         return [name for name in names if name in self.files]
@@ -72,7 +72,7 @@ def needs_of(
 
 
 def referenced_files(manifest: Manifest) -> Iterator[str]:
-    """Gives the names in the output of the files in other versions' folders that a version needs."""
+    """Yields the names in the output of the files in other versions' folders that a version needs."""
     for split in manifest.splits.values():
         for shard in split.shards:
             if shard.version is not None:

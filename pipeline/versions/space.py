@@ -24,7 +24,7 @@ class Removal:
         self._removed: Counter[tuple[int, int]] = Counter()
 
     def freed(self, names: Iterable[str]) -> int:
-        """Gives the bytes that removing some of the files frees, after all that were given before."""
+        """Returns the bytes that removing some of the files frees, after all that were given before."""
         return sum(self._freed(name) for name in names)
 
     def _freed(self, name: str) -> int:
@@ -42,7 +42,7 @@ def _states(folder: str, names: Iterable[str]) -> Iterator[tuple[str, os.stat_re
 
 
 def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
-    """Gives the bytes of each version's shards that another of these versions holds, too, by version."""
+    """Returns the bytes of each version's shards that another of these versions holds, too, by version."""
     files = {manifest.version: _identities(store, manifest) for manifest in manifests}
     holders = Counter(identity for held in files.values() for identity in held)
     return {
@@ -52,7 +52,7 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def _identities(store: Store, manifest: Manifest) -> dict[object, int]:
-    """Gives the bytes of each shard, by what names its file on the disk or in the store."""
+    """Returns the bytes of each shard, by what names its file on the disk or in the store."""
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
     return {_identity(store, manifest.version, shard): shard.bytes for shard in shards}
 

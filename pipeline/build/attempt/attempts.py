@@ -53,7 +53,7 @@ def begin(
     pieces: Sequence[Piece],
     is_doubtful: Callable[[Reject], bool] = lambda reject: False,
 ) -> Run:
-    """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the build's lease.
+    """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the output's lease.
 
     Args:
         output: the dataset's.
@@ -90,7 +90,7 @@ def begin(
 
 
 def _kept(run: Run, chunks: int) -> Kept | None:
-    """Gives the finished work; None if the analysis is not finished."""
+    """Returns the finished work; None if the analysis is not finished."""
     analysis = read_report(run.workspace, f"reports/{ANALYSIS}")
     steps, read, expected = list(map(chunk_step, range(chunks))), list[Report](), Counter[int]()
     for report in filter(None, _reports(run, steps)):
@@ -109,7 +109,7 @@ def _kept(run: Run, chunks: int) -> Kept | None:
 
 
 def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
-    """Gives the progress of finished chunks and shards, by the counters of `worker.read_chunk` and `build_shard`."""
+    """Returns the progress of finished chunks and shards, by the counters of `worker.read_chunk` and `build_shard`."""
     return {
         "chunks": len(chunks),
         "read": sum(chunk["read"] for chunk in chunks),

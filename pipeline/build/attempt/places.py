@@ -96,7 +96,7 @@ class Run:
 
 
 class Place(Protocol):
-    """The attempts at one build; the caller holds the build's lease."""
+    """The attempts at one build; the caller holds the output's lease."""
 
     def __init__(self, output: str, building: str, build_key: str) -> None: ...
 

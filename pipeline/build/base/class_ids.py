@@ -22,7 +22,7 @@ KEPT_NAMES = "kept_names"
 
 
 def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
-    """Gives the names of a version whose ids a build of the spec keeps, by feature; none for features of other kinds.
+    """Returns the names of a version whose ids a build of the spec keeps, by feature; none for features of other kinds.
 
     Raises:
         DatasetError: a vocabulary of the version cannot be read, or is not what it was.
@@ -45,7 +45,7 @@ def keeps_ids(feature: Feature) -> bool:
 
 
 def names_kept_by(spec: Spec, folder: Location, manifest: Manifest) -> Names:
-    """Gives the names that a version's own build took over. Raises: DatasetError as `names_to_keep`."""
+    """Returns the names that a version's own build took over. Raises: DatasetError as `names_to_keep`."""
     kept = manifest.provenance.get(KEPT_NAMES, {})
     return {name: words[: kept[name]] for name, words in names_to_keep(spec, folder, manifest).items() if name in kept}
 

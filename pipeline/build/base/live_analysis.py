@@ -83,7 +83,7 @@ class GraphInputs:
     """The SHA-256 of each file that features name, in hexadecimal, by feature and option: `text.model`."""
 
     def code(self) -> Mapping[str, str]:
-        """Gives the SHA-256 of each file that the user's `preprocessing` needs, by its path."""
+        """Returns the SHA-256 of each file that the user's `preprocessing` needs, by its path."""
         if self.spec.preprocessing is None:
             return {}
         files: Mapping[str, str] = UserCode.of([self.spec.preprocessing], self.spec.folder).to_json()["files"]
@@ -169,7 +169,7 @@ class LiveAnalysis:
             raise _damaged(error) from None
 
     def words(self, feature: str) -> tuple[str, ...] | None:
-        """Gives the words of a feature's vocabulary in the order of the ids; None where it has none."""
+        """Returns the words of a feature's vocabulary in the order of the ids; None where it has none."""
         file = self.manifest.features.get(feature, {}).get("vocabulary")
         if file is None:
             return None
@@ -187,7 +187,7 @@ class LiveAnalysis:
         return int(by_reason.get("unknown_label", 0)) if ANALYSIS in self.manifest.provenance else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Gives its part of the provenance of a version that takes it over."""
+        """Returns its part of the provenance of a version that takes it over."""
         return {"version": self.learned_in, "graph_sha256": self.digest, "label_counts": self.label_counts}
 
 
@@ -199,13 +199,13 @@ def _damaged(error: DatasetError) -> OutputError:
 
 
 def graph_files(manifest: Manifest) -> dict[str, str]:
-    """Gives the SHA-256 of the files of a version's graph and tokenizers, by path; none of an earlier Recordmill's."""
+    """Returns the SHA-256 of the files of a version's graph and tokenizers, by path; none where an old one has none."""
     files = manifest.files.items()
     return {path: entry["sha256"] for path, entry in files if path.split("/")[0] in LEARNED_FOLDERS}
 
 
 def graph_digest(manifest: Manifest) -> str:
-    """Gives the digest of a version's graph."""
+    """Returns the digest of a version's graph."""
     return hashlib.sha256(json.dumps(sorted(graph_files(manifest).items())).encode()).hexdigest()
 
 

@@ -58,13 +58,13 @@ def _read(folder: Location, base: Manifest, span: str) -> KeptSpan:
 
 
 def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:
-    """Gives the reports of kept spans' shards by their groups in a new version's layout; none of empty shards."""
+    """Returns the reports of kept spans' shards by their groups in a new version's layout; none of empty shards."""
     reports = (zip(layout.groups_of_span(name), span.report["shards"], strict=True) for name, span in kept.items())
     return {group: report for group, report in chain.from_iterable(reports) if report is not None}
 
 
 def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[int, Shard]:
-    """Gives the shards of spans of a version by their groups in a new version's layout."""
+    """Returns the shards of spans of a version by their groups in a new version's layout."""
     listed = {span: list[Shard]() for span in spans}
     for shard in (shard for split in layout.splits for shard in base.splits[split].shards):
         if shard.span in listed:

@@ -74,11 +74,11 @@ class Times:
         self._modified[hash(file._replace(modified=identity))] = file.modified
 
     def identified(self, file: FileInfo) -> FileInfo:
-        """Gives a listed file with its identity time."""
+        """Returns a listed file with its identity time."""
         return file._replace(modified=self._identity.get(hash(file), file.modified))
 
     def modified(self, file: FileInfo) -> float:
-        """Gives the time of change of a file that has its identity time."""
+        """Returns the time of change of a file that has its identity time."""
         return self._modified.get(hash(file), file.modified)
 
 
@@ -105,17 +105,17 @@ class Remembered:
         return None
 
     def of_spans(self, names: Sequence[str]) -> pa.Table:
-        """Gives the inputs of some spans."""
+        """Returns the inputs of some spans."""
         return self.table.filter(pc.is_in(self.table["span"], pa.array(names, pa.string())))
 
     def row(self, group: Group, path: str) -> dict[str, Any] | None:
-        """Gives what is remembered of a file of any size; None where there was none of its path."""
+        """Returns what is remembered of a file of any size; None where there was none of its path."""
         is_file = pc.and_(pc.equal(self.table["source"], group.of.index), pc.equal(self.table["path"], encoded(path)))
         rows = self.table.filter(is_file).to_pylist()
         return next((row for row in rows if not self._by_span or row["span"] == group.of.name), None)
 
     def sha256(self, group: Group) -> list[bytes | None]:
-        """Gives the remembered digest of each file of the same identity time; None for others."""
+        """Returns the remembered digest of each file of the same identity time; None for others."""
         rows, times = self._rows(group), _times(group)
         known = (rows >= 0) & (self._identity[rows] == times)
         return taken(self.table["sha256"], np.where(known, rows, -1))
@@ -144,7 +144,7 @@ class Remembered:
         return times
 
     def _rows(self, group: Group) -> npt.NDArray[np.int64]:
-        """Gives the row of each file; -1 for a path and size that no row has."""
+        """Returns the row of each file; -1 for a path and size that no row has."""
         source, span = group.of.index, group.of.name if self._by_span else None
         return self._found.find((source, span, encoded(file.path), file.bytes) for file in group.files)
 
@@ -169,7 +169,7 @@ def _times(group: Group) -> npt.NDArray[np.float64]:
 
 
 def encoded(path: str) -> bytes:
-    """Gives a path as the table has it."""
+    """Returns a path as the table has it."""
     return path.encode("utf-8", "surrogateescape")
 
 
@@ -225,7 +225,7 @@ class TableInMaking:
                 self._blocks.append(self._block(group, block, by_job))
 
     def feather(self) -> bytes:
-        """Gives the finished table as the content of `inputs.arrow`."""
+        """Returns the finished table as the content of `inputs.arrow`."""
         sink = pa.BufferOutputStream()
         pa.feather.write_feather(pa.concat_tables(self._blocks), sink, compression="zstd")
         return sink.getvalue().to_pybytes()

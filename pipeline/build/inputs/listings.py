@@ -29,13 +29,13 @@ class Listings:
         self._listed: dict[str, Sequence[FileInfo]] = {}
 
     def take(self, times: Times) -> None:
-        """Gives files that are listed already the times that stand for their contents."""
+        """Takes the times that stand for the contents of files, also of those listed already."""
         self.times = times
         if times:
             self._listed = {pattern: _identified(times, listed) for pattern, listed in self._listed.items()}
 
     def again(self) -> "Listings":
-        """Gives the files as they are now, by the same times."""
+        """Returns the files as they are now, by the same times."""
         files = self.files.again() if isinstance(self.files, ListedByStore) else self.files
         return Listings(files, self.times)
 

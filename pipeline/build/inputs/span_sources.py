@@ -59,7 +59,7 @@ class SpanSource:
 
 
 def by_span(spec: Spec, files: Files) -> tuple[SpanSource, ...]:
-    """Gives the sources of a spec, those with placeholders for each span; by span and source.
+    """Returns the sources of a spec, those with placeholders for each span; by span and source.
 
     Raises:
         SourceError: the files of a source with placeholders name no span.
@@ -89,14 +89,14 @@ def _parts(source: SourceOptions, index: int, files: Files) -> Iterator[SpanSour
 
 
 def _part(source: SourceOptions, index: int, span: str) -> SpanSource:
-    """Gives the part of a source that is one span, whose name its paths can hold."""
+    """Returns the part of a source that is one span, whose name its paths can hold."""
     given = {name: path for name in PATHS if (path := getattr(source, name, None))}
     paths = {name: Template(source.path).fill(span, path) for name, path in given.items()}
     return SpanSource(source.model_copy(update=paths), index, span, key_prefix=f"{span}/")
 
 
 def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
-    """Gives the sources of one span that have files for it, without listing others.
+    """Returns the sources of one span that have files for it, without listing others.
 
     Raises:
         SourceError: a folder cannot be listed.
@@ -113,7 +113,7 @@ def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
 
 
 def _patterns(source: SourceOptions, path: str) -> list[str]:
-    """Gives the patterns of the files that name spans: those at a path, and those below it."""
+    """Returns the patterns of the files that name spans: those at a path, and those below it."""
     below = f"{path}/**"
     return [below] if isinstance(source, ImageFolder) else [path, below]
 
@@ -122,7 +122,7 @@ ADDED = re.compile(r"added-([0-9]+)")
 
 
 def by_added(spec: Spec, files: Files, base: Manifest, inputs: pa.Table) -> tuple[SpanSource, ...]:
-    """Gives the sources of a spec by the spans of the live version, and the files that it does not know as one more.
+    """Returns the sources of a spec by the spans of the live version, and the files that it does not know as one more.
 
     Args:
         spec: the spec.
@@ -161,12 +161,12 @@ def _are_rows_of_files(source: SourceOptions, columns: Columns, listed: Sequence
 
 
 def _stem(path: str) -> str:
-    """Gives the path of an image and of its captions without their endings."""
+    """Returns the path of an image and of its captions without their endings."""
     return posixpath.splitext(path)[0]
 
 
 def seen_by(each: SpanSource, files: Files) -> Files:
-    """Gives the files that a source may see."""
+    """Returns the files that a source may see."""
     return files if each.files is None else OnlyFiles(files, each)
 
 

@@ -31,7 +31,6 @@ PACKAGES = (
     "tensorflow-transform",
 )
 
-
 NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
 """Options left out of the source key: a build that a limit stopped goes on when the limit is raised; a graph that is
 taken over has its digest in the build key; words about the data are no reason to build it again."""
@@ -95,7 +94,7 @@ def _file_digest(path: str, files: Files) -> str:
 
 
 def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> dict[str, Any]:
-    """Gives all that decides a byte of the result, with a place for the digest of the inputs."""
+    """Returns all that decides a byte of the result, with a place for the digest of the inputs."""
     parts: dict[str, Any] = {"spec": spec.model_dump(mode="json", exclude=NO_PART_OF_THE_KEY)}
     parts |= {"packages": package_versions(), "inputs": None}
     parts |= {"code": code.sha256} if code else {}
@@ -103,7 +102,7 @@ def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> di
 
 
 def recipe_of(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives the parts that decide the records of each span alike; its sources' options belong to its key."""
+    """Returns the parts that decide the records of each span alike; its sources' options belong to its key."""
     return {**parts, "spec": {name: option for name, option in parts["spec"].items() if name != "source"}}
 
 

@@ -194,7 +194,7 @@ def _packed_plans(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int)
 
 
 def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
-    """Gives the plan of a trial version: some rows of all chunks, or of chunks from everywhere, one shard a split."""
+    """Returns the plan of a trial version: some rows of all chunks, or of chunks from everywhere, one shard a split."""
     chunks, all_bytes = plan.chunks, sum(chunk.bytes for chunk in plan.chunks)
     if all_bytes > TRIAL_BYTES:
         chunks = spread(chunks, TRIAL_CHUNKS)
@@ -218,7 +218,7 @@ def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
 
 
 def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
-    """Gives the positions in `chosen` of chunks whose file has a part just before them that was not chosen."""
+    """Returns the positions in `chosen` of chunks whose file has a part just before them that was not chosen."""
     numbers = {chunk.index for chunk in chosen}
     befores = [chunks[chunk.index - 1] if chunk.index else None for chunk in chosen]
     return frozenset(
@@ -231,7 +231,7 @@ def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
 
 
 def inputs_digest(plan: BuildPlan, files: Files) -> str:
-    """Gives the `BuildPlan.inputs_sha256` of the inputs as they are now; kept spans are not looked at.
+    """Returns the `BuildPlan.inputs_sha256` of the inputs as they are now; kept spans are not looked at.
 
     Raises:
         SourceError: as `make_plan`.
@@ -246,7 +246,7 @@ def _plan_sources(spec: Spec, sources: Sequence[SpanSource], files: Files, chunk
 
 
 def pieces(plan: BuildPlan) -> list[tuple[int, str, int]]:
-    """Gives the source, file and bytes of each chunk: finished work on other chunks is useless."""
+    """Returns the source, file and bytes of each chunk: finished work on other chunks is useless."""
     listed = [(chunk.source, _in_span(plan, chunk), chunk.bytes) for chunk in plan.chunks]
     if any(isinstance(source, UserRows) and not source.inputs for source in plan.spec.source):
         listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
@@ -254,12 +254,12 @@ def pieces(plan: BuildPlan) -> list[tuple[int, str, int]]:
 
 
 def _in_span(plan: BuildPlan, chunk: Chunk) -> str:
-    """Gives a chunk's file, with its span before it if there is one: two days' files may have one name."""
+    """Returns a chunk's file, with its span before it if there is one: two days' files may have one name."""
     return plan.sources[chunk.source].key_prefix + chunk.file
 
 
 def _layout(spec: Spec, spans: SpanChoice, plans: Sequence[Plan]) -> Layout:
-    """Gives the layout; where there are spans with the shards of each, of kept ones as they are."""
+    """Returns the layout; where there are spans with the shards of each, of kept ones as they are."""
     if not spec.has_spans:
         return Layout(dict(spec.splits), _shards(spec, plans))
     of_span = dict[str, list[Plan]]()
@@ -272,7 +272,7 @@ def _layout(spec: Spec, spans: SpanChoice, plans: Sequence[Plan]) -> Layout:
 
 
 def _shards(spec: Spec, plans: Sequence[Plan]) -> dict[str, int]:
-    """Gives the number of shards of each split, for the rows of some plans."""
+    """Returns the number of shards of each split, for the rows of some plans."""
     total = sum(spec.splits.values())
     expected = _expected_bytes(spec, plans)
     given = dict.fromkeys(spec.splits, spec.shards) if isinstance(spec.shards, int) else spec.shards or {}

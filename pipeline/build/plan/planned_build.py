@@ -31,7 +31,7 @@ def planned_build(
     workspace: Store | None = None,
     shards: Store | None = None,
 ) -> PlannedBuild:
-    """Gives what the workers know of a plan.
+    """Returns what the workers know of a plan.
 
     `folder` is the attempt's on the driver's disk, by default also the workspace, with the shards in `version`.
     """
@@ -86,7 +86,7 @@ def _row_schema(plan: BuildPlan) -> RowSchema:
 
 
 def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
-    """Gives the label's classes where they are known before the look: the spec gives them, or a frozen analysis."""
+    """Returns the label's classes where they are known before the look: the spec gives them, or a frozen analysis."""
     label, name = plan.spec.features.get(plan.spec.label or ""), plan.spec.label
     if not isinstance(label, NamedClasses) or name is None:
         return None
@@ -94,7 +94,7 @@ def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
 
 
 def _sample_share(rows: float, has_spans: bool) -> float:
-    """Gives the share of the rows whose images are measured; that of spans is a power of two, so that sums add up."""
+    """Returns the share of the rows whose images are measured; that of spans is a power of two, so that sums add up."""
     share = min(1.0, SAMPLE_IMAGES / rows) if rows else 1.0
     return 2.0 ** math.floor(math.log2(share)) if has_spans else share
 

@@ -80,7 +80,7 @@ class SpanChoice:
         return _digest(sorted(keys.items()))
 
     def provenance(self, spec: Spec) -> dict[str, str]:
-        """Gives what a manifest must hold for `--span` to keep its spans; nothing without spans."""
+        """Returns what a manifest must hold for `--span` to keep its spans; nothing without spans."""
         return {RECIPE: self.recipe, SOURCES: _sources_digest(spec)} if self.spans else {}
 
     def notes(self) -> list[str]:
@@ -103,7 +103,7 @@ class SpanChoice:
         return replace(self, built={COMPACT: _together(spans)} if COMPACT in self.built else spans)
 
     def kept_shards(self, split: str) -> Counter[str]:
-        """Gives the number of a split's shards in each kept span."""
+        """Returns the number of a split's shards in each kept span."""
         shards = self.base.splits[split].shards if self.base else ()
         return Counter(shard.span for shard in shards if shard.span is not None and shard.span in self.kept)
 
@@ -164,7 +164,7 @@ def _is_same(name: str, kept: Span, spans: Mapping[str, Span]) -> bool:
 
 
 def _together(spans: Mapping[str, Span]) -> Span:
-    """Gives the span that holds the rows of several."""
+    """Returns the span that holds the rows of several."""
     members = {name: span.key for name, span in spans.items()}
     digest, each = _digest(sorted(members.items())), spans.values()
     return Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, members)

@@ -95,7 +95,7 @@ def _remembered(spec: Spec, base: Base, files: Listings, spans: Sequence[str] = 
 
 
 def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str] = ()) -> Remembered | None:
-    """Gives files that have the content, but not the time, that a version remembers, the remembered time.
+    """Sets the remembered time for files that have the content, but not the time, that a version remembers.
 
     Args:
         spec: the dataset's.

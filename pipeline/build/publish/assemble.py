@@ -228,7 +228,7 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
 
 
 def _sample_share(results: Results) -> float:
-    """Gives the share of the images that the statistics of every span are of."""
+    """Returns the share of the images that the statistics of every span are of."""
     live = results.plan.live
     return min(results.context.sample_share, live.sample_share if live and live.spans else 1.0)
 

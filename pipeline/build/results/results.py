@@ -120,7 +120,7 @@ class Results:
         )
 
     def span_report(self, span: str) -> Report:
-        """Gives the report of a span that the job built, which later versions take over with it."""
+        """Returns the report of a span that the job built, which later versions take over with it."""
         sources = dict[str, Counter[str]]()
         for index, rows in self._by_span[span]:  # after --compact, parts of several spans
             sources.setdefault(str(index), Counter(dict.fromkeys(rows, 0))).update(rows)
@@ -178,7 +178,7 @@ class Results:
         return b"".join(kept[span].rejected if span in kept else self.rejected_of(span) for span in spans)
 
     def rejected_of(self, span: str | None) -> bytes:
-        """Gives the lines of one span that the job built; None where the spec has no spans."""
+        """Returns the lines of one span that the job built; None where the spec has no spans."""
         published = (self.places.published(reject) for reject in self._rejects_of[span])
         lines = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in published)
         return lines.encode("utf-8", "backslashreplace")

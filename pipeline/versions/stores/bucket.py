@@ -219,7 +219,7 @@ class BucketStore(Store):
             )
 
     def _digest(self, name: str) -> bytes | None:
-        """Gives an object's SHA-256; None if it does not exist."""
+        """Returns an object's SHA-256; None if it does not exist."""
         sha256 = hashlib.sha256()
         with refusals(self.url, "read"), suppress(FileNotFoundError):
             for chunk in self._chunks(self._key(name)):
@@ -231,7 +231,7 @@ class BucketStore(Store):
         return {key[len(self._prefix) :]: entry.tag for key, entry in self._listed(self._below(folder)).items()}
 
     def newest(self, folder: str) -> datetime | None:
-        """Gives the time when the last object below a folder was written; None for an empty folder."""
+        """Returns the time when the last object below a folder was written; None for an empty folder."""
         times = [entry.written for entry in self._listed(self._below(folder)).values() if entry.written is not None]
         return max(times, default=None)
 
@@ -332,7 +332,7 @@ def _shared(store: type[BucketStore], bucket: str, folder: str) -> BucketStore:
 
 
 def claimant(claim: bytes) -> str:
-    """The name of the lease of whoever wrote a claim."""
+    """Returns the first 16 digits of the key of the build that wrote a claim."""
     return claim.decode(errors="replace").partition(".")[0]
 
 

@@ -36,5 +36,5 @@ def open_bucket(url: str) -> BucketStore:
 
 
 def open_location(output: str) -> Location:
-    """Gives an output, or a folder in it, as `pipeline.dataset.manifest` reads it; a local path stays as given."""
+    """Returns an output, or a folder in it, as `pipeline.dataset.manifest` reads it; a local path stays as given."""
     return Path(output) if is_local(output) else open_store(output).location
