@@ -301,7 +301,7 @@ def _size_boxes(data: bytes, around: Box, budget: Iterator[int]) -> Iterator[Box
 
 
 def _boxes(data: bytes, start: int, end: int, budget: Iterator[int]) -> Iterator[Box]:
-    """Yields the boxes that lie one after another, up to one that is cut off or as long as the budget lasts."""
+    """Yields the boxes, one after another, up to one that is cut off or as long as the budget lasts."""
     while start + 8 <= end and next(budget, None) is not None:
         size, name = struct.unpack_from(">I4s", data, start)
         head = 8

@@ -1,4 +1,4 @@
-"""Leaves out what an image file says beside its pixels: where, when and with what it was taken, and its colour profile.
+"""Leaves out what an image file says besides its pixels: where, when and with what it was taken, its colour profile.
 
 A file that is stored as it came (`store: original`, or a JPEG that already fits) would carry a phone's position into a
 dataset. The bytes that decode to pixels stay as they are, so every decoder gives the same pixels.

@@ -1,6 +1,6 @@
 """Memory for batches: page-aligned, and used again when no view of a batch is left.
 
-A large array lies in an anonymous memory map of its own. When the array and all its views are gone, the map waits for
+A large array has an anonymous memory map of its own. When the array and all its views are gone, the map waits for
 the next array of about its size: its pages are there already, so the kernel need not clear new ones. The alignment lets
 TensorFlow take an array as it is, without a copy.
 

@@ -95,7 +95,7 @@ def grey(rgb: Array) -> Array:
 
 
 def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, most: int = MOST_PIXELS) -> Array:
-    """Decodes a JPEG, not of CMYK, as it lies: uint8 [height / ratio, width / ratio, channels].
+    """Decodes a JPEG, not of CMYK, without turning it: uint8 [height / ratio, width / ratio, channels].
 
     `out` and `most` are as in `decode`.
 

@@ -96,7 +96,7 @@ class ImageReader:
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = numpy_dtype(dtype or description.dtype, ", or take dtype='float32'")
         self._normalize = normalizer(description.offset, description.scale, self._dtype, description.channel_order)
-        # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
+        # Pixels on their way are here: memory that is used again at once stays in the processor's cache.
         is_constant = None not in (*self._stored, *self._shape)
         self._scratch = pixels_read_soon(self._stored) if is_constant else None  # type: ignore[arg-type] # no None
 

@@ -74,7 +74,7 @@ class Layout:
 
         Args:
             data: a JPEG that begins with the header.
-            window: lies inside of the image, and is not empty.
+            window: is inside the image, and is not empty.
 
         Returns:
             None where the markers do not fit the header, or nothing could be left out.

@@ -253,7 +253,7 @@ def _positions(starts: Array, lengths: Array) -> Array:
 
 
 def strings(values: Any) -> Array:
-    """Gives bytes, or views of them, as TensorFlow gives strings: an object array of `bytes`, of the values' shape."""
+    """Returns bytes, or views of them, as TensorFlow has strings: an object array of `bytes`, of the values' shape."""
     shape = np.shape(values) if isinstance(values, np.ndarray) else (len(values),)
     result = np.empty(int(np.prod(shape)), object)
     result[:] = [bytes(value) for value in (values.flat if isinstance(values, np.ndarray) else values)]

@@ -6,7 +6,7 @@ modules of their own: `contract.image_header` (before the graph), `image_propert
     check_header(data, max_pixels=64_000_000)
     pixels = resize(decode(tf.constant(data), options), options)
 
-Where images keep their own sizes, a batch is as high and wide as its largest, zeros lie below and to the right, and
+Where images keep their own sizes, a batch is as high and wide as its largest, with zeros below and to the right, and
 the part `shape` gives each image's sides. With `optional`, an empty string is a missing image: zeros, and 1 in the part
 `missing`. `store: original` keeps the EXIF orientation as the part `orientation`, for the reader. A row of a sequence
 may have no images.

@@ -111,7 +111,7 @@ def _decode_jpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor
 
 
 def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
-    """Decodes a JPEG as it lies: uint8 [height / ratio, width / ratio, channels], rounded up."""
+    """Decodes a JPEG without turning it: uint8 [height / ratio, width / ratio, channels], rounded up."""
     return tf.io.decode_jpeg(
         encoded,
         channels=channels,

@@ -1,6 +1,6 @@
 """The graph half of a kind, and of lists of its values: raw to stored, then stored to model-ready.
 
-`prepare` gives a function for what is to be learned, which a look at the rows calls, and one that makes the stored
+`prepare` returns a function for what is to be learned, which a look at the rows calls, and one that makes the stored
 tensors, by part, of the results; `features` makes them model-ready. Options and descriptions are those of
 `transforms.contract.kinds`.
 """
@@ -43,7 +43,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class RequestedStatistics:
-    """The statistics of a feature's values that are wanted beside mean and variance."""
+    """The statistics of a feature's values that are wanted besides mean and variance."""
 
     extremes: bool = False
     """Minimum and maximum."""
@@ -67,7 +67,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Context:
-    """The data that a kind may use beside its own column."""
+    """The data that a kind may use besides its own column."""
 
     columns: Mapping[str, Stored] = field(default_factory=dict)
     """The raw columns of all features, by feature: shape [rows], or ragged [rows, None]."""
@@ -133,5 +133,5 @@ def padded(description: Padded, values: tf.RaggedTensor, padding: Any = None) ->
 
 
 def list_features(description: ListDescription, stored: Parts) -> Parts:
-    """Pads with 0, and gives the part `length` where it varies (`padded`)."""
+    """Pads with 0, and adds the part `length` where it varies (`padded`)."""
     return padded(description, stored[""])

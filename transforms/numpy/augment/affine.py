@@ -39,7 +39,7 @@ Whole = npt.NDArray[np.int32 | np.int64]
 
 
 class Matrix(NamedTuple):
-    """The pixel of the image that lies at x, y of the result: a x + b y + left, c x + d y + top."""
+    """The pixel of the image at x, y of the result: a x + b y + left, c x + d y + top."""
 
     a: float
     b: float
@@ -71,7 +71,7 @@ def affine_numbers(
 
 
 class Affine(Movement):
-    """A movement by `affine_numbers`; the image's size stays, and `fill` shows where nothing of it lies."""
+    """A movement by `affine_numbers`; the image's size stays, and `fill` shows where nothing of it is."""
 
     numbers: ClassVar[int] = 9
     fill: Fill
@@ -101,7 +101,7 @@ class Affine(Movement):
         return self._moved(pixels, values, out, fill_levels(self.fill, pixels.shape[2]), _between_four)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Takes the nearest pixel; zeros where nothing lies."""
+        """Takes the nearest pixel; zeros outside the image."""
         return self._moved(pixels, values, out, [0] * pixels.shape[2], _nearest)
 
     def _moved(
@@ -113,7 +113,7 @@ class Affine(Movement):
         return out
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Returns the upright box around each box's four corners, as far as it lies in the image."""
+        """Returns the upright box around each box's four corners, as far as it is in the image."""
         a, b, c, d = self.linear(values, height, width)
         center_x, center_y, right, down = _center(values, height, width)
         x, y = boxes[:, [1, 3, 1, 3]] * width - center_x, boxes[:, [0, 0, 2, 2]] * height - center_y
@@ -207,7 +207,7 @@ class RandomRotation(Affine):
         return turn_numbers(drawn(self.degrees, uniforms[:, 0]))
 
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
-        """Divides by how far the image grows: a rectangle of its shape then lies inside of it."""
+        """Divides by how far the image grows: a rectangle of its shape is then inside it."""
         a, b, c, d = values[:4]
         if self.corners == "fill":
             return a, b, c, d

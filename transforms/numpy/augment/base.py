@@ -226,7 +226,7 @@ def check_part(augmentation: Augmentation, area: tuple[float, float], aspect: tu
 def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: Floats) -> Floats:
     """Draws parts, float64 [rows, 4], of random numbers, float64 [rows, 4].
 
-    Gives a part's height and width by the root of the image's area, and its offsets as shares of the room.
+    A row is a part's height and width by the root of the image's area, and its offsets as shares of the room.
     """
     narrow, wide = math.log(aspect[0]), math.log(aspect[1])
     share = area[0] + (area[1] - area[0]) * uniforms[:, 0]

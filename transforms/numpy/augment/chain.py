@@ -207,7 +207,7 @@ def _sides(pixels: Pixels | Part) -> tuple[int, int]:
 
 
 def by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:
-    """Returns each change with its own part of a row of `parameters`."""
+    """Yields each change with its own part of a row of `parameters`."""
     start = 0
     for each in augmentations:
         yield each, row[start : start + each.numbers]
@@ -280,9 +280,8 @@ class RandomApply(Group):
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
         """Moves boxes as the changes do."""
-        for change, own in by_change(self.inner, values[1:]):
-            if change.acts(own):
-                boxes = change.move_boxes(boxes, own, height, width)
+        for change, own in acting(self.inner, values[1:]):
+            boxes = change.move_boxes(boxes, own, height, width)
         return boxes
 
 

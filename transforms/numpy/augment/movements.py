@@ -38,7 +38,7 @@ def resize(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> 
 
 
 def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
-    """Scales to a height and a width; each pixel is the one that lies at its centre."""
+    """Scales to a height and a width; each pixel is the one at its centre."""
     out = memory(out, (*size, pixels.shape[2]))
     rows, columns = (nearest_positions(*sides) for sides in zip(pixels.shape[:2], size, strict=True))
     out[...] = pixels[rows[:, np.newaxis], columns]
@@ -78,7 +78,7 @@ class Crop(Movement):
         """Returns the window of an image of some size, by its parameters."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Crops; gives a view where nothing is scaled and nothing lies beyond the image."""
+        """Crops; returns a view where nothing is scaled and the window is inside the image."""
         return self._cropped(Part(pixels, 0, 0, *pixels.shape[:2]), values, out, resize)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
@@ -90,7 +90,7 @@ class Crop(Movement):
         return self._cropped(part, values, out, nearest if mask else resize)
 
     def inside(self, values: Values, height: int, width: int) -> Window:
-        """Returns what of the window lies inside of an image; it may be empty."""
+        """Returns what of the window is inside an image; it may be empty."""
         y, x, high, wide = self.window(values, height, width)
         top, bottom, _ = overlap(y, high, height)
         left, right, _ = overlap(x, wide, width)
@@ -136,7 +136,7 @@ class RandomResizedCrop(Crop):
         check_part(self, self.area, self.aspect)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Gives the part's height and width by the root of the image's area, and its offsets as shares of the room."""
+        """Returns the part's sides by the root of the image's area, and its offsets as shares of the room."""
         return draw_part(self.area, self.aspect, uniforms)
 
     def window(self, values: Values, height: int, width: int) -> Window:
@@ -148,7 +148,7 @@ class RandomResizedCrop(Crop):
 class RandomCrop(Crop):
     """Cuts a part of `size` at a random place; `pad` zeros on every side are there first.
 
-    An image that is smaller all the same lies in the middle of zeros.
+    An image that is smaller all the same is in the middle of zeros.
     """
 
     lanes: ClassVar[int] = 2
@@ -173,7 +173,7 @@ class RandomCrop(Crop):
 
 @dataclass(frozen=True)
 class CenterCrop(Crop):
-    """Cuts the middle, of `size`; a smaller image lies in the middle of zeros."""
+    """Cuts the middle, of `size`; a smaller image is in the middle of zeros."""
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Leaves the larger half of an odd margin below and to the right."""

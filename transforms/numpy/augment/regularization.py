@@ -52,7 +52,7 @@ class RandomCutout(Augmentation):
         check_fill(self, self.fill)
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns the filled rectangle, which lies inside of the image."""
+        """Returns the filled rectangle, which is inside the image."""
         return window_around(values, both_sides(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
@@ -68,7 +68,7 @@ class RandomErasing(Augmentation):
     """Fills, with probability `p`, a random part of the image (Zhong et al. 2017, arXiv:1708.04896).
 
     `area` is the part's share of the image's pixels, uniform; `aspect` its width by its height, uniform in its
-    logarithm; the part always lies inside of the image. `fill` is a level, a colour, or `random`: a level of
+    logarithm; the part is always inside the image. `fill` is a level, a colour, or `random`: a level of
     its own for each value.
     """
 
@@ -212,7 +212,7 @@ class MixUp(BatchAugmentation):
 class CutMix(BatchAugmentation):
     """Puts a rectangle of the next image into its place; labels by the pixels' shares (Yun et al. 2019).
 
-    The rectangle has the image's shape and the other's share of its area, lies around a random point, and is cut off
+    The rectangle has the image's shape and the other's share of its area, is around a random point, and is cut off
     at the edge.
     """
 
@@ -224,7 +224,7 @@ class CutMix(BatchAugmentation):
         return np.column_stack([side, uniforms[:, 2:]])
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns the rectangle, which lies inside of the image; its sides are rounded half up."""
+        """Returns the rectangle, which is inside the image; its sides are rounded half up."""
         sides = math.floor(values[0] * height + 0.5), math.floor(values[0] * width + 0.5)
         return window_around(values[1:], sides, height, width)
 
