@@ -30,7 +30,7 @@ demo: announce $(SHAPES)/metadata.csv  ## Generate pictures, build a dataset of 
 	@echo "make demo took $$(($$(date +%s) - $(START))) s"
 
 announce:
-	@echo "3,000 images, a build, a trained model: about three minutes on two idle cores"
+	@echo "3,000 images, a build, a trained model: about a minute on two idle cores"
 
 example: $(READY)  ## Generate, build and train one of examples/: make example NAME=captioning
 	$(BIN)/python examples/$(NAME)/generate.py demo/$(NAME)/data
