@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
+from recordmill.transforms.numpy import opencv
+from tests.constants import constants
 from tests.every_kind import make
 
 ROWS = 1_100
@@ -63,10 +66,16 @@ def build_every_kind(folder: Path) -> Published:
 
 
 @pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_patience() -> Iterator[None]:
     """Lets a process that wants a lease wait for a moment only."""
-    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr(leases, "POLL_SECONDS", 0.01)
+    with constants(leases, PATIENCE_SECONDS=0.3, POLL_SECONDS=0.01):
+        yield
+
+
+@pytest.fixture
+def without_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the reader work as where OpenCV is not installed."""
+    monkeypatch.setattr(opencv, "cv2", None)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ from pathlib import Path
 import apache_beam
 import pytest
 
+from recordmill.pipeline.build.beam import runners
+
 FOLDER = Path(__file__).parents[1] / ".runners/prism"
 MODULE = f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{apache_beam.__version__}"
 
@@ -27,3 +29,8 @@ def compiled() -> Path:
             subprocess.run(command, env=os.environ | {"GOBIN": str(FOLDER), "GOFLAGS": "-p=1"}, check=True)
             (FOLDER / "prism").rename(program)
     return program
+
+
+def use_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Lets a build's workers have this many threads, whatever the machine."""
+    monkeypatch.setattr(runners, "worker_threads", lambda processes: count)

@@ -45,10 +45,10 @@ ALMOST_1 = 1 - 2.0**-53
 
 
 @pytest.fixture(params=["cv2", "numpy"])
-def _library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _library(request: pytest.FixtureRequest) -> None:
     """Each test with OpenCV and without."""
     if request.param == "numpy":
-        monkeypatch.setattr(opencv, "cv2", None)
+        request.getfixturevalue("without_opencv")
     elif opencv.cv2 is None:
         pytest.skip("OpenCV is not installed")
 

@@ -28,6 +28,7 @@ from recordmill.pipeline.sources.options import Csv, Tsv
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
+from tests.constants import constants
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -101,9 +102,7 @@ def test_rows_are_what_python_reads_however_the_file_is_cut(
     content = mark + b"t,u\nfirst,1\n" + content
     file = write(tmp_path_factory.mktemp("rows"), content)
     expected = list(by_python(content, 2))[1:]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_source, "BATCH_RECORDS", batch)
-        patch.setattr(csv_records, "PIECE_BYTES", piece)
+    with constants(csv_source, BATCH_RECORDS=batch), constants(csv_records, PIECE_BYTES=piece):
         rows, rejects = read(file, T, chunk_bytes)  # by Arrow, or by Python where a record of the batch is bad
     assert (rows, rejects) == read(file, T)
     texts = {line: record[0] for line, record in expected if record}
@@ -203,17 +202,17 @@ def test_a_malformed_row_is_one_reject(tmp_path: Path, bad: bytes, message: str)
     assert (reject.position, reject.reason, reject.message, reject.key) == (4, "malformed_row", message, None)
 
 
-def test_a_record_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_records, "MAX_LINE_BYTES", 100)
+@constants(csv_records, MAX_LINE_BYTES=100)
+def test_a_record_that_is_too_large(tmp_path: Path) -> None:
     just = b'"%b"\n' % (b"a\n" * 48)
     file = write(tmp_path, b't\nb\n"' + b"c\n" * 60 + b"d\n" + just + b'e\n"' + b"f\r" * 120)
     for piece in (7, 64, 1 << 20):
-        monkeypatch.setattr(csv_records, "PIECE_BYTES", piece)
-        for chunk_bytes in (10, 1000):
-            rows, rejects = read(file, T, chunk_bytes)
-            assert [row["@position"] for row in rows][:3] == [2, 53, 54]
-            assert (rejects[0].position, rejects[0].reason, rejects[0].key) == (3, "too_large", None)
-            assert (rows, rejects) == read(file)
+        with constants(csv_records, PIECE_BYTES=piece):
+            for chunk_bytes in (10, 1000):
+                rows, rejects = read(file, T, chunk_bytes)
+                assert [row["@position"] for row in rows][:3] == [2, 53, 54]
+                assert (rejects[0].position, rejects[0].reason, rejects[0].key) == (3, "too_large", None)
+                assert (rows, rejects) == read(file)
 
 
 def test_columns_of_every_type(tmp_path: Path) -> None:

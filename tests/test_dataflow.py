@@ -22,6 +22,7 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import LeaseLostError
 from recordmill.pipeline.versions.stores.open_store import open_bucket, open_store
 from tests import emulators
+from tests.constants import constants
 from tests.dataflow_service import WORKER_IP_PRIVATE, DataflowService, Json, Scripted, dataflow_service
 
 pytestmark = pytest.mark.slow
@@ -146,11 +147,11 @@ def test_a_job_outlives_hiccups(
 ) -> None:
     """The service is overloaded or away, denies the new job, closes connections; a token cannot be renewed (401)."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nothing listens there: no renewal
-    monkeypatch.setattr(dataflow, "POLL_SECONDS", 0.1)
-    statuses = [*[429] * 10, 404, 500, 502, 503, 504, 0, 401]
-    service.start = lambda job: _failing(service, "RUNNING", "DONE", GET=statuses)
-    run()
-    assert (service.states(), statuses) == (["JOB_STATE_DONE"], [])
+    with constants(dataflow, POLL_SECONDS=0.1):
+        statuses = [*[429] * 10, 404, 500, 502, 503, 504, 0, 401]
+        service.start = lambda job: _failing(service, "RUNNING", "DONE", GET=statuses)
+        run()
+        assert (service.states(), statuses) == (["JOB_STATE_DONE"], [])
 
 
 def test_a_lost_answer_to_a_new_job(service: DataflowService, run: Callable[..., None]) -> None:
@@ -162,11 +163,8 @@ def test_a_lost_answer_to_a_new_job(service: DataflowService, run: Callable[...,
     assert service.states() == ["JOB_STATE_CANCELLED"]
 
 
-def test_a_service_that_stays_away(
-    service: DataflowService, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dataflow, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(dataflow, "POLL_SECONDS", 0.1)
+@constants(dataflow, PATIENCE_SECONDS=1.0, POLL_SECONDS=0.1)
+def test_a_service_that_stays_away(service: DataflowService, run: Callable[..., None]) -> None:
 
     class Returning(Scripted):
         def cancel(self) -> None:
@@ -259,19 +257,19 @@ def test_a_user_who_stops_the_submission(
 ) -> None:
     """Ctrl-C before the service has answered; it lists the job a moment later, or has never taken it."""
     service.start = lambda job: Scripted("RUNNING")
-    monkeypatch.setattr(dataflow, "UNLISTED_SECONDS", 4.0 if delay else 1.0)
+    with constants(dataflow, UNLISTED_SECONDS=4.0 if delay else 1.0):
 
-    def create(jobs: object, job: Any) -> None:
-        if delay:
-            threading.Timer(delay, service.create, [{"name": job.proto.name}]).start()
-        raise KeyboardInterrupt
+        def create(jobs: object, job: Any) -> None:
+            if delay:
+                threading.Timer(delay, service.create, [{"name": job.proto.name}]).start()
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(dataflow._Jobs, "create", create)
-    with pytest.raises(KeyboardInterrupt) as end:
-        run()
-    assert service.states() == (["JOB_STATE_CANCELLED"] if delay else [])
-    notes = getattr(end.value, "__notes__", [])
-    assert delay or "recordmill-digits-4f1c9a2e was being submitted and is not listed yet" in notes[0]
+        monkeypatch.setattr(dataflow._Jobs, "create", create)
+        with pytest.raises(KeyboardInterrupt) as end:
+            run()
+        assert service.states() == (["JOB_STATE_CANCELLED"] if delay else [])
+        notes = getattr(end.value, "__notes__", [])
+        assert delay or "recordmill-digits-4f1c9a2e was being submitted and is not listed yet" in notes[0]
 
 
 def test_a_job_of_a_dead_driver_is_cancelled_first(service: DataflowService, run: Callable[..., None]) -> None:

@@ -19,6 +19,7 @@ from recordmill.pipeline.versions.stores import folder_lock
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 from recordmill.pipeline.versions.stores.open_store import open_store
+from tests.constants import constants
 
 READER = """
 import fcntl, sys, time
@@ -40,10 +41,10 @@ def held_by_a_reader(file: Path) -> Iterator[int]:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient() -> Iterator[None]:
     """Waits for a lock for a moment only."""
-    monkeypatch.setattr(folder_lock, "PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr(folder_lock, "NOTE_SECONDS", 0.05)
+    with constants(folder_lock, PATIENCE_SECONDS=0.3, NOTE_SECONDS=0.05):
+        yield
 
 
 @pytest.mark.parametrize(("folder", "file"), [(0o755, 0o600), (0o700, 0o600), (0o2775, 0o660), (0o777, 0o666)])
@@ -105,8 +106,7 @@ def test_another_users_lock_that_readers_may_hold_is_refused(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / LOCK_FILE).touch(mode)
-    monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    monkeypatch.setattr(os, "fchmod", refuse)
+    as_another_user(monkeypatch, fchmod=refuse)
     if mode == 0o600:
         os.close(take_lock(tmp_path))
     else:
@@ -114,6 +114,12 @@ def test_another_users_lock_that_readers_may_hold_is_refused(
             OutputError, match=f"{LOCK_FILE} is user .*'s, and whoever reads the output may hold it: re"
         ):
             take_lock(tmp_path)
+
+
+def as_another_user(monkeypatch: pytest.MonkeyPatch, **calls: Callable[..., object]) -> None:
+    """Replaces calls of `os`, as a process of another user meets them."""
+    for name, call in {"geteuid": lambda: 4711, **calls}.items():
+        monkeypatch.setattr(os, name, call)
 
 
 def refuse(*_: object) -> None:
@@ -131,8 +137,7 @@ def test_a_file_system_of_fixed_modes_can_be_locked(
     tmp_path.chmod(0o777)
     (tmp_path / LOCK_FILE).touch()
     (tmp_path / LOCK_FILE).chmod(0o777)  # as CIFS shows every file
-    monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    monkeypatch.setattr(os, "fchmod", fail)
+    as_another_user(monkeypatch, fchmod=fail)
     os.close(take_lock(tmp_path))
 
 

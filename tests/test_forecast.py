@@ -14,11 +14,13 @@ from PIL import Image
 
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.forecast import sample
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.forecast.page import duration, lines_of
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from tests import published
+from tests.constants import constants
 
 SPEC = """
 name: people
@@ -141,15 +143,15 @@ def test_images_are_opened_and_bad_ones_counted(tmp_path: Path) -> None:
     assert "rejected: 1 of 13 opened images (1 unsupported_format)" in page
 
 
-def test_a_large_source_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_source_is_sampled(tmp_path: Path) -> None:
     spec = write(tmp_path, rows(20_000, lambda n: f"{n},{n},bern,{'cat' if n % 2 else 'dog'}"))
-    monkeypatch.setattr("recordmill.pipeline.forecast.sample.ALL_BYTES", 1 << 10)
-    result = forecast(load_spec(str(spec)), LocalFiles(), options=RunOptions(chunk_bytes=2 << 10))
-    assert isinstance(result, Forecast)
-    assert not result.sample_is_all
-    assert 1_000 < result.sampled_rows < 10_000
-    assert sum(split.rows for split in result.splits.values()) == pytest.approx(result.rows, rel=0.01)
-    assert "in a sample of" in "\n".join(lines_of(result))
+    with constants(sample, ALL_BYTES=1 << 10):
+        result = forecast(load_spec(str(spec)), LocalFiles(), options=RunOptions(chunk_bytes=2 << 10))
+        assert isinstance(result, Forecast)
+        assert not result.sample_is_all
+        assert 1_000 < result.sampled_rows < 10_000
+        assert sum(split.rows for split in result.splits.values()) == pytest.approx(result.rows, rel=0.01)
+        assert "in a sample of" in "\n".join(lines_of(result))
 
 
 @pytest.mark.parametrize(("other", "doubled"), [("test", False), ("train", True)])
@@ -211,26 +213,22 @@ def texts(folder: Path, count: int, length: int) -> Path:
 
 
 @pytest.mark.parametrize(("count", "length"), [(20_000, 1_000), (200, 100_000)])
-def test_a_large_source_of_one_piece_is_neither_read_nor_held_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, length: int
-) -> None:
+def test_a_large_source_of_one_piece_is_neither_read_nor_held_whole(tmp_path: Path, count: int, length: int) -> None:
     spec = texts(tmp_path, count, length)
     assert forecast_of(spec).sample_is_all
-    monkeypatch.setattr("recordmill.pipeline.forecast.sample.ALL_BYTES", 1 << 20)
-    result = forecast_of(spec)
-    assert not result.sample_is_all
-    assert 0 < result.sampled_rows * length <= 9 << 20  # a block of the source has 8 MiB
-    assert result.splits["train"].rows == pytest.approx(0.8 * count, rel=0.2)
+    with constants(sample, ALL_BYTES=1 << 20):
+        result = forecast_of(spec)
+        assert not result.sample_is_all
+        assert 0 < result.sampled_rows * length <= 9 << 20  # a block of the source has 8 MiB
+        assert result.splits["train"].rows == pytest.approx(0.8 * count, rel=0.2)
 
 
-def test_a_source_that_is_larger_than_it_looks_is_not_held_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_is_larger_than_it_looks_is_not_held_whole(tmp_path: Path) -> None:
     spec = texts(tmp_path, 20_000, 1_000)
-    monkeypatch.setattr("recordmill.pipeline.forecast.sample.HELD_BYTES", 4 << 20)
-    result = forecast_of(spec)
-    assert not result.sample_is_all
-    assert result.sampled_rows < 10_000
+    with constants(sample, HELD_BYTES=4 << 20):
+        result = forecast_of(spec)
+        assert not result.sample_is_all
+        assert result.sampled_rows < 10_000
 
 
 def test_the_command_prints_lines_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

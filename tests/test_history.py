@@ -15,6 +15,7 @@ from recordmill.pipeline.versions.publishing import check_output
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
+from tests.constants import constants
 from tests.test_publishing import STORES, publish
 
 KEY = "4f1c9a2e" * 8
@@ -54,8 +55,8 @@ def test_the_output_stays_one_and_prune_keeps_its_history(output: str) -> None:
     assert open_store(output).children("") == ["LATEST", HISTORY_FILE, "versions"]
 
 
-def test_the_oldest_lines_leave_a_full_history(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST_BYTES", 90)
+@constants(history, MOST_BYTES=90)
+def test_the_oldest_lines_leave_a_full_history(folder: str) -> None:
     for number in range(5):
         write_entry(folder, {"id": str(number), "end": "published"})
     assert [*ends(folder)] == ["3", "4"]

@@ -33,6 +33,7 @@ from recordmill.transforms.contract.kinds.base import Stored
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.numpy.image_decode import DecodeError, decode
 from tests import published
+from tests.constants import constants
 
 DEEP = json.loads("[" * 400 + "]" * 400)
 ODD = (None, "", [], {}, 1.5, True, [None], {"a": 1}, "x" * 5000, DEEP)
@@ -202,8 +203,8 @@ def test_other_columns_are_refused() -> None:
         read_table(Path("v"), "x.arrow", bytes(sink.getvalue()))
 
 
-def test_a_vocabulary_and_rejects_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "MOST_WORDS", 9)
+@constants(vocabulary, MOST_WORDS=9)
+def test_a_vocabulary_and_rejects_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a\n" * 10)
     with pytest.raises(DatasetError, match="words.txt has 10 lines, and a vocabulary at most 9 words"):
         vocabulary.read_words(tmp_path, "words.txt")
@@ -240,10 +241,8 @@ def test_an_image_larger_than_its_feature_is_refused_by_its_header(form: str, st
         decode(bytes(data), 3, scratch, pixels.most_pixels)
 
 
-def test_the_end_of_a_long_history_is_read_and_a_lease_may_hold_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history, "MOST_BYTES", 100)
+@constants(history, MOST_BYTES=100)
+def test_the_end_of_a_long_history_is_read_and_a_lease_may_hold_anything(tmp_path: Path) -> None:
     entries = history._parse(b'{"id": 1}\n' * 1000 + b'{"id": 2}\n' * 9)
     assert len(entries) == 160
     assert entries[-1] == {"id": 2}

@@ -12,6 +12,7 @@ from recordmill.pipeline.sources.formats import reader_of, tar_samples
 from recordmill.pipeline.sources.formats.tar_samples import Tar, samples
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.source_reader import SourceError
+from tests.constants import constants
 from tests.read_source import TEXT, read
 
 MIB = 1 << 20
@@ -97,8 +98,8 @@ def test_names_that_are_too_long_are_no_sample() -> None:
     assert [len(name) for name in left_out] == [tar_samples.MAX_NAME] * 3
 
 
-def test_a_sample_of_too_many_members_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tar_samples, "MAX_MEMBERS", 3)
+@constants(tar_samples, MAX_MEMBERS=3)
+def test_a_sample_of_too_many_members_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"".join(member(f"1.e{number}") for number in range(5)) + END)
     with pytest.raises(SourceError, match="a sample has more than 3 members"):
         read(reader_of(WebDataset(format="webdataset", path=str(tmp_path / "a.tar"))), {"txt": TEXT})

@@ -26,6 +26,7 @@ from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.paths import Inside
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from tests.constants import constants
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -266,16 +267,16 @@ def test_csv_cells(tmp_path: Path, record: str, reason: str | None, column: str 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_csv_lines(tmp_path: Path, end: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_csv_lines(tmp_path: Path, end: str, mark: str) -> None:
     records = ["", "file_name,t", "a.png,x", "", f'b.png,"y{end}{end}z"', "bad", "c.png,z", "", ""]
     fill(tmp_path, csv=mark + end.join(records))
     for batch in (1, 2, 100):
-        monkeypatch.setattr(csv_source, "BATCH_RECORDS", batch)
-        rows, rejects = read(tmp_path, {"t": TEXT})
-        assert [(row["t"], row["at"][1]) for row in rows] == [("x", 3), (f"y{end}{end}z", 5), ("z", 9)]
-        assert found(rejects) == [(7, "malformed_row", None)]
-        [chunk] = source(tmp_path).plan(FILES, IMAGE, 1000).chunks
-        assert sum(block.positions for block in source(tmp_path).read(chunk, FILES, IMAGE, ())) >= 9
+        with constants(csv_source, BATCH_RECORDS=batch):
+            rows, rejects = read(tmp_path, {"t": TEXT})
+            assert [(row["t"], row["at"][1]) for row in rows] == [("x", 3), (f"y{end}{end}z", 5), ("z", 9)]
+            assert found(rejects) == [(7, "malformed_row", None)]
+            [chunk] = source(tmp_path).plan(FILES, IMAGE, 1000).chunks
+            assert sum(block.positions for block in source(tmp_path).read(chunk, FILES, IMAGE, ())) >= 9
 
 
 def test_csv_that_is_not_utf8(tmp_path: Path) -> None:
@@ -423,7 +424,7 @@ def test_captions_in_text_files(tmp_path: Path) -> None:
     assert [reject.reason for reject in rejects] == ["wrong_type"] * 3
 
 
-def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captions_in_json_files(tmp_path: Path) -> None:
     fill(tmp_path / "x", "a.png", "b.png", "c.png", "d.png", "e.png", "f.png")
     objects = {"a_json": {"n": 1, "o": [{"t": "x"}, {"t": "y"}], "mask": "m.png"}, "b_json": {"n": "1"}, "e_json": [1]}
     contents = {name: json.dumps(row, indent=2).encode() for name, row in objects.items()}
@@ -448,8 +449,8 @@ def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         SourceError, match="no column 'm' in the first .json files beside its images; .*, o.t, mask, text"
     ):
         plan(tmp_path, {"m": TEXT})
-    monkeypatch.setattr(text_source, "MAX_LINE_BYTES", 30)
-    assert [reject.reason for reject in read(tmp_path, columns)[1]].count("too_large") == 1
+    with constants(text_source, MAX_LINE_BYTES=30):
+        assert [reject.reason for reject in read(tmp_path, columns)[1]].count("too_large") == 1
 
 
 def test_a_caption_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

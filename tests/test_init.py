@@ -27,6 +27,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.dataset.placement import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init import sample
 from recordmill.pipeline.init.choose import feature_names, valid_name
 from recordmill.pipeline.init.guess import ID, fitting_orders, share_of
 from recordmill.pipeline.init.recognize import cell_options
@@ -36,6 +37,7 @@ from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
+from tests.constants import constants
 from tests.forked import recordmill
 from tests.read_source import FILES, TEXT, read
 
@@ -262,7 +264,7 @@ def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
     assert "height, width of 24 images" in text
 
 
-def test_large_data_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_data_is_sampled(tmp_path: Path) -> None:
     lines(tmp_path / "data/a.jsonl", [{"label": n // 4_000, "text": "some words " * 30} for n in range(16_000)])
     spec, text = guessed(tmp_path)
     assert re.search(r"category *# 1 distinct value in 1,000 sampled rows", text)
@@ -458,7 +460,7 @@ def test_boxes_that_fit_no_image_are_a_comment(tmp_path: Path) -> None:
     assert "  # bbox: boxes by its name, but in no known order are they inside images\n" in text
 
 
-def test_classes_are_written_where_all_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
     for number in range(1_100):
         name = "zebra" if number == 1_001 else ("ant", "bee")[number % 2]
         write(tmp_path / f"few/train/{name}/{number}.png", b"\x89PNG")
@@ -469,9 +471,9 @@ def test_classes_are_written_where_all_are_known(tmp_path: Path, monkeypatch: py
     lines(tmp_path / "long.jsonl", [{"x": f"some words {n}", "label": n // 1_500} for n in range(3_000)])
     spec, text = guessed(tmp_path, "long.jsonl")
     assert spec.features["label"].model_dump()["classes"] == ("0", "1")  # a small file: this column is read whole
-    monkeypatch.setattr("recordmill.pipeline.init.sample.WHOLE_BYTES", 1_000)
-    text = guessed(tmp_path, "long.jsonl")[1]
-    assert re.search("# classes: NAMES +# not written: 1,000 sampled rows may not hold all names", text)
+    with constants(sample, WHOLE_BYTES=1_000):
+        text = guessed(tmp_path, "long.jsonl")[1]
+        assert re.search("# classes: NAMES +# not written: 1,000 sampled rows may not hold all names", text)
 
 
 def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import AnySource, JsonLines
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from tests.constants import constants
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH, *_ = map(Column, ColumnType)
 TEXTS, CATEGORIES, NUMBERS, INTEGERS, PATHS, *_ = (Column(kind, many=True) for kind in ColumnType)
@@ -221,9 +222,7 @@ def test_well_formed_lines_are_what_json_says(
     first = {"t": "first", "n": 0.0}
     texts = ["" if row is None else json.dumps(row, ensure_ascii=ascii_only) for row in (first, *values)]
     file = write(tmp_path_factory.mktemp("rows"), *(text.encode() for text in texts))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "PIECE_BYTES", piece)
-        patch.setattr(lines, "TAIL_BYTES", piece)
+    with constants(lines, PIECE_BYTES=piece, TAIL_BYTES=piece):
         rows, rejects, covered = read(file, {"t": TEXT, "n": NUMBER}, chunk_bytes, with_key=False)
     expected = [json.loads(text) | {"@position": place} for place, text in enumerate(texts) if text]
     assert rows == [{name: row[name] for name in ("t", "n", "@position")} for row in expected]
@@ -266,18 +265,17 @@ def test_a_line_of_quotes_and_brackets_without_an_end_is_refused_at_once(tmp_pat
     assert [reject.reason for reject in rejects] == ["malformed_row"]
 
 
-def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+@constants(lines, MAX_LINE_BYTES=100)
+def test_a_line_that_is_too_long(tmp_path: Path) -> None:
     just, too_long = line(t="a" * (100 - len(line(t="")))), line(t="a" * 5000)
     file = write(tmp_path, FIRST, too_long, just, too_long, too_long, FIRST)
     for piece in (16, 150, 1 << 20):
-        monkeypatch.setattr(lines, "PIECE_BYTES", piece)
-        monkeypatch.setattr(lines, "TAIL_BYTES", piece)
-        for chunk_bytes in (50, 6000, 1 << 20):
-            rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
-            assert [row["@position"] for row in rows] == [0, 2, 5]
-            assert [(r.position, r.reason, r.key) for r in rejects] == [(n, "too_large", None) for n in (1, 3, 4)]
-            assert sum(covered) == 6
+        with constants(lines, PIECE_BYTES=piece, TAIL_BYTES=piece):
+            for chunk_bytes in (50, 6000, 1 << 20):
+                rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
+                assert [row["@position"] for row in rows] == [0, 2, 5]
+                assert [(r.position, r.reason, r.key) for r in rejects] == [(n, "too_large", None) for n in (1, 3, 4)]
+                assert sum(covered) == 6
 
 
 def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
@@ -500,17 +498,15 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)
-def test_compressed_files(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compressed_files(tmp_path: Path, ending: str) -> None:
     content = b"".join(line(t="a" * (number % 700)) + b"\n" for number in range(2000)) + b"x\n"
     plain, packed = tmp_path / "rows.jsonl", tmp_path / f"rows.jsonl{ending}"
     plain.write_bytes(content)
     packed.write_bytes(COMPRESSIONS[ending](content[:5000]) + COMPRESSIONS[ending](content[5000:]))  # as by appending
-    monkeypatch.setattr(lines, "PIECE_BYTES", 5000)
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 600)
-    monkeypatch.setattr(lines, "TAIL_BYTES", 100)
-    assert read(packed, chunk_bytes=100) == read(plain)
-    made = source(packed).plan(FILES, {"t": TEXT}, 100)
-    assert (len(made.chunks), made.rows, made.bytes) == (1, 2001, packed.stat().st_size)
+    with constants(lines, PIECE_BYTES=5000, MAX_LINE_BYTES=600, TAIL_BYTES=100):
+        assert read(packed, chunk_bytes=100) == read(plain)
+        made = source(packed).plan(FILES, {"t": TEXT}, 100)
+        assert (len(made.chunks), made.rows, made.bytes) == (1, 2001, packed.stat().st_size)
 
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)

@@ -31,6 +31,7 @@ from recordmill.pipeline.versions.leases import (
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
+from tests.constants import constants
 from tests.forked import wait_until, wait_until_ended
 
 NAME = "1ea5e00000000000"  # of no other file: its threads are looked for by this name
@@ -53,12 +54,12 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Whoever waits for a lease does so by this clock; whoever holds one beats quickly."""
     clock = Clock()
     monkeypatch.setattr(leases, "time", clock)
-    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.05)
-    return clock
+    with constants(leases, BEAT_SECONDS=0.05):
+        yield clock
 
 
 @pytest.fixture
@@ -221,9 +222,8 @@ def test_a_lease_that_nobody_can_read_is_waited_for(store: Store, text: str) -> 
     assert told == ["an unknown process"]
 
 
-def test_who_comes_back_after_a_long_silence_is_fenced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(leases, "BEAT_SECONDS", 1000)
+def test_who_comes_back_after_a_long_silence_is_fenced(store: Store) -> None:
+    with constants(leases, BEAT_SECONDS=1000):
         zombie = take(store, NAME)
     put(store, foreign())  # has taken it over
     with pytest.raises(LeaseLostError, match="silent for so long that process 1 on elsewhere.* took its work over"):
@@ -309,8 +309,8 @@ def test_many_who_want_one_have_it_one_after_another(store: Store, tmp_path: Pat
     [emulators.s3, pytest.param(lambda: emulators.gcs(conditions=True), marks=pytest.mark.nightly)],
     ids=["s3", "gcs"],
 )
-def test_on_object_stores(start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.2)
+@constants(leases, BEAT_SECONDS=0.2)
+def test_on_object_stores(start: Callable[[], Any]) -> None:
     with start() as url:
         store = open_store(url)
         put(store, foreign())

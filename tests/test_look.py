@@ -29,6 +29,7 @@ from recordmill.pipeline.build.context.reports import (
     read_report,
 )
 from recordmill.pipeline.build.images.read import PixelMeter
+from recordmill.pipeline.build.summaries import look, summary
 from recordmill.pipeline.build.summaries.look import LearnedAnalysis, PartialSums, full_buckets, learned
 from recordmill.pipeline.build.summaries.pixels import SCHEMA, PixelSums
 from recordmill.pipeline.build.summaries.summary import of_bytes, to_bytes
@@ -38,6 +39,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.text import Text
+from tests.constants import constants
 from tests.looks import asset, graph_of, look_at, planned_look
 from tests.pictures import saved
 
@@ -93,9 +95,9 @@ def test_what_is_learned_depends_on_the_rows_alone(chunk_bytes: int, workers: in
     assert learned(look, look_at(look, chunks[::-1], workers)) == FOUND
 
 
-def test_sums_are_passed_on_before_they_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recordmill.pipeline.build.summaries.look.FLUSH_ROWS", 3)
-    monkeypatch.setattr("recordmill.pipeline.build.summaries.summary.FOLD_ROWS", 3)
+@constants(look, FLUSH_ROWS=3)
+@constants(summary, FOLD_ROWS=3)
+def test_sums_are_passed_on_before_they_are_many(tmp_path: Path) -> None:
     look, chunks = look_of(tmp_path, chunk_bytes=60)
     assert learned(look, look_at(look, chunks)) == FOUND
 

@@ -103,11 +103,17 @@ def test_a_source_and_an_output(
         assert not list((tmp_path / "work").rglob("run-*"))
 
 
-@pytest.mark.nightly
-def test_a_plan_of_a_source_at_a_url(
-    files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def _without_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restores the options that a command sets for Beam's file systems."""
     monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("_without_options")
+def test_a_plan_of_a_source_at_a_url(
+    files: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with emulators.s3() as url:
         store = open_store(url)
         for name, data in files.items():
@@ -121,8 +127,8 @@ def test_a_plan_of_a_source_at_a_url(
     assert f"rejected: none of {ROWS} opened images" in printed
 
 
-def test_a_command_opens_urls_by_beam_and_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+@pytest.mark.usefixtures("_without_options")
+def test_a_command_opens_urls_by_beam_and_with_its_options() -> None:
     assert source_files(["--s3_endpoint_url=http://here"]).match("/absent.csv") == []
     assert FileSystems._pipeline_options is None
     for given, endpoint in ((["--s3_endpoint_url=http://here"], "http://here"), ([], None)):

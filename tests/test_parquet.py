@@ -13,6 +13,7 @@ from recordmill.pipeline.sources.formats import parquet as parquet
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from tests.constants import constants
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
@@ -39,8 +40,8 @@ def test_rows_do_not_depend_on_row_groups(tmp_path: Path, group: int, chunk_byte
     assert (found.rows, found.keys) == (whole.rows, whole.keys)
 
 
-def test_blocks_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "BLOCK_BYTES", 2000)
+@constants(parquet, BLOCK_BYTES=2000)
+def test_blocks_are_small(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", {"id": range(100), "text": ["x" * 100] * 100}, row_group_size=60)
     chunk = source(path).plan(FILES, {"text": TEXT}, 1 << 20).chunks[0]
     blocks = list(source(path).read(chunk, FILES, {"text": TEXT}, ()))

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.formats import parquet_pages, reader_of
+from recordmill.pipeline.sources.formats import parquet, parquet_pages, reader_of
 from recordmill.pipeline.sources.formats.parquet_pages import BATCH_ROWS, Expected, expected, pages, rows_at_once
 from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.typing import blocks
 from recordmill.pipeline.sources.typing.blocks import check_column
+from tests.constants import constants
 from tests.read_source import FILES, NUMBER, TEXT, read
 
 MIB = 1 << 20
@@ -93,16 +94,15 @@ def test_what_expands_too_far_is_refused_before_it_is_decoded(
     assert pool.max_memory() - before < 16 * MIB
 
 
-def test_rows_too_large_for_a_list_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recordmill.pipeline.sources.formats.parquet.BLOCK_BYTES", 100)
-    monkeypatch.setattr("recordmill.pipeline.sources.formats.parquet.ROWS_BYTES", 5000)
+@constants(parquet, BLOCK_BYTES=100, ROWS_BYTES=5000)
+def test_rows_too_large_for_a_list_are_refused(tmp_path: Path) -> None:
     found = write(tmp_path / "a.parquet", [["a"], ["word"] * 5000])
     with pytest.raises(SourceError, match=r"1 of its rows hold [\d,]+ bytes, where 5,000 are the limit"):
         read(found, {"v": TEXTS})
 
 
-def test_a_text_over_the_bound_of_a_line_is_a_reject(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MAX_LINE_BYTES", 10)
+@constants(blocks, MAX_LINE_BYTES=10)
+def test_a_text_over_the_bound_of_a_line_is_a_reject() -> None:
     faults: Any = {}
     assert check_column("v", TEXT, pa.array(["a" * 10, "b" * 11]), faults).to_pylist() == ["a" * 10, None]
     assert [(row, fault.reason) for row, fault in faults.items()] == [(1, "too_large")]

@@ -1,7 +1,7 @@
 """Records as columns: what protocol buffers read of any legal form, and one error for what is not legal."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from recordmill.pipeline.reader import parsing
 from recordmill.pipeline.reader.parsing import walk
 from recordmill.pipeline.reader.wire import BYTES, FLOATS, INTS, PADDING, Malformed, decode
 from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
+from tests.constants import constants
 
 WAYS = {"side by side": (1, 1 << 30), "one by one": (1 << 30, 0)}
 Values = Sequence[int] | Sequence[float] | Sequence[bytes]
@@ -22,19 +23,17 @@ DTYPES = {BYTES: "bytes", FLOATS: "float32", INTS: "int64"}
 
 
 @pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
     few, small = WAYS[request.param]
-    monkeypatch.setattr(parsing, "FEW", few)
-    monkeypatch.setattr(parsing, "SMALL", small)
+    with constants(parsing, FEW=few, SMALL=small):
+        yield
 
 
 def parse_both(records: Sequence[bytes], parts: Mapping[str, Stored]) -> Any:
     """The columns, or the error as a tuple, which both ways give alike."""
     results = []
     for few, small in WAYS.values():
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parsing, "FEW", few)
-            patch.setattr(parsing, "SMALL", small)
+        with constants(parsing, FEW=few, SMALL=small):
             try:
                 results.append({name: plain(column) for name, column in parsing.parse(records, parts).items()})
             except RowError as error:

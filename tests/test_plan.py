@@ -15,6 +15,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
+from tests.constants import constants
 
 FEATURES = "n: {kind: number}"
 LINES = "".join(f'{{"n": {number}, "i": "a.png"}}\n' for number in range(100))
@@ -65,8 +66,8 @@ def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
         ("splits: {train: 1, test: 0}", {"train": 8, "test": 1}),
     ],
 )
-def test_shards(rows: Path, more: str, shards: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHARD_BYTES", 4 << 20)
+@constants(module, SHARD_BYTES=4 << 20)
+def test_shards(rows: Path, more: str, shards: dict[str, int]) -> None:
     for file in rows.iterdir():
         os.truncate(file, int(2.39 * module.SHARD_BYTES))  # a hole, which is not read
     layout = planned(rows, more=more).layout
@@ -80,8 +81,8 @@ def test_shards_of_images_are_by_their_pixels(rows: Path, store: str, shards: in
     assert planned(rows, features=images, more="splits: {train: 1}").layout.shards == {"train": shards}
 
 
-def test_a_plan_makes_no_more_shards_than_a_spec_may_ask_for(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHARD_BYTES", 1)
+@constants(module, SHARD_BYTES=1)
+def test_a_plan_makes_no_more_shards_than_a_spec_may_ask_for(rows: Path) -> None:
     images = "i: {kind: image, size: [5000, 2684]}"
     assert planned(rows, features=images, more="splits: {train: 1}").layout.shards == {"train": MOST_SHARDS}
 
@@ -145,8 +146,8 @@ def test_what_decides_a_byte_is_in_the_key(rows: Path, what: str) -> None:
     assert planned(rows, **options).build_key != before
 
 
-def test_versions_of_packages_are_in_the_key(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_of_packages_are_in_the_key(rows: Path) -> None:
     before = planned(rows).build_key
     assert {"recordmill", "tensorflow", "apache-beam"} < set(module.package_versions())
-    monkeypatch.setattr(module, "VERSION", "99.0")
-    assert planned(rows).build_key != before
+    with constants(module, VERSION="99.0"):
+        assert planned(rows).build_key != before

@@ -14,7 +14,6 @@ from recordmill.transforms.contract import array_layout
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError, stored_features
-from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.chain import Augment, check
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
@@ -168,9 +167,9 @@ def test_sequences_of_images(length: dict[str, Any]) -> None:
 
 
 @pytest.fixture(params=["with OpenCV", "without OpenCV"])
-def _opencv(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _opencv(request: pytest.FixtureRequest) -> None:
     if request.param == "without OpenCV":
-        monkeypatch.setattr(opencv, "cv2", None)
+        request.getfixturevalue("without_opencv")
 
 
 @pytest.mark.usefixtures("_opencv")

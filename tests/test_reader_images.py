@@ -18,7 +18,6 @@ from recordmill.transforms.contract import image_rules
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.contract.stored import RowError
 from recordmill.transforms.numpy import image_decode as numpy_decode
-from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.image_decode import LARGE, SPARE, DecodeError, decode, decode_original, jpeg
@@ -38,11 +37,6 @@ PHOTO = np.kron(SMOOTH[:36, :48], np.ones((12, 12, 1))).astype(np.uint8)  # 432 
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "pillow":
         monkeypatch.setattr(numpy_decode, "simplejpeg", None)
-
-
-@pytest.fixture
-def without_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencv, "cv2", None)
 
 
 def check_original(data: bytes) -> None:

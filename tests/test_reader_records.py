@@ -28,6 +28,7 @@ from recordmill.pipeline.reader.local_shards import COPIED
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, Range, merge
 from recordmill.transforms.contract.stored import RowError
+from tests.constants import constants
 
 SHARDS = [[b"zero", b"", b"two"], [], [b"three"], [bytes(COPIED + 1), b"five" * 100], []]
 ALL = [record for records in SHARDS for record in records]
@@ -241,8 +242,8 @@ def test_maps_are_made_when_they_are_needed_and_let_go(shards: list[ShardFile], 
         gc.enable()
 
 
-def test_few_maps_at_once(shards: list[ShardFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_shards, "MOST_OPEN", 1)
+@constants(local_shards, MOST_OPEN=1)
+def test_few_maps_at_once(shards: list[ShardFile], tmp_path: Path) -> None:
     records = Records(shards)
     assert read(records, [0, 4, 3, 1, 5]) == [ALL[number] for number in (0, 4, 3, 1, 5)]
     assert len(maps(tmp_path)) == 2

@@ -32,6 +32,7 @@ from recordmill.pipeline.build.runners.flink_job import FlinkRest
 from recordmill.pipeline.build.runners.jars import PAIRS, REPOSITORY, find_jar, jar_path, pair_for
 from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.build.runners.job_server import JobServer, JobServerError, find_java, java_version
+from tests.constants import constants
 from tests.fake_flink import FakeFlink, fake_flink
 
 JAR = "org.example:job-server:1.2"
@@ -130,11 +131,11 @@ def test_threads_are_those_of_the_container(
 ) -> None:
     if quota is not None:
         (tmp_path / "cpu.max").write_text(quota)
-    monkeypatch.setattr(counting, "CPU_QUOTA", tmp_path / "cpu.max")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
-    assert environments.worker_threads() == threads
-    monkeypatch.setenv(environments.THREADS, "5")
-    assert environments.worker_threads() == 5
+    with constants(counting, CPU_QUOTA=tmp_path / "cpu.max"):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+        assert environments.worker_threads() == threads
+        monkeypatch.setenv(environments.THREADS, "5")
+        assert environments.worker_threads() == 5
 
 
 @pytest.fixture
@@ -183,17 +184,19 @@ def test_a_pinned_jar_is_no_other(repository: Path, tmp_path: Path) -> None:
         find_jar(JAR, "abc")
 
 
-def test_a_known_digest_holds_from_the_first_fetch_on(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_digest_holds_from_the_first_fetch_on(repository: Path) -> None:
     pair = jars.VersionPair("1.19", "1.2", was_run=True, sha256=hashlib.sha256(b"the official jar").hexdigest())
     jar = repository / jar_path(pair.coordinates)
     jar.parent.mkdir(parents=True)
     jar.write_bytes(CONTENT)
     jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
-    monkeypatch.setattr(jars, "PAIRS", (pair,))
-    with pytest.raises(RunnerError, match=f"has the SHA-256 {hashlib.sha256(CONTENT).hexdigest()}, not {pair.sha256}"):
-        find_jar(pair.coordinates)
-    jar.write_bytes(b"the official jar")
-    assert find_jar(pair.coordinates).read_bytes() == b"the official jar"
+    with constants(jars, PAIRS=(pair,)):
+        with pytest.raises(
+            RunnerError, match=f"has the SHA-256 {hashlib.sha256(CONTENT).hexdigest()}, not {pair.sha256}"
+        ):
+            find_jar(pair.coordinates)
+        jar.write_bytes(b"the official jar")
+        assert find_jar(pair.coordinates).read_bytes() == b"the official jar"
 
 
 def test_a_jar_of_unknown_digest_comes_by_https(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,9 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan import plan as plan_module
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
+from tests.constants import constants
 from tests.every_kind import ANALYZED, make
-from tests.prism import compiled
+from tests.prism import compiled, use_threads
 
 ROWS = 800
 pytestmark = pytest.mark.slow
@@ -70,8 +71,7 @@ def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerpr
 @pytest.fixture(autouse=True, scope="module")
 def sample() -> Iterator[None]:
     """Images are measured of a sample, as they are where there are many."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_module, "SAMPLE_IMAGES", 160)
+    with constants(plan_module, SAMPLE_IMAGES=160):
         yield
 
 
@@ -103,7 +103,7 @@ def tomorrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_another_order_folder_time_and_four_threads(
     expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recordmill.pipeline.build.beam.runners.worker_threads", lambda processes: 4)
+    use_threads(monkeypatch, 4)
     options = RunOptions(chunk_bytes=260 << 10)
     assert _build(tmp_path / "elsewhere" / "inputs", tmp_path / "out", options, swap_files=True) == expected
 
@@ -112,7 +112,7 @@ def test_another_order_folder_time_and_four_threads(
 def test_one_thread_and_every_bundle_twice(
     inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recordmill.pipeline.build.beam.runners.worker_threads", lambda processes: 1)
+    use_threads(monkeypatch, 1)
     options = RunOptions(beam_options=("--direct_runner_bundle_repeat=1",), chunk_bytes=100 << 10)
     assert _build(inputs, tmp_path, options) == expected
 

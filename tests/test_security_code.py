@@ -201,13 +201,18 @@ def test_a_module_of_anywhere_is_refused(
         load("strange:rows")
 
 
+def site_packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the folder into which packages are installed."""
+    folder.mkdir()
+    monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(folder)])
+
+
 def test_a_module_does_not_stand_in_for_an_installed_one(
     spec_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "site").mkdir()
+    site_packages(tmp_path / "site", monkeypatch)
     for folder in ("site", "."):
         (tmp_path / folder / "strange.py").write_text("def rows(): ...\n")
-    monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(tmp_path / "site")])
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert list(UserCode.of(["strange:rows", "mine:rows"], str(spec_folder)).files) == ["mine.py"]
     assert load("strange:rows").__module__ == "strange"
@@ -220,11 +225,10 @@ def test_a_module_does_not_stand_in_for_an_installed_one(
 def test_a_package_that_is_edited_where_it_lies_is_installed(
     spec_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "site").mkdir()
+    site_packages(tmp_path / "site", monkeypatch)
     (tmp_path / "project").mkdir()
     (tmp_path / "project/strange.py").write_text("def rows(): ...\n")
     (tmp_path / "site/strange.pth").write_text(f"# edited\nimport os\n{tmp_path / 'project'}\n")
-    monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(tmp_path / "site")])
     monkeypatch.syspath_prepend(str(tmp_path / "project"))
     assert load("strange:rows").__module__ == "strange"
     assert user_code.is_installed("recordmill.pipeline.build.make_version")

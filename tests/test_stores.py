@@ -18,6 +18,7 @@ from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Stor
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
+from tests.constants import constants
 
 NAME = "LATEST"
 
@@ -302,12 +303,12 @@ def test_a_bucket_that_is_not_there_is_one_clear_line(
 
 
 @pytest.mark.slow
-def test_clients_of_s3_are_made_apart_from_boto3s_own_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_of_s3_are_made_apart_from_boto3s_own_session() -> None:
     """That session may not make clients in several threads."""
     with emulators.s3() as url:
-        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-        assert open_store(url).read(NAME) is None
-        assert boto3.DEFAULT_SESSION is None
+        with constants(boto3, DEFAULT_SESSION=None):
+            assert open_store(url).read(NAME) is None
+            assert boto3.DEFAULT_SESSION is None
 
 
 @pytest.mark.slow

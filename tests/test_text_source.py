@@ -19,6 +19,7 @@ from recordmill.pipeline.sources.images import to_file
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from tests.constants import constants
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -88,48 +89,49 @@ def test_lines_are_the_same_however_the_file_is_cut(
     text = "first\n" + "".join(parts)
     folder = fill(tmp_path_factory.mktemp("text"), a=text.encode(), b_txt_gz=gzip.compress(text.encode()))
     (folder / "u.text").write_bytes(text.encode())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_records, "PIECE_BYTES", piece)
-        patch.setattr(text_source, "BATCH_LINES", 2)
+    with constants(csv_records, PIECE_BYTES=piece), constants(text_source, BATCH_LINES=2):
         rows, rejects = read(folder, T | {"line": INTEGER}, chunk_bytes)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     assert rows == [(line, number) for number, line in enumerate(lines, 1) if line.strip()] * 3
     assert not rejects
 
 
-def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_records, "MAX_LINE_BYTES", 50)
+@constants(csv_records, MAX_LINE_BYTES=50)
+def test_a_line_that_is_too_long(tmp_path: Path) -> None:
     rows, [reject] = read(fill(tmp_path, a=b"a\n" + b"b" * 200 + b"\nc\n"), T | {"line": INTEGER}, 10)
     assert rows == [("a", 1), ("c", 3)]
     assert (reject.reason, reject.message) == ("too_large", "the line is longer than 64 MiB")
 
 
-def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files(tmp_path: Path) -> None:
     fill(tmp_path, a=b"\xef\xbb\xbfone\n\ntwo\n", cats__b=b"b", cats__old__c=b"", dogs__d=b"\xff", dogs__e=b"e" * 60)
     (tmp_path / "cats" / "e\u0301.txt").write_bytes(b" ")
     (tmp_path / "z.txt.gz").write_bytes(gzip.compress(b"zzz")[:-9])
-    monkeypatch.setattr(text_source, "MAX_LINE_BYTES", 50)
-    columns = T | {"file_name": TEXT, "label": Column(ColumnType.CATEGORY, optional=True)}
-    plan = source(tmp_path, document="file").plan(FILES, columns, 1 << 20)
-    assert (plan.rows, plan.notes) == (6, ["left out, because empty: 1 (cats/old/c.txt)"])
-    for chunk_bytes, piece in ((1, 1), (1000, 4), (1 << 20, 1 << 20)):
-        monkeypatch.setattr(batches, "BLOCK_BYTES", piece)
-        rows, rejects = read(tmp_path, columns, chunk_bytes, key=None, document="file")
-        assert rows == [
-            ("one\n\ntwo\n", "a.txt", None, b"a.txt"),
-            ("b", "cats/b.txt", "cats", b"cats/b.txt"),
-            (" ", "cats/e\u0301.txt", "cats", "cats/\u00e9.txt".encode()),
-        ]
-        assert [(r.reason, r.message) for r in rejects] == [
-            ("invalid_utf8", "the column's bytes are not UTF-8"),
-            ("too_large", "the file is longer than 64 MiB"),
-            ("unreadable", "the file cannot be read: its compressed data is damaged: Truncated compressed stream"),
-        ]
-        assert not any(reject.path for reject in rejects)  # they are there
-    [chunk] = plan.chunks
-    assert [source(tmp_path).locate(chunk, reject.position) for reject in rejects] == [
-        ("dogs/d.txt", None), ("dogs/e.txt", None), ("z.txt.gz", None),
-    ]  # fmt: skip
+    with constants(text_source, MAX_LINE_BYTES=50):
+        columns = T | {"file_name": TEXT, "label": Column(ColumnType.CATEGORY, optional=True)}
+        plan = source(tmp_path, document="file").plan(FILES, columns, 1 << 20)
+        assert (plan.rows, plan.notes) == (6, ["left out, because empty: 1 (cats/old/c.txt)"])
+        for chunk_bytes, piece in ((1, 1), (1000, 4), (1 << 20, 1 << 20)):
+            with constants(batches, BLOCK_BYTES=piece):
+                rows, rejects = read(tmp_path, columns, chunk_bytes, key=None, document="file")
+                assert rows == [
+                    ("one\n\ntwo\n", "a.txt", None, b"a.txt"),
+                    ("b", "cats/b.txt", "cats", b"cats/b.txt"),
+                    (" ", "cats/e\u0301.txt", "cats", "cats/\u00e9.txt".encode()),
+                ]
+                assert [(r.reason, r.message) for r in rejects] == [
+                    ("invalid_utf8", "the column's bytes are not UTF-8"),
+                    ("too_large", "the file is longer than 64 MiB"),
+                    (
+                        "unreadable",
+                        "the file cannot be read: its compressed data is damaged: Truncated compressed stream",
+                    ),
+                ]
+                assert not any(reject.path for reject in rejects)  # they are there
+        [chunk] = plan.chunks
+        assert [source(tmp_path).locate(chunk, reject.position) for reject in rejects] == [
+            ("dogs/d.txt", None), ("dogs/e.txt", None), ("z.txt.gz", None),
+        ]  # fmt: skip
 
 
 def test_files_that_are_gone_or_of_another_encoding_are_rejects(tmp_path: Path) -> None:

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from recordmill.pipeline.dataset.examples import SEVERAL, parse
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources import table
-from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats import reader_of, tfrecord_frames
 from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files
 from recordmill.pipeline.sources.images import parse as parse_reference
 from recordmill.pipeline.sources.options import TFRecord
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from tests.constants import constants
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
@@ -148,8 +149,8 @@ def test_compressed_data_that_is_damaged(tmp_path: Path, spoil: Callable[[bytes]
     assert len(found.rows) > 9000
 
 
-def test_a_record_that_is_too_large_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recordmill.pipeline.sources.formats.tfrecord_frames.MAX_RECORD_BYTES", 1000)
+@constants(tfrecord_frames, MAX_RECORD_BYTES=1000)
+def test_a_record_that_is_too_large_costs_itself(tmp_path: Path) -> None:
     records = [*rows(1), example(id=1, text=b"x" * 1000, n=0.0), *rows(1)]
     found = read(source(write(tmp_path / "a.tfrecord", records)), ASKED)
     assert len(found.rows) == 2
@@ -220,23 +221,23 @@ def test_pictures_stay_where_they_lie(tmp_path: Path, pack: Callable[[bytes], by
     assert [fault[0] for fault in found.faults] == (["missing_value"] if pack is bytes else [])
 
 
-def test_chunks_of_images_are_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "IMAGES_CHUNK_BYTES", 1000)
+@constants(table, IMAGES_CHUNK_BYTES=1000)
+def test_chunks_of_images_are_larger(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tfrecord", [example(image=bytes(100))] * 100)
     plan = source(path).plan(FILES, {"image": IMAGE}, 1)
     assert [1000 <= chunk.bytes < 1200 for chunk in plan.chunks[:-1]] == [True] * (len(plan.chunks) - 1)
     assert len(source(path).plan(FILES, {"image": INTEGER}, 1).chunks) == 100
 
 
-def test_the_rows_of_compressed_files_are_estimated_by_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tfrecord_files, "HEAD_RECORDS", 1000)
+@constants(tfrecord_files, HEAD_RECORDS=1000)
+def test_the_rows_of_compressed_files_are_estimated_by_all(tmp_path: Path) -> None:
     write(tmp_path / "a.tfrecord", [example(text=bytes(str(row) * 9, "ascii")) for row in range(40_000)], gzip.compress)
     write(tmp_path / "b.tfrecord", rows(3), gzip.compress)
     plan = source(tmp_path).plan(FILES, {"text": TEXT}, 1 << 20)
     assert 15_000 < plan.rows < 80_000
 
 
-def test_files_that_are_far_away_are_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_far_away_are_not_walked_through() -> None:
     data = b"".join(map(frame, rows(2000)))
     for pack, about in ((bytes, 100), (gzip.compress, 1100)):
         found = read(source("mem://far/a.tfrecord"), ASKED, 1000, files=FarFiles(a_tfrecord=pack(data)))

@@ -26,6 +26,7 @@ from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.versions import acts, leases, listing, prune
 from tests import published
+from tests.constants import constants
 
 ROWS, LIMIT = 2_000, 300
 TRIAL = "20261121T120000Z-5aaaaaaa"
@@ -159,11 +160,8 @@ def test_a_trial_that_somebody_uses_while_a_prune_waits_stays(
     assert full.exists()
 
 
-def test_a_trial_names_no_line_behind_a_part_that_it_leaves_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "TRIAL_BYTES", 1_000)
-    monkeypatch.setattr(plan, "TRIAL_CHUNKS", 4)
+@constants(plan, TRIAL_BYTES=1_000, TRIAL_CHUNKS=4)
+def test_a_trial_names_no_line_behind_a_part_that_it_leaves_out(tmp_path: Path) -> None:
     text = "".join(json.dumps({"n": row}) + "\n" for row in range(400))
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(text)

@@ -18,6 +18,7 @@ from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
+from tests.constants import constants
 from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
@@ -79,12 +80,12 @@ def source(rows: str = "reader:rows", **options: Any) -> SourceReader[Any]:
 
 
 @pytest.mark.parametrize("block_rows", [1, 4096])
-def test_rows(monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
-    monkeypatch.setattr(user, "BLOCK_ROWS", block_rows)
-    found = read(source(options={"count": 30}, count=29, inputs=["*.py"]), ASKED)
-    assert found.rows == [{"id": f"0-{row}", "text": f"text {row}", "n": row / 2} for row in range(30)]
-    assert len(set(found.keys)) == 30
-    assert (found.plan.rows, found.plan.notes) == (29, [])
+def test_rows(block_rows: int) -> None:
+    with constants(user, BLOCK_ROWS=block_rows):
+        found = read(source(options={"count": 30}, count=29, inputs=["*.py"]), ASKED)
+        assert found.rows == [{"id": f"0-{row}", "text": f"text {row}", "n": row / 2} for row in range(30)]
+        assert len(set(found.keys)) == 30
+        assert (found.plan.rows, found.plan.notes) == (29, [])
 
 
 def test_parts_are_chunks() -> None:

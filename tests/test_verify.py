@@ -16,11 +16,13 @@ import pytest
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_manifest
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.graphs import UnsafeGraphError
+from recordmill.pipeline.verify import frames as walk
 from recordmill.pipeline.verify import verify as whole
 from recordmill.pipeline.verify.files import serving_model
 from recordmill.pipeline.verify.report import MOST
 from recordmill.pipeline.verify.verify import verify
 from tests import published
+from tests.constants import constants
 
 SHARD = "small-train.tfrecord-00001-of-00004"
 INDEX = "small-train.index-00001-of-00004"
@@ -266,13 +268,13 @@ def test_without_an_index_the_rest_is_given_up(folder: Path) -> None:
     assert "the rest of the file is not checked: the index is damaged too" in "\n".join(said(folder))
 
 
-def test_records_of_any_size_are_walked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_any_size_are_walked(folder: Path) -> None:
     """Blocks smaller than a header, and than most records: everything lies across a border once."""
     change_byte(6, 5)(folder)
     expected = said(folder)
     for size in (1, 7, 50, 1000):
-        monkeypatch.setattr("recordmill.pipeline.verify.frames.BLOCK", size)
-        assert said(folder) == expected
+        with constants(walk, BLOCK=size):
+            assert said(folder) == expected
 
 
 def test_of_many_problems_some_are_named(folder: Path) -> None:
@@ -286,11 +288,11 @@ def test_of_many_problems_some_are_named(folder: Path) -> None:
     assert f"{SHARD}: and 15 more" in report.lines()
 
 
-def test_many_bytes_are_checked_by_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_bytes_are_checked_by_processes(folder: Path) -> None:
     change_byte(5, 40)(folder)
     expected = verify(str(folder)).findings
-    monkeypatch.setattr(whole, "MANY_BYTES", 0)
-    assert verify(str(folder)).findings == expected
+    with constants(whole, MANY_BYTES=0):
+        assert verify(str(folder)).findings == expected
 
 
 def test_quick_compares_sizes_and_digests(folder: Path) -> None:

@@ -18,6 +18,7 @@ from recordmill.pipeline.sources.formats.webdataset import parts
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from tests.constants import constants
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 Member = tuple[str, bytes | str]
@@ -132,13 +133,13 @@ def test_samples(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     assert found.plan.notes == [f"{LEFT_OUT}1 (README)", "columns that nothing reads: npy"]
 
 
-def test_rows_do_not_depend_on_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_do_not_depend_on_chunks(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar", texts(50))
     found = read(source(path), ASKED, chunk_bytes=3000)
     assert found.rows == [{"__key__": f"{row:04}", "txt": f"text {row}"} for row in range(50)]
     assert (len(found.plan.chunks), found.plan.rows) == (17, 50)
-    monkeypatch.setattr(batches, "BLOCK_BYTES", 20)
-    assert read(source(path), ASKED).rows == found.rows
+    with constants(batches, BLOCK_BYTES=20):
+        assert read(source(path), ASKED).rows == found.rows
 
 
 def test_files_that_are_far_away_are_not_walked_through() -> None:
@@ -185,8 +186,8 @@ def test_faults(tmp_path: Path, name: str, content: bytes | str, asked: Any, rea
     assert fault.key == ("1" if name.startswith("1") else None)
 
 
-def test_a_text_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recordmill.pipeline.sources.formats.tar_samples.MAX_DATA_BYTES", 10)
+@constants(tar_samples, MAX_DATA_BYTES=10)
+def test_a_text_that_is_too_large(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar", tar(("1.txt", "x" * 11), ("2.txt", "x" * 10), ("2.jpg", "y" * 99)))
     found = read(source(path), ASKED)
     assert found.faults == [("too_large", "txt", "the member .txt is longer than 64 MiB")]
@@ -302,7 +303,7 @@ def test_sources_that_cannot_be_read(tmp_path: Path, data: bytes, asked: Any, me
         source(write(tmp_path / "a.tar", data)).plan(FILES, asked, 1)
 
 
-def test_no_walk_holds_a_file_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tar_samples, "SKIPPED_BYTES", 1000)
+@constants(tar_samples, SKIPPED_BYTES=1000)
+def test_no_walk_holds_a_file_in_memory(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar.gz", gzip.compress(tar(("1.jpg", bytes(100_000)), ("1.txt", "a"))))
     assert len(read(source(path), ASKED).rows) == 1

@@ -21,6 +21,7 @@ from recordmill.pipeline.versions.stores.bucket import PART_BYTES
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 from tests import emulators
+from tests.constants import constants
 
 LARGE = bytes(range(256)) * ((2 * PART_BYTES + 4096) // 256)
 """Content of three parts."""
@@ -121,10 +122,8 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", [b"", b"few"], ids=["empty", "few"])
-def test_a_write_under_way_that_does_not_end_is_an_error(
-    refused: str, data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bucket, "WAITS", (0.0, 0.0))
+@constants(bucket, WAITS=(0.0, 0.0))
+def test_a_write_under_way_that_does_not_end_is_an_error(refused: str, data: bytes) -> None:
     with pytest.raises(OutputError, match=r"/a was not written: another process was writing it and did not finish"):
         create(open_bucket(refused), "a", data)
 
