@@ -216,7 +216,7 @@ def test_a_build_that_is_given_up_leaves_nothing(output: str, tmp_path: Path) ->
 def test_a_sweep_takes_what_the_dead_left_and_nothing_of_the_living(output: str, tmp_path: Path) -> None:
     store = open_bucket(output)
     work(again(output, tmp_path), 0)
-    with leases.hold(store, KEY[:16]):
+    with leases.hold(store, leases.BUILD):
         sweep(output, str(tmp_path))
         assert any(name.endswith("0.tfrecord") for name in store.sizes("versions"))
         assert store.sizes(".building")
