@@ -36,16 +36,22 @@ from recordmill.pipeline.rows import (
     open_records,
     without_rejects,
 )
-from recordmill.pipeline.versions import forgotten, latest_file, leases, publishing
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.base import (
+    FORGOTTEN,
+    LEARNED_OF,
+    Base,
+    Forgotten,
+    add_forgotten,
+    latest_of,
+    source_key_of,
+)
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF, Forgotten
-from recordmill.pipeline.versions.inventory import inventory
-from recordmill.pipeline.versions.kept_files import KeptFiles
+from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
-from recordmill.pipeline.versions.references import MATERIALIZED
+from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_location
@@ -93,9 +99,9 @@ def forget(
         OutputError: nothing is live, so nothing is written; or the output cannot be written, or changed meanwhile.
     """
     store = open_existing(output)
-    if latest_file.read(store) is None:
+    if latest_of(store) is None:
         raise OutputError(f"nothing is live in {output}, so that no row can be forgotten: nothing was written")
-    forgotten.add(store, keys)
+    add_forgotten(store, keys)
     with leases.hold(store, leases.BUILD, on_wait) as lease:
         return _forget(store, Base.read(output), lease, sorted(set(keys)))
 
@@ -251,11 +257,11 @@ class _Removal:
         return (_with_forgotten(source, len(self.rows), self.rejects.removed),)
 
     def _provenance(self) -> dict[str, Any]:
-        before = self.base.provenance.get(ENTRY) or {}
-        source_key = forgotten.source_key_of(self.base)
+        before = self.base.provenance.get(FORGOTTEN) or {}
+        source_key = source_key_of(self.base)
         entry = self.gone.entry(source_key, before.get(LEARNED_OF, self.base.version))
         kept = {name: value for name, value in self.base.provenance.items() if name != MATERIALIZED}
-        return {**kept, "source_key": self.gone.rows_key(source_key), ENTRY: entry}
+        return {**kept, "source_key": self.gone.rows_key(source_key), FORGOTTEN: entry}
 
 
 def _labels(manifest: Manifest, records: Sequence[bytes]) -> Iterator[int]:

@@ -27,7 +27,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.dataset.placement import Layout, hash_key, hash_keys
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.versions.inventory import inventory
+from recordmill.pipeline.versions.files import inventory
 
 VERSION = "20261120T120000Z-4f1c9a2e"
 LAYOUT = Layout({"train": 60.0, "test": 40.0}, {"train": 4, "test": 2})

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.inventory import inventory
-from recordmill.pipeline.versions.kept_files import KeptFiles
+from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
 from tests import published

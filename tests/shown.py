@@ -26,7 +26,7 @@ from recordmill.pipeline.dataset.manifest import (
 from recordmill.pipeline.dataset.placement import hash_key
 from recordmill.pipeline.dataset.profile import FILE, FeatureProfile, to_text
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.versions.inventory import inventory
+from recordmill.pipeline.versions.files import inventory
 from tests.published import VERSION, example
 
 SCRIPT = "<script>alert('label')</script>"

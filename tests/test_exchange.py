@@ -14,8 +14,8 @@ from recordmill.pipeline.facts.card import card, tasks, to_yaml
 from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.acts import materialize
 from recordmill.pipeline.versions.listing import list_versions
-from recordmill.pipeline.versions.materialize import materialize
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.publish import publish_assembled

@@ -23,11 +23,10 @@ from recordmill.pipeline.forget import PackedError, forget, versions_with
 from recordmill.pipeline.rows import copy_without, find_records, key_digest, open_records
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions import forgotten, leases, publishing
-from recordmill.pipeline.versions.acts import rollback
-from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.acts import materialize, rollback
+from recordmill.pipeline.versions.base import Forgotten, read_forgotten
 from recordmill.pipeline.versions.listing import list_versions
-from recordmill.pipeline.versions.materialize import materialize
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
@@ -122,7 +121,7 @@ def test_keys_that_are_nowhere_are_named_and_on_the_list(local: str, capsys: pyt
     assert "is live now, without 1 record of forgotten rows" in out
     assert "1 key of no row in the version before: nobody\\x1b; later builds leave such rows out all the same" in out
     assert f"{NAMES[0]} still holds 1 record of forgotten rows" in out
-    assert set(forgotten.load(open_store(local)).keys) == {digest(key).hex() for key in (b"row/3", b"nobody\x1b")}
+    assert set(read_forgotten(open_store(local)).keys) == {digest(key).hex() for key in (b"row/3", b"nobody\x1b")}
     assert "nobody" not in Path(local, "forgotten.json").read_text()
 
 
@@ -206,7 +205,7 @@ def test_a_kill_leaves_the_list_and_no_half_version(local: str, monkeypatch: pyt
         patch.setattr(publishing, "publish", killed)
         with pytest.raises(KeyboardInterrupt):
             forget(local, GONE)
-    assert len(forgotten.load(open_store(local)).keys) == 3
+    assert len(read_forgotten(open_store(local)).keys) == 3
     assert publishing.live_version(local) == NAMES[0]
     assert forget(local).rows == 3
 
@@ -218,7 +217,7 @@ def test_packed_texts_are_left_to_a_build(local: str) -> None:
     path.write_text(replace(manifest, splits=splits).to_text())
     with pytest.raises(PackedError, match="hold several rows each.* so run `recordmill build`"):
         forget(local, GONE)
-    assert versions_with(local, forgotten.load(open_store(local))) == {NAMES[0]: -1}
+    assert versions_with(local, read_forgotten(open_store(local))) == {NAMES[0]: -1}
 
 
 def test_a_broken_list_stops_everything(local: str) -> None:
@@ -280,7 +279,7 @@ def test_later_builds_leave_the_rows_out_and_reconcile(tmp_path: Path) -> None:
     assert "learned_of" not in second.manifest.provenance["forgotten"]
     assert verify(output).findings.problems == []
     assert digest(b"p3") not in keys(output)
-    assert versions_with(output, forgotten.load(open_store(output))) == {first.version: 1}
+    assert versions_with(output, read_forgotten(open_store(output))) == {first.version: 1}
 
 
 @pytest.mark.slow

@@ -8,9 +8,9 @@ import pytest
 
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
-from recordmill.pipeline.versions import forgotten
 from recordmill.pipeline.versions import prune as prunes
 from recordmill.pipeline.versions.acts import approve, pin, reject, rollback
+from recordmill.pipeline.versions.base import add_forgotten
 from recordmill.pipeline.versions.listing import find, held, list_versions
 from recordmill.pipeline.versions.prune import prune, sweep
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
@@ -127,7 +127,7 @@ def test_it_was_compared_with_another_version(output: str, tmp_path: Path) -> No
 
 
 def test_it_is_not_approved_with_forgotten_rows(local: str) -> None:
-    forgotten.add(open_store(local), [b"a"])
+    add_forgotten(open_store(local), [b"a"])
     with pytest.raises(UnsettledOutputError, match="keys were forgotten in .* since v2 was built: build again"):
         approve(local)
     assert live(local).version == "v1"

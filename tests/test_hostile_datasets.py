@@ -26,7 +26,8 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.json_values import MOST_CONTAINERS, Count, parse_json, read_as
 from recordmill.pipeline.rows import MOST_LINE_BYTES, read_reject_lines
-from recordmill.pipeline.versions import forgotten, history, leases
+from recordmill.pipeline.versions import history, leases
+from recordmill.pipeline.versions.base import FORGOTTEN_FILE, read_forgotten
 from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Stored
@@ -130,9 +131,9 @@ def test_a_description_has_numbers_in_their_range(name: str, value: Any) -> None
     "text", ["[" * 100_000, '{"format": 1, "keys": 3}', '{"format": 1, "keys": {"zz": 1}}', "9" * 5000]
 )
 def test_a_list_of_forgotten_keys_that_is_none_is_a_line(tmp_path: Path, text: str) -> None:
-    (tmp_path / forgotten.FILE).write_text(text)
+    (tmp_path / FORGOTTEN_FILE).write_text(text)
     with pytest.raises(UserError, match=r"forgotten.json is broken \("):
-        forgotten.load(open_store(str(tmp_path)))
+        read_forgotten(open_store(str(tmp_path)))
 
 
 def test_a_pointer_with_times_that_are_none_is_a_line(tmp_path: Path) -> None:

@@ -26,8 +26,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import acts, publishing
-from recordmill.pipeline.versions import latest_file as pointer
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Lease, LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
@@ -467,7 +466,7 @@ def test_a_pointer_that_never_rests(tmp_path: Path) -> None:
         return Latest("mine", 1)
 
     with pytest.raises(OutputError, match="other processes keep changing .*LATEST: run the same command again"):
-        pointer.compare_and_swap(store, busy, pause_seconds=0)
+        compare_and_swap(store, busy, pause_seconds=0)
 
 
 def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:
@@ -480,7 +479,7 @@ def test_a_pointer_names_versions_alone(tmp_path: Path, key: str, name: object) 
     publish(str(tmp_path), tmp_path, "v1")
     (tmp_path / "LATEST").write_text(json.dumps({"version": "v1", "sequence": 1, key: [name]}))
     with pytest.raises(OutputError, match=f"{key} is .*, of another type|is no version"):
-        pointer.read(open_store(str(tmp_path)))
+        latest_of(open_store(str(tmp_path)))
 
 
 def test_what_was_removed_meanwhile_is_not_made_live(tmp_path: Path) -> None:
@@ -498,14 +497,14 @@ def test_who_came_between_manifest_and_pointer_leaves_one_version(
     """In a bucket nothing locks `LATEST`: another process moves it after the manifest is written."""
     publish(output, tmp_path, "v1", "1" * 64)
     publish(output, tmp_path, "v2", "2" * 64)
-    store, real = open_store(output), pointer.moved
+    store, real = open_store(output), publishing.moved
 
     def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-        monkeypatch.setattr(pointer, "moved", real)
+        monkeypatch.setattr(publishing, "moved", real)
         acts.rollback(output, "v1")
         return real(latest, version, sequence)
 
-    monkeypatch.setattr(pointer, "moved", moved)
+    monkeypatch.setattr(publishing, "moved", moved)
     with pytest.raises(UnsettledOutputError, match="another version of .* became live meanwhile"):
         publish(output, tmp_path, "v3", "3" * 64)
     assert live(output).version == "v1"

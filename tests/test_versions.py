@@ -18,8 +18,9 @@ from recordmill import open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import latest_file, leases, publishing
+from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.acts import pin, rollback, unpin
+from recordmill.pipeline.versions.base import compare_and_swap
 from recordmill.pipeline.versions.leases import hold
 from recordmill.pipeline.versions.listing import find, list_versions
 from recordmill.pipeline.versions.prune import _Pruning, choose, prune, seconds_of, sweep
@@ -281,8 +282,8 @@ def test_a_version_that_is_taken_while_it_is_marked_is_spared(local: Path, monke
 def test_a_version_that_was_spared_and_went_live_meanwhile_stays(output: str) -> None:
     store = open_store(output)
     mark = lambda *names: lambda latest: replace(latest or Latest("", 0), removing=names)  # noqa: E731
-    read_before = latest_file.compare_and_swap(store, mark(NAMES[0]))
-    latest_file.compare_and_swap(store, mark())  # another prune spares it, since a reader holds it
+    read_before = compare_and_swap(store, mark(NAMES[0]))
+    compare_and_swap(store, mark())  # another prune spares it, since a reader holds it
     rollback(output, NAMES[0])
     _Pruning(store, {}, {}, dry_run=False).remove_marked(read_before)
     assert (live(output).version, there(output)) == (NAMES[0], sorted(NAMES))

@@ -35,7 +35,7 @@ HeldBack = Annotated[
 def list_(dataset: DatasetFolder) -> None:
     """List the versions of a dataset: which is live, pinned, held, and since when others are not live any more."""
     from recordmill.pipeline.versions.listing import list_versions
-    from recordmill.pipeline.versions.space import shared_bytes
+    from recordmill.pipeline.versions.shared_files import shared_bytes
     from recordmill.pipeline.versions.stores.open_store import open_store
 
     if versions := list_versions(dataset):
@@ -127,11 +127,12 @@ def prune(
 def _to_purge(dataset: str) -> Collection[str]:
     """Returns the versions that hold forgotten rows, and names those of which nobody can say."""
     from recordmill.pipeline.forget import versions_with
-    from recordmill.pipeline.versions import forgotten, publishing
+    from recordmill.pipeline.versions import publishing
+    from recordmill.pipeline.versions.base import read_forgotten
     from recordmill.pipeline.versions.listing import open_existing
 
     store = open_existing(dataset)
-    rows = forgotten.load(store)
+    rows = read_forgotten(store)
     versions = versions_with(dataset, rows)
     for version in publishing.broken(store) if rows.keys else ():
         print_line(f"kept {version}: it {MAY_HOLD}")
@@ -155,7 +156,7 @@ def materialize(
     ] = "live",
 ) -> None:
     """Make a version whole, so that its folder can be copied: all its files in it."""
-    from recordmill.pipeline.versions import materialize as materializing
+    from recordmill.pipeline.versions import acts as materializing
 
     done = materializing.materialize(dataset, version)
     name, files = done.manifest.version, count(done.files, "file")

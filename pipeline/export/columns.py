@@ -12,7 +12,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF
+from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description, ExportColumn, ExportError, Json
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
@@ -46,7 +46,7 @@ class Columns:
     def is_learned_elsewhere(self) -> bool:
         """Whether the statistics are not of the version's own rows, so that a build of these would learn others."""
         provenance = self.dataset.manifest.provenance
-        return ANALYSIS in provenance or LEARNED_OF in provenance.get(ENTRY, {})
+        return ANALYSIS in provenance or LEARNED_OF in provenance.get(FORGOTTEN, {})
 
     def vocabulary(self, feature: str) -> list[str]:
         """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""

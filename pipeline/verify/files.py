@@ -23,8 +23,7 @@ from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader.remote_path import RemotePath
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.verify.report import Findings
-from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
-from recordmill.pipeline.versions.forgotten import LEARNED_OF
+from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.stored import stored_features
 

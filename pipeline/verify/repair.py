@@ -39,9 +39,10 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.files import check_file, check_graph, refuse
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.shards import ShardNumber, index_of, shard_numbers
-from recordmill.pipeline.versions import forgotten, latest_file, leases
+from recordmill.pipeline.versions import leases
+from recordmill.pipeline.versions.base import latest_of, read_forgotten
 from recordmill.pipeline.versions.build_folders import building_folder
-from recordmill.pipeline.versions.kept_files import replace_file
+from recordmill.pipeline.versions.files import replace_file
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -110,7 +111,7 @@ def _held(folder: Path, manifest: Manifest) -> Iterator[Lease]:
         raise RepairError(f"{folder} is not a version in a dataset's folder: repair it where it was published")
     store = open_store(str(folder.parents[1]))
     with leases.hold(store, manifest.version, _busy) as lease, leases.hold(store, leases.BUILD, _busy):
-        latest = latest_file.read(store)  # after the lease is taken: a prune marks first, and then reads the leases
+        latest = latest_of(store)  # after the lease is taken: a prune marks first, and then reads the leases
         if latest is not None and manifest.version in latest.removing:
             raise RepairError(f"the version {manifest.version} is being removed: nothing was replaced")
         yield lease
@@ -129,7 +130,7 @@ def _rebuild(
     files = Listings(BeamFiles())
     take_times(spec, folder, files)
     live = LiveAnalysis(str(folder), manifest) if ANALYSIS in manifest.provenance else None
-    kept, forgotten_keys = names_kept_by(spec, folder, manifest), forgotten.load(open_store(str(folder.parents[1])))
+    kept, forgotten_keys = names_kept_by(spec, folder, manifest), read_forgotten(open_store(str(folder.parents[1])))
     plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=forgotten_keys)
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))

@@ -1,24 +1,239 @@
-"""The state of an output as work on its next version begins: read once, and compared once as that one is published.
+"""The state of an output: `LATEST`, the keys that must not come back, and a snapshot of both for the next version.
 
->>> base = Base.read("out/emoji")  # doctest: +SKIP
->>> base.live.version              # doctest: +SKIP
+`LATEST` is replaced by compare-and-swap: read, decide, write if nobody wrote meanwhile, else again. The keys are in
+`forgotten.json`, which `recordmill versions forget` writes and builds honour: each as the digest by which rows are
+placed (`pipeline.dataset.placement`), so a forgotten row is found in any version without reading all, and the list
+names nobody. Who has the list can still confirm a guess.
+
+>>> compare_and_swap(open_store("out"), lambda latest: moved(latest, "20261120T120000Z-4f1c9a2e", 7))  # doctest: +SKIP
+>>> add_forgotten(open_store("out"), [b"cats/17.jpg"]).holds(b"cats/17.jpg")  # doctest: +SKIP
+True
+>>> Base.read("out").live.version  # doctest: +SKIP
 '20261120T120000Z-4f1c9a2e'
 """
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
 
 from recordmill.pipeline.dataset.manifest import (
+    LATEST_FILE,
     DatasetError,
+    Json,
     Latest,
     Location,
     Manifest,
     read_manifest,
     version_folder,
 )
-from recordmill.pipeline.versions import forgotten, latest_file
-from recordmill.pipeline.versions.forgotten import Forgotten
-from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
+from recordmill.pipeline.dataset.placement import Hashes, digest
+from recordmill.pipeline.json_values import parse_json
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+
+TRIES = 50
+FORGOTTEN_FILE = "forgotten.json"
+FORMAT = 1  # of the list of forgotten keys
+FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
+"""The entry of a manifest's provenance on the list that the version's rows are without."""
+
+
+def latest_of(store: Store) -> Latest | None:
+    """Reads `LATEST`; None if nothing is published.
+
+    Raises:
+        OutputError: it is broken, or the store cannot be read.
+    """
+    return _parse_latest(store, store.read_tagged(LATEST_FILE), mend=False)
+
+
+def compare_and_swap(
+    store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False, pause_seconds: float = 0.2
+) -> Latest:
+    """Replaces `LATEST` atomically by what `edit` makes of it.
+
+    Args:
+        store: the output.
+        edit: takes the pointer, None if nothing is published, and returns the new one. It is called again if another
+            process wrote first.
+        mend: treats a broken `LATEST` as missing.
+        pause_seconds: how long it waits after another process wrote first.
+
+    Raises:
+        OutputError: it is broken, cannot be written, or others replace it again and again.
+    """
+    with store.locked():
+        for _ in range(TRIES):
+            content = store.read_tagged(LATEST_FILE)
+            latest = _parse_latest(store, content, mend)
+            changed = edit(latest)
+            if changed == latest:
+                return changed
+            try:
+                store.write_if(LATEST_FILE, changed.to_text().encode(), content.tag if content else None)
+            except Conflict:
+                time.sleep(pause_seconds)
+            else:
+                return changed
+    path = store.location / LATEST_FILE
+    raise UnsettledOutputError(f"other processes keep changing {path}: run the same command again")
+
+
+def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
+    """Points `LATEST` to another version, and notes when the previous one stopped being live.
+
+    Raises:
+        OutputError: the version is being deleted.
+    """
+    if latest is None:
+        return Latest(version, sequence)
+    if version in latest.removing:
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
+    retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
+    retired = {name: time for name, time in retired.items() if name != version}
+    same = latest.same if latest.version == version else ()
+    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
+
+
+def is_held_back(latest: Latest | None, manifest: Manifest) -> bool:
+    """Whether the gate held a version back, and nobody made it live since."""
+    was_live = {latest.version, *latest.retired} if latest else set()
+    return bool(manifest.gate.get("breaches")) and manifest.version not in was_live
+
+
+def now() -> str:
+    """Formats this machine's time, in UTC, as `LATEST` holds it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest | None:
+    if content is None:
+        return None
+    try:
+        return Latest.from_json(parse_json(content.data))
+    except DatasetError as error:
+        if mend:
+            return None
+        raise OutputError(
+            f"{store.location / LATEST_FILE} is broken ({error}): "
+            f"`recordmill versions rollback {store.url} VERSION` makes a version live again"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The digests of forgotten keys, 24 bytes each as 48 hexadecimal digits, with the times in UTC."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The digests, 24 bytes each."""
+        return [bytes.fromhex(key) for key in self.keys]
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the list, without the times, in hex; empty for an empty list."""
+        return hashlib.sha256("\n".join(sorted(self.keys)).encode()).hexdigest() if self.keys else ""
+
+    @cached_property
+    def _known(self) -> frozenset[bytes]:
+        return frozenset(self.digests)
+
+    @cached_property
+    def _positions(self) -> Hashes:
+        numbers = np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)
+        return numbers[:, 1].astype(np.uint64)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a key was forgotten."""
+        return digest(key) in self._known
+
+    def near(self, positions: Hashes) -> npt.NDArray[np.int64]:
+        """Finds the few keys that may be forgotten by their position hashes: int64 [keys found], increasing."""
+        return np.flatnonzero(np.isin(positions, self._positions))
+
+    def are_left_out_of(self, manifest: Manifest) -> bool:
+        """Whether a version was made without all keys of this list."""
+        entry = manifest.provenance.get(FORGOTTEN) or {}
+        return str(entry.get("keys_sha256", "")) == self.sha256
+
+    def rows_key(self, key: str) -> str:
+        """Makes the key of a build or version that leaves these rows out of the key of one that does not."""
+        return hashlib.sha256(f"{key}\nforgotten {self.sha256}".encode()).hexdigest() if self.keys else key
+
+    def entry(self, source_key: str, learned_of: str | None = None) -> Json:
+        """Describes the list in a manifest's provenance.
+
+        Args:
+            source_key: the source key of a build that leaves nothing out.
+            learned_of: the version that the statistics are of, where these rows were taken out later.
+        """
+        entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
+        return entry | ({LEARNED_OF: learned_of} if learned_of else {})
+
+    def to_text(self) -> str:
+        """Formats the list as its file holds it."""
+        return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
+
+
+def check_forgotten(store: Store, version: str) -> None:
+    """Refuses to make a version live that was built before some keys were forgotten.
+
+    Raises:
+        UnsettledOutputError: it was. OutputError: the list is broken. DatasetError: the manifest is.
+    """
+    forgotten = read_forgotten(store)
+    if forgotten.keys and not forgotten.are_left_out_of(read_manifest(version_folder(store.location, version))):
+        raise UnsettledOutputError(f"keys were forgotten in {store.url} since {version} was built: build again")
+
+
+def source_key_of(manifest: Manifest) -> str:
+    """Returns the source key that a version would have if nothing had been forgotten."""
+    entry = manifest.provenance.get(FORGOTTEN) or {}
+    return str(entry.get("source_key", manifest.source_key))
+
+
+def read_forgotten(store: Store) -> Forgotten:
+    """Reads the list of an output; an empty one where nothing was forgotten. Raises: OutputError if it is broken."""
+    content = store.read(FORGOTTEN_FILE)
+    return Forgotten() if content is None else _parse_forgotten(store, content)
+
+
+def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
+    """Adds keys to the list, and returns all of it. Raises: OutputError if it is broken or cannot be written."""
+    for _ in range(TRIES):
+        content = store.read_tagged(FORGOTTEN_FILE)
+        before = Forgotten() if content is None else _parse_forgotten(store, content.data)
+        added = now()
+        after = Forgotten({**{digest(key).hex(): added for key in keys}, **before.keys})
+        if after.keys == before.keys:
+            return before
+        try:
+            store.write_if(FORGOTTEN_FILE, after.to_text().encode(), content.tag if content else None)
+        except Conflict:
+            continue
+        return after
+    raise OutputError(f"other processes keep changing {store.location / FORGOTTEN_FILE}: run the same command again")
+
+
+def _parse_forgotten(store: Store, data: bytes) -> Forgotten:
+    try:
+        parsed = parse_json(data)
+        keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
+        if parsed["format"] != FORMAT or len(keys) != len(parsed["keys"]):
+            raise ValueError(f"format {parsed['format']}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
+        # Nobody may build as if nothing had been forgotten.
+        raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None
+    return Forgotten(keys)
 
 
 @dataclass(frozen=True)
@@ -46,7 +261,7 @@ class Base:
                 dataset of another name.
         """
         store = open_store(output)
-        latest, live, fault = latest_file.read(store), None, ""
+        latest, live, fault = latest_of(store), None, ""
         if latest is not None:
             try:
                 live = read_manifest(version_folder(store.location, latest.version))
@@ -56,7 +271,7 @@ class Base:
             raise OutputError(
                 f"the output {store.url} holds the dataset '{live.name}', and the spec's name is '{name}': use another"
             )
-        return cls(output, latest, live, fault, forgotten.load(store))
+        return cls(output, latest, live, fault, read_forgotten(store))
 
     @property
     def version(self) -> str | None:
@@ -86,5 +301,5 @@ class Base:
             raise UnsettledOutputError(
                 f"another version of {self.output} became live meanwhile: run the same command again"
             )
-        if forgotten.load(open_store(self.output)).sha256 != self.forgotten.sha256:
+        if read_forgotten(open_store(self.output)).sha256 != self.forgotten.sha256:
             raise UnsettledOutputError(f"keys were forgotten in {self.output} meanwhile: run the same command again")

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.latest_file import TRIES
+from recordmill.pipeline.versions.base import TRIES
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import holds_dataset
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store

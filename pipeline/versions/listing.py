@@ -21,8 +21,8 @@ from recordmill.pipeline.dataset.manifest import (
     which_versions,
 )
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.versions import latest_file, leases
-from recordmill.pipeline.versions.latest_file import is_held_back
+from recordmill.pipeline.versions import leases
+from recordmill.pipeline.versions.base import is_held_back, latest_of
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.base import Store
@@ -55,7 +55,7 @@ def list_versions(output: str) -> list[Version]:
         OutputError: the output cannot be read, or `LATEST` is broken.
     """
     store = open_existing(output)
-    latest = latest_file.read(store) or Latest("", 0)
+    latest = latest_of(store) or Latest("", 0)
     held = {name: holder for name, holder in leases.holders(store).items() if not holder.is_dead()}
     return [
         Version(
@@ -91,7 +91,7 @@ def held(output: str, version: str) -> Iterator[None]:
     """
     store = open_store(output)
     with leases.hold(store, f"{version}+{secrets.token_hex(6)}"):
-        latest = latest_file.read(store)  # after the lease is taken: a prune marks first, and then reads the leases
+        latest = latest_of(store)  # after the lease is taken: a prune marks first, and then reads the leases
         is_going = latest is not None and version in latest.removing
         if is_going or not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
             raise DatasetError(f"the version {version} was removed from {output}: open the dataset again")
@@ -111,7 +111,7 @@ def find(output: str, wanted: str) -> Manifest:
         DatasetError: no version fits, or several do; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
-    latest = latest_file.read(store) if wanted in (LIVE, HELD_BACK) or BEFORE.fullmatch(wanted) else None
+    latest = latest_of(store) if wanted in (LIVE, HELD_BACK) or BEFORE.fullmatch(wanted) else None
     return find_among(published(store), output, wanted, latest)
 
 
@@ -152,7 +152,7 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
         DatasetError: there is no such version, or none before the live one. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
-    latest, manifests = latest_file.read(store), published(store)
+    latest, manifests = latest_of(store), published(store)
     return find_among(manifests, output, before or "-1", latest), find_among(manifests, output, after or LIVE, latest)
 
 

@@ -14,13 +14,12 @@ from functools import partial
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import latest_file, leases, publishing
+from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.base import compare_and_swap, is_held_back, latest_of
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, builds, remove_build, remove_stored_build
-from recordmill.pipeline.versions.latest_file import compare_and_swap, is_held_back
 from recordmill.pipeline.versions.leases import BUILD, Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
-from recordmill.pipeline.versions.references import MATERIALIZED, Needs, needs_of, remove_unneeded
-from recordmill.pipeline.versions.space import Removal
+from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.local import folder_bytes
@@ -122,7 +121,7 @@ def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
 def remove_marked(output: str) -> None:
     """Removes the versions that `LATEST` marks as `removing`, but those that a reader holds."""
     store = open_store(output)
-    _impatient(store).remove_marked(latest_file.read(store))
+    _impatient(store).remove_marked(latest_of(store))
 
 
 def marked(latest: Latest, versions: Collection[str]) -> Latest:
@@ -228,13 +227,13 @@ class _Pruning:
             self.done.kept.update({version: reason for version, reason in kept.items() if version not in gone})
             return marked(chosen, gone)
 
-        latest = latest_file.read(self.store)
+        latest = latest_of(self.store)
         if latest is not None:
             self.remove_marked(mark(latest) if self.dry_run else compare_and_swap(self.store, mark), grace)
 
     def prune_trials(self) -> None:
         """Removes trial versions that nobody holds where no `LATEST` is, in which they could be marked or pinned."""
-        if latest_file.read(self.store) is not None:
+        if latest_of(self.store) is not None:
             return
         for version in [manifest.version for manifest in publishing.published(self.store) if manifest.trial]:
             folder = f"{VERSIONS_FOLDER}/{version}"
@@ -267,7 +266,7 @@ class _Pruning:
         Another prune may have spared a version since this one read `LATEST`, and somebody made it live.
         """
         with self.store.locked():
-            latest = latest_file.read(self.store)
+            latest = latest_of(self.store)
             marked = [version for version in versions if latest is not None and version in latest.removing]
             for version in marked:
                 for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on what it referred to counts no more
@@ -330,7 +329,7 @@ class _Pruning:
         store = self.store
         if not isinstance(store, BucketStore):
             return
-        latest, ownerless = latest_file.read(store), publishing.ownerless(store)
+        latest, ownerless = latest_of(store), publishing.ownerless(store)
         needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if ownerless else Needs()
         for version in ownerless:
             folder = f"{VERSIONS_FOLDER}/{version}"

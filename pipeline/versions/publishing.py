@@ -26,11 +26,10 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
 )
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import latest_file
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, moved, now
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
-from recordmill.pipeline.versions.references import Needs, needs_of, remove_unneeded
+from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     HISTORY_FILE,
@@ -105,7 +104,7 @@ def _kept(store: Store) -> list[str]:
     """Names the folders of versions that are not being deleted."""
     removing: tuple[str, ...] = ()
     with suppress(OutputError):  # a broken `LATEST` hides no version
-        latest = latest_file.read(store)
+        latest = latest_of(store)
         removing = latest.removing if latest else ()
     return [name for name in store.children(VERSIONS_FOLDER) if name not in removing]
 
@@ -150,7 +149,7 @@ def _missing(store: Store, manifest: Manifest) -> Iterator[str]:
 def live_version(output: str) -> str | None:
     """The name of the live version; None if nothing is published or `LATEST` is broken."""
     try:
-        latest = latest_file.read(open_store(output))
+        latest = latest_of(open_store(output))
     except OutputError:
         return None
     return latest.version if latest else None
@@ -163,7 +162,7 @@ def live_manifest(output: str) -> Manifest | None:
         OutputError: `LATEST` is broken.
         DatasetError: the manifest is missing or broken.
     """
-    latest = latest_file.read(open_store(output))
+    latest = latest_of(open_store(output))
     return read_manifest(version_folder(open_location(output), latest.version)) if latest else None
 
 
@@ -255,10 +254,10 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
         return _moved(store, latest, manifest.version, manifest.sequence)
 
     if live:
-        latest_file.compare_and_swap(store, edit)
+        compare_and_swap(store, edit)
     else:
         with store.locked():
-            reveal(latest_file.read(store))
+            reveal(latest_of(store))
     return manifest
 
 
@@ -304,17 +303,17 @@ def make_live(
             return latest
         return _moved(store, latest, chosen.version, next_sequence(store, latest))
 
-    latest_file.compare_and_swap(store, edit, mend=mend)
+    compare_and_swap(store, edit, mend=mend)
     return steps[-1]
 
 
 def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> Latest:
     """Points `LATEST` to another version; where it was lost, any other may have been live, and its grace begins now."""
-    moved = latest_file.moved(latest, version, sequence)
+    pointer = moved(latest, version, sequence)
     if latest is not None:
-        return moved
+        return pointer
     others = (other.version for other in published(store) if not other.trial and other.version != version)
-    return replace(moved, retired=dict.fromkeys(others, latest_file.now()))
+    return replace(pointer, retired=dict.fromkeys(others, now()))
 
 
 def remember_same(output: str, version: str, key: str) -> None:
@@ -331,7 +330,7 @@ def remember_same(output: str, version: str, key: str) -> None:
             return latest
         return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
 
-    latest_file.compare_and_swap(open_store(output), edit)
+    compare_and_swap(open_store(output), edit)
 
 
 def uploads(store: Store) -> dict[str, str]:

@@ -12,8 +12,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.base import Base, Forgotten
 from recordmill.pipeline.versions.stores.base import OutputError
 
 

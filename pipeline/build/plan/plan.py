@@ -36,8 +36,7 @@ from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
-from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.base import Base, Forgotten
 from recordmill.transforms.contract.stored import IMAGES
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows

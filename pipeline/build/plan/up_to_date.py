@@ -21,8 +21,8 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions import forgotten, publishing
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base, source_key_of
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 
@@ -86,7 +86,7 @@ def _known_keys(spec: Spec, base: Base) -> set[str]:
         return set()
     with suppress(UserError):
         if publishing.is_whole(open_store(base.output), live):
-            return {forgotten.source_key_of(live), *base.latest.same}
+            return {source_key_of(live), *base.latest.same}
     return set()
 
 
@@ -116,7 +116,7 @@ def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str
 def remember(base: Base, version: Manifest, source_keys: set[str]) -> None:
     """Notes that the inputs of source keys come to the live version, so that the next check needs no plan."""
     with suppress(UserError):  # the next check is only slower
-        for key in source_keys - {forgotten.source_key_of(version), ""}:
+        for key in source_keys - {source_key_of(version), ""}:
             publishing.remember_same(base.output, version.version, key)
 
 

@@ -36,10 +36,9 @@ from recordmill.pipeline.dataset.vocabulary import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import FORGOTTEN
 from recordmill.pipeline.versions.build_folders import entries
-from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
-from recordmill.pipeline.versions.inventory import inventory
-from recordmill.pipeline.versions.kept_files import KeptFiles
+from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 

@@ -15,8 +15,7 @@ from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folde
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.latest_file import is_held_back
+from recordmill.pipeline.versions.base import Base, is_held_back
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 GRAPHS = ("saved_model.pb", "fingerprint.pb")

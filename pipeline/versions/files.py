@@ -1,25 +1,30 @@
-"""Takes files of an earlier version over into one that is being assembled, without reading what is in them.
+"""The files of a version that is being assembled: taken over from an earlier one without reading them, and listed.
 
 On a disk a file gets one more name, a hard link, so every version is whole and holds its bytes once; where the disk
 refuses links, the file is copied. In an object store a shard stays where it is, and the manifest names its version;
-small files are copied inside the store.
+small files are copied inside the store. The other files are new, and are read for their digests.
 
 >>> kept = KeptFiles("out", live, assembled, "20261121T120000Z-77d0a4b1")             # doctest: +SKIP
 >>> kept.shard(shard, "d-train.tfrecord-00003-of-00004", "d-train.index-00003-of-00004")  # doctest: +SKIP
+>>> inventory("out/emoji/versions/20261120T120000Z-4f1c9a2e", shards=["emoji-train.tfrecord-00000-of-00001"])
+... # doctest: +SKIP
+{'dataset_info.json': {'bytes': 312, 'sha256': '…'}, …}
 """
 
 import errno
+import hashlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name, replacing
 from recordmill.pipeline.dataset.file_names import shard_paths
-from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
 from recordmill.pipeline.dataset.paths import file_bytes, locate, open_file, path_within
 from recordmill.pipeline.versions.publishing import version_path
 from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
@@ -50,7 +55,7 @@ class KeptFiles:
         self.copied_bytes = 0
 
     def shard(self, shard: Shard, file: str, index: str) -> Shard:
-        """Takes over a shard and its index, on a disk under new names; gives its entry for the new manifest.
+        """Takes over a shard and its index, on a disk under new names, and returns its entry for the new manifest.
 
         Raises:
             DatasetError: a file is missing, or not of its size.
@@ -104,7 +109,7 @@ class Linked(NamedTuple):
 
 
 def link_or_copy(folder: str, path: str, target: str, size: int) -> Linked:
-    """Gives a file of a local folder another name, or copies it; `target` appears whole, and is replaced.
+    """Links a file of a local folder under another name, or copies it; `target` appears whole, and is replaced.
 
     Raises:
         DatasetError: the file is missing, not of this size, or leaves the folder.
@@ -129,7 +134,7 @@ def link_or_copy(folder: str, path: str, target: str, size: int) -> Linked:
 
 
 def replace_file(made: Path, path: Path) -> None:
-    """Replaces a file of a version, and its other names in the versions beside, which share its bytes."""
+    """Replaces a file of a version, and its other names in the other versions, which share its bytes."""
     twins = _twins(path)
     os.replace(made, path)
     for twin in twins:
@@ -143,3 +148,25 @@ def _twins(path: Path) -> list[Path]:
         return []
     others = (other for other in path.parents[1].glob("*/*") if other != path and other.is_file())
     return [other for other in others if not other.is_symlink() and os.path.samestat(state, other.stat())]
+
+
+def inventory(
+    folder: str, shards: Collection[str], known: Mapping[str, dict[str, Any]] = MappingProxyType({})
+) -> dict[str, dict[str, Any]]:
+    """Maps each file of a version but its shards and its manifest to its `bytes` and its `sha256` in hex, by path.
+
+    Args:
+        folder: the local folder of the files.
+        shards: the names of the shards, which are left out.
+        known: entries of files that need not be in the folder.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    root, entries = Path(folder), dict(known)
+    paths = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    for path in paths - {MANIFEST_FILE, *shards, *known}:
+        with open(root / path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            entries[path] = {"bytes": file.tell(), "sha256": digest}
+    return dict(sorted(entries.items()))

@@ -1,16 +1,29 @@
-"""The files of other versions that a version needs: its shards may lie in their folders (`Shard.version`).
+"""Files that several versions share: whose they are, which ones must stay, and the bytes that removing some frees.
 
+In a bucket a shard may be in another version's folder (`Shard.version`); on a disk a file has a name in each version.
 A version stays readable as long as its manifest is there. So who removes versions removes their manifests first, then
-reads all that are left, and then removes the files that none of these names. Two at once, or one that was killed, can
-only keep too much, which the next removal finds.
+reads all that remain, and then removes the files that they do not name. Two at once, or one that was killed, can only
+keep too much, which the next removal finds.
 """
 
-from collections.abc import Callable, Collection, Iterator
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Manifest
+from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.manifest import (
+    MANIFEST_FILE,
+    VERSIONS_FOLDER,
+    DatasetError,
+    Manifest,
+    Shard,
+    version_folder,
+)
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.local import LocalStore
 
 MATERIALIZED = "materialized"
 """The entry of a manifest's provenance on when it was made whole, and in which files its shards lay before."""
@@ -88,3 +101,59 @@ def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
         store.remove(folder, MANIFEST_FILE)
     else:
         store.remove_all(folder, but=needed)
+
+
+class Removal:
+    """Adds up what removing files frees: the bytes of a file with several names, when its last name goes.
+
+    It looks at the files when it is made, before anything is removed.
+    """
+
+    def __init__(self, store: Store, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+        local = isinstance(store, LocalStore)
+        self._states = dict(_states(store.url, sizes)) if local else {}
+        self._removed: Counter[tuple[int, int]] = Counter()
+
+    def freed(self, names: Iterable[str]) -> int:
+        """Returns the bytes that removing some of the files frees, after those of earlier calls."""
+        return sum(self._freed(name) for name in names)
+
+    def _freed(self, name: str) -> int:
+        state = self._states.get(name)
+        if state is None:
+            return self._sizes[name]
+        self._removed[state.st_dev, state.st_ino] += 1
+        return state.st_size if self._removed[state.st_dev, state.st_ino] == state.st_nlink else 0
+
+
+def _states(folder: str, names: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
+    for name in names:
+        with suppress(FileNotFoundError):
+            yield name, os.lstat(f"{folder}/{name}")
+
+
+def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
+    """Returns the bytes of each version's shards that another of the versions holds, too, by version."""
+    files = {manifest.version: _identities(store, manifest) for manifest in manifests}
+    holders = Counter(identity for held in files.values() for identity in held)
+    return {
+        version: sum(bytes_ for identity, bytes_ in held.items() if holders[identity] > 1)
+        for version, held in files.items()
+    }
+
+
+def _identities(store: Store, manifest: Manifest) -> dict[object, int]:
+    """Returns the bytes of each shard, by what names its file on the disk or in the store."""
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    return {_identity(store, manifest.version, shard): shard.bytes for shard in shards}
+
+
+def _identity(store: Store, version: str, shard: Shard) -> object:
+    if isinstance(store, LocalStore):
+        try:
+            state = os.stat(shard_paths(str(version_folder(store.url, version)), shard).full[0])
+        except (OSError, DatasetError):  # a damaged version shares nothing
+            return version, shard.file
+        return state.st_dev, state.st_ino
+    return f"{VERSIONS_FOLDER}/{shard.version or version}/{shard.file}"
