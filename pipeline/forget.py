@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, inner_paths, shard_name, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
-from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.dataset.paths import attempt_name, path_within
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError

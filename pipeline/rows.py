@@ -30,14 +30,8 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers, Records, ShardFile
-<<<<<<< HEAD
-from recordmill.pipeline.versions.forgotten import Forgotten
-from recordmill.transforms.contract.stored import KEY, RowError, stored_features
-=======
 from recordmill.pipeline.versions.base import Forgotten
-from recordmill.transforms.contract.ragged import RowError
-from recordmill.transforms.contract.stored import KEY, stored_features
->>>>>>> 4f70380 (An output's versions: LATEST, forgotten keys and the snapshot are one file, and so are shared files, files and acts)
+from recordmill.transforms.contract.stored import KEY, RowError, stored_features
 
 KEY_ALONE = stored_features({}, with_key=True)
 

@@ -31,8 +31,8 @@ from recordmill.pipeline.reader.options import (
     ranges,
     training_options,
 )
-from recordmill.pipeline.reader.remote_path import RemotePath
 from recordmill.pipeline.reader.steps import Steps
+from recordmill.pipeline.reader.version_files import RemotePath
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -15,7 +15,7 @@ from typer.main import get_command
 from recordmill.pipeline.build.journal import to_openmetrics
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.model import load_spec
 from tests.deployed import DEPLOY, check, checker
 from tests.test_deploy_kubernetes import HARDENED

@@ -31,8 +31,8 @@ from recordmill.pipeline.build.duplicates.fingerprints import (
 )
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.placement import CONTENTS
-from recordmill.pipeline.dataset.manifest_words import leaks, summary, warnings
 from recordmill.pipeline.dataset.placement import Layout, hash_key
+from recordmill.pipeline.facts.version import duplicate_lines, duplicate_warnings, leaks
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.spec.model import parse_spec
@@ -236,7 +236,7 @@ def test_keys_in_several_splits_are_counted_where_there_can_be_any() -> None:
     assert count_keys(pa.concat_tables(contents([[]], form))) == 0
     by_source = RowSchema(**{**FORM.__dict__, "source_splits": (None, "test")})
     assert [schema.keys_may_cross for schema in (FORM, form, by_source)] == [False, True, True]
-    assert [list(warnings({"keys_across": count})) for count in (0, 1, 2)] == [
+    assert [list(duplicate_warnings({"keys_across": count})) for count in (0, 1, 2)] == [
         [], ["1 key stands in several splits"], ["2 keys stand in several splits"],
     ]  # fmt: skip
 
@@ -252,14 +252,14 @@ def test_what_is_told_of_duplicates() -> None:
     }  # fmt: skip
     none = {"groups": 0, "rows": 0, "within": {}, "across": {}, "examples": []}
     duplicates = {"content": ["image", "text"], "exact": counts, "near": {"distance": 6, **none}}
-    assert list(warnings(duplicates)) == ["1 row of test is also in train"]
-    assert list(summary(duplicates)) == [
+    assert list(duplicate_warnings(duplicates)) == ["1 row of test is also in train"]
+    assert list(duplicate_lines(duplicates)) == [
         "1 group of equal image and text, 2 rows beside the first of each: 1 within train",
         "1 row of test is also in train",
         "  a (train), b (test)",
         "no rows of images within 6 bits",
     ]
-    assert (list(warnings({})), list(summary({})), leaks(none)) == ([], [], "")
+    assert (list(duplicate_warnings({})), list(duplicate_lines({})), leaks(none)) == ([], [], "")
 
 
 def test_fail_names_the_first_pairs(tmp_path: Path) -> None:

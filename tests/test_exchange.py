@@ -10,8 +10,7 @@ import yaml
 
 from recordmill.pipeline.dataset.catalogues import croissant
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split, read_manifest
-from recordmill.pipeline.facts.card import card, tasks, to_yaml
-from recordmill.pipeline.facts.sidecars import with_sidecars
+from recordmill.pipeline.facts.sidecars import card, tasks, to_yaml, with_sidecars
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.acts import materialize

@@ -10,8 +10,7 @@ import pytest
 
 from recordmill.pipeline.build.runners.flink_job import NoFlinkAnswerError
 from recordmill.pipeline.build.runners.job import JobFailedError
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from tests.test_import_tiers import ROOT
 from tests.test_quick_answers import ROWS, SPEC, build
 

@@ -20,8 +20,8 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.export.image_files import image_file
-from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import read_records
+from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.rows import open_records
 from recordmill.pipeline.spec.model import load_spec

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.errors import ExitCode, code_of
 from recordmill.pipeline.versions.stores import folder_lock
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock

@@ -14,7 +14,7 @@ from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.cli.session import change_lines
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.dataset.profile import FeatureProfile, add_up, read_profiles
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.gate import Gate
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import approve, rollback

@@ -13,8 +13,7 @@ from recordmill.pipeline.build.journal import Journal, public_message, to_openme
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions.history import read_history
 from tests.test_publishing import manifest, publish
 

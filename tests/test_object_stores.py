@@ -23,8 +23,7 @@ from recordmill.pipeline.build.build import build, source_files
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
-from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import DatasetError, ExitCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.local import LocalStore

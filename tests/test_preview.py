@@ -20,7 +20,7 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
-from recordmill.pipeline.inspection.images import raw_image
+from recordmill.pipeline.inspection.values import raw_image
 from tests import published, shown
 
 

@@ -23,7 +23,7 @@ from moto.server import ThreadedMotoServer
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.reader import local_shards, remote_path
+from recordmill.pipeline.reader import local_shards, version_files
 from recordmill.pipeline.reader.local_shards import COPIED
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, Range, merge
@@ -305,7 +305,7 @@ def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: p
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
-    monkeypatch.setattr(remote_path.importlib, "import_module", missing)
+    monkeypatch.setattr(version_files.importlib, "import_module", missing)
     with pytest.raises(DatasetError, match=f"{url} cannot be read .No module named 'fsspec.core'.: .*{advice}"):
         Records([ShardFile(url, url, 1, 20, "")])
 

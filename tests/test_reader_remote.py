@@ -22,8 +22,8 @@ from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.reader.order import BlockShuffle
 from recordmill.pipeline.reader.records import Records, ShardFile
-from recordmill.pipeline.reader.remote_path import RemotePath
 from recordmill.pipeline.reader.remote_shards import Range, RecentBlocks
+from recordmill.pipeline.reader.version_files import RemotePath
 from tests import hand_made
 from tests.test_reader_input import assert_equal
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.options import ranges
-from recordmill.pipeline.reader.state import make_state, step_of
-from recordmill.pipeline.reader.steps import Passes, Steps
+from recordmill.pipeline.reader.steps import Passes, Steps, make_state, step_of
 from tests.hand_made import FEATURES, write_dataset
 
 

@@ -11,7 +11,7 @@ from recordmill import DatasetError, open_dataset
 from recordmill.pipeline.build.journal import DRY_RUN, ENDS, HELP, TRIAL, Journal
 from recordmill.pipeline.build.run_options import RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Latest
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode
 from tests.hand_made import FEATURES, write_dataset
 
 PAGE = (Path(__file__).parents[1] / "docs/rebuilds.md").read_text()

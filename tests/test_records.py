@@ -8,8 +8,8 @@ import pytest
 
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record, read_records
+from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.number import Bucket

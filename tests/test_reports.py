@@ -18,7 +18,7 @@ from recordmill.pipeline.build.context.reports import (
     write_report,
 )
 from recordmill.pipeline.build.runners.job import JobFailedError
-from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
+from recordmill.pipeline.dataset.paths import attempt_name, write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import OutputError

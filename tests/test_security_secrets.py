@@ -20,7 +20,7 @@ from recordmill.pipeline.build.beam.runners import RunnerError, make_runner
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
-from recordmill.pipeline.reader import remote_path
+from recordmill.pipeline.reader import version_files
 from recordmill.pipeline.safe_text import frames_of, public_url, redacted, summary_of, without_values
 from recordmill.pipeline.sources.user_code import blame
 from recordmill.pipeline.spec.model import parse_spec
@@ -157,7 +157,7 @@ def test_a_dataset_that_cannot_be_read_tells_no_password(monkeypatch: pytest.Mon
     def refuse(url: str) -> Any:
         raise ValueError(f"403 for {url} and {CANARY}")
 
-    monkeypatch.setattr(remote_path, "file_system", refuse)
+    monkeypatch.setattr(version_files, "file_system", refuse)
     with pytest.raises(DatasetError) as raised:
         open_dataset(f"s3://key:{CANARY}@bucket/out?token={CANARY}")
     assert "s3://***@bucket/out" in str(raised.value)

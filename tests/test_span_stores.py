@@ -10,7 +10,7 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.stores.open_store import open_store

@@ -23,7 +23,7 @@ from recordmill.pipeline.build.plan.up_to_date import compare_inputs
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.errors import ExitCode, code_of
 from recordmill.pipeline.forget import forget
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError

@@ -13,8 +13,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.dataset.examples import SEVERAL, parse
-from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
+from recordmill.pipeline.dataset.tfrecord import SEVERAL, frame, masked_crc, parse_example
 from recordmill.pipeline.sources import table
 from recordmill.pipeline.sources.formats import reader_of, tfrecord_frames
 from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files
@@ -291,7 +290,7 @@ def test_values_are_those_of_tensorflow(row: dict[str, tf.train.Feature]) -> Non
 
 def check_against_tensorflow(record: bytes) -> None:
     theirs = tf.train.Example.FromString(record).features.feature
-    ours = parse(record)
+    ours = parse_example(record)
     assert (ours.names() if ours else []) == sorted(theirs)
     for name, one in theirs.items():
         kind = one.WhichOneof("kind")
@@ -301,7 +300,7 @@ def check_against_tensorflow(record: bytes) -> None:
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_an_example_or_none(record: bytes) -> None:
-    found = parse(record)
+    found = parse_example(record)
     for name in found.names() if found else ():
         values = found.values(name) if found else None
         assert values is None or values[0] in ("bytes_list", "float_list", "int64_list", SEVERAL)

@@ -21,8 +21,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, read_latest, read_manifest
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.versions import acts, leases, listing, prune
 from tests import published

@@ -25,7 +25,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode
 
 DRIVER_MACHINE = "e2-standard-4"  # 16 GB: the driver takes under 2 GB, Beam's own process on each core 0.3 GB
 MESSAGE_LINES = 20

@@ -25,8 +25,7 @@ from recordmill.pipeline.build.publish.same_version import earlier_version, is_r
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.cloud_clients import without_cloud_clients
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.files import Files, ListedByStore, LocalFiles

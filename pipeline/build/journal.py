@@ -26,10 +26,9 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
-from recordmill.pipeline.dataset.atomic_files import write_atomically
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.dataset.paths import write_atomically
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.history import RUNNING, Entry, write_entry

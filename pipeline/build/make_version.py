@@ -47,8 +47,7 @@ from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
 from recordmill.pipeline.compare.ids import id_changes, names_gone
 from recordmill.pipeline.dataset.manifest import LATEST_FILE
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base

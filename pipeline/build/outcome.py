@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 
 
 @dataclass(frozen=True)

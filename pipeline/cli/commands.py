@@ -17,8 +17,7 @@ from typer.exceptions import TyperException
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli import build_commands, inspect_commands, report_commands, version_commands
 from recordmill.pipeline.cli.arguments import BeamCommand
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import end_by_signal
 from recordmill.pipeline.safe_text import frames_of, say, summary_of
 

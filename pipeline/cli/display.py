@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.cli.screen import Screen, count
-from recordmill.pipeline.dataset.manifest_words import warnings
+from recordmill.pipeline.facts.version import duplicate_warnings
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -244,7 +244,7 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
         console.print(f"    {reason:<18} {rejected:>2,}")
     if left_out := manifest.rows.get("duplicates"):
         line("duplicates", left_out, "rows left out")
-    for warning in warnings(manifest.duplicates):
+    for warning in duplicate_warnings(manifest.duplicates):
         console.print(f"  {'duplicates':<12} {warning}: see `recordmill show`", soft_wrap=True)
     console.print(f"  in {folder}", soft_wrap=True)
     if manifest.trial:

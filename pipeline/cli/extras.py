@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import ClassVar
 
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 
 CLI = ("rich", "textual_image", "typer")
 """Every command imports these."""

@@ -11,7 +11,7 @@ from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersio
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
 from recordmill.pipeline.cli.inspect_commands import choose
 from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
-from recordmill.pipeline.dataset.atomic_files import write_atomically
+from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import DatasetError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from recordmill.pipeline.compare.versions import ComparedVersion, SpanProfile
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
+from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, read_report
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.dataset.profile import by_split
-from recordmill.pipeline.dataset.span_report import MOST_BYTES, read_report
 
 PIXELS = "summaries/pixels/"
 SUMS = ("images", "pixels", "total", "squares")

@@ -1,4 +1,4 @@
-"""Names and paths of a version's files, and access to them in its own folder alone, whatever the manifest says.
+"""Paths of files: access to a version's in its own folder alone, plain names, and writing files whole or not at all.
 
 A manifest may come from anywhere. A path in it is relative, of plain parts; and after every symbolic link is followed
 it still leads into the folder. The folder itself may be reached through a link. A refused file is not read at all.
@@ -23,9 +23,12 @@ import hashlib
 import os
 import re
 import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut, printable
@@ -221,3 +224,59 @@ def safe_name(text: str) -> str:
     plain = re.sub(r"[^\w. -]+", "_", text).strip(". ")[:100]
     short = plain.encode()[:199].decode(errors="ignore") or "_"  # a name has 255 bytes at most, with what follows it
     return f"_{short}" if DEVICES.match(short) else short
+
+
+def attempt_name(prefix: str) -> str:
+    """A name that no other attempt at the same step has."""
+    return f"{prefix}.{uuid.uuid4().hex}"
+
+
+def is_unfinished(path: str) -> bool:
+    """Whether a file has a name that `replacing` gives it until it is whole."""
+    return re.search(r"\.[0-9a-f]{32}$", path) is not None
+
+
+@contextmanager
+def replacing(path: str | Path, temporary: str | Path | None = None, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Opens a new file that replaces `path` once it is whole on the disk; after an error it is removed.
+
+    Args:
+        path: the file to be replaced, which need not exist.
+        temporary: the new file's name while it is written, in the same folder; by default one that no other has.
+        durable: whether to wait until it is on the disk.
+    """
+    temporary = attempt_name(str(path)) if temporary is None else temporary
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def write_atomically(path: str | Path, data: bytes, temporary: str | Path | None = None) -> None:
+    """Writes a file that appears whole or not at all, as `replacing`."""
+    with replacing(path, temporary) as file:
+        file.write(data)
+
+
+def sync(path: str | Path) -> None:
+    """Brings a file's content, or a folder's entries, to the disk (fsync)."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: str) -> None:
+    """Brings everything in a local folder to the disk."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            sync(os.path.join(parent, name))
+        sync(parent)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from recordmill.pipeline.inspection.images import StoredImage
+from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
 

@@ -13,15 +13,14 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
-from recordmill.pipeline.dataset.manifest_words import warnings as duplicate_warnings
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.dataset.vocabulary import Ids
 from recordmill.pipeline.facts.sample import RecordSample, ShownRecord, read_examples, read_sample
-from recordmill.pipeline.facts.version import RejectFacts, VersionFacts
-from recordmill.pipeline.inspection.images import raw_image
+from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplicate_warnings
 from recordmill.pipeline.inspection.records import Record, read_records
+from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.notebook import data_url, small
 from recordmill.pipeline.rows import is_sorted
 from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF

@@ -20,8 +20,8 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
 from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
-from recordmill.pipeline.inspection.images import COLORS, StoredImage, color_of, raw_image
 from recordmill.pipeline.inspection.records import Record
+from recordmill.pipeline.inspection.values import COLORS, StoredImage, color_of, raw_image
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable

@@ -15,8 +15,8 @@ from PIL import Image, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.inspection.images import BOXED_SIDE, StoredImage, color_of
 from recordmill.pipeline.inspection.records import Record, read_records
+from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
 from recordmill.pipeline.reader.notebook import SIDE, data_url, small
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription

@@ -3,21 +3,34 @@
 No reader of Recordmill opens them. The manifest lists them with their digests, as any other file of a version, so that
 `verify` checks them. `forget` writes them anew, because they may show rows that are to go.
 
+`README.md`, the dataset card, has a header in YAML that the Hugging Face hub reads and filters by: task, size, licence,
+languages, features and splits. Below it are the words of `about` in the spec, tables of splits and features, and the
+lines that open the version.
+
 >>> manifest = with_sidecars(manifest, Path("out/.building/4f1c9a2e/run-1/version"), "out")  # doctest: +SKIP
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+import html
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from recordmill.pipeline.dataset.catalogues import CROISSANT, DATASET_INFO, croissant, dataset_info
-from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
-from recordmill.pipeline.dataset.paths import Remote
+from recordmill.pipeline.dataset.manifest import Json, Manifest, version_folder
+from recordmill.pipeline.dataset.paths import Location, Remote
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.facts.card import CARD, card
+from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.facts.version import VersionFacts
+from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.stored import part_name
 
+CARD = "README.md"
 MOST_WORD_BYTES = 64 << 20
 """The words of a larger vocabulary are left to `recordmill report`: a build's driver should not hold them."""
 Sidecar = Callable[[Location, Manifest], bytes]
@@ -43,7 +56,7 @@ SIDECARS: Mapping[str, Sidecar] = {
     DATASET_INFO: lambda _, manifest: dataset_info(manifest),
     "report.html": _report,
     CROISSANT: lambda _, manifest: croissant(manifest),
-    CARD: card,
+    CARD: lambda folder, manifest: card(folder, manifest),
 }
 """The files by name, in the order in which they are written."""
 
@@ -102,3 +115,194 @@ class _Uploading:
             with open(self.local, "rb") as file:
                 return file.read(-1 if most is None else most)
         return self.stored.read_bytes(most)
+
+
+MOST_NAMES = 1000
+"""The classes that a card names; of a feature with more it says the number."""
+_SIZES = (
+    *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
+    *("100M<n<1B", "1B<n<10B", "10B<n<100B", "100B<n<1T"),
+)
+_DTYPES = {"bytes": "binary", "int64": "int64", "float32": "float32"}
+_TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
+    ("object-detection", {"boxes"}, None),
+    ("object-detection", {"boxes"}, {"categories"}),  # the classes of the boxes
+    ("image-classification", {"image"}, {"category", "categories"}),
+    ("image-classification", {"image_sequence"}, {"category", "categories"}),
+    ("image-to-text", {"image", "text"}, None),
+    ("text-classification", {"text"}, {"category", "categories"}),
+    ("text-classification", {"texts"}, {"category", "categories"}),
+    ("text-generation", {"text"}, None),
+    ("tabular-classification", set(), {"category", "categories"}),
+    ("tabular-regression", set(), {"number", "numbers"}),
+)
+"""The hub's tasks, each with the kinds of features that it needs and, where it needs one, the kinds of its label."""
+
+
+def card(folder: Location, manifest: Manifest) -> bytes:
+    """Returns the card. Raises: DatasetError: a file of class names is missing or damaged."""
+    facts, about = VersionFacts(folder, manifest), manifest.spec.get("about") or {}
+    header = to_yaml({name: value for name, value in _header(facts, about).items() if value})
+    body = "\n".join(_body(facts, about))
+    return f"---\n{header}---\n\n{body}\n".encode()
+
+
+def _header(facts: VersionFacts, about: Json) -> Json:
+    return {
+        "pretty_name": about.get("title") or facts.manifest.name,
+        **_license(about.get("license")),
+        "language": list(about.get("languages") or ()),
+        "task_categories": list(tasks(facts.manifest)),
+        "size_categories": [_size(facts.records)],
+        "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
+        "dataset_info": {
+            "features": [{"name": "key", "dtype": "string"}, *_features(facts)],
+            "splits": [
+                {"name": name, "num_bytes": split.bytes, "num_examples": split.records}
+                for name, split in facts.manifest.splits.items()
+            ],
+            "dataset_size": facts.bytes,
+        },
+    }
+
+
+def _license(license_: str | None) -> Json:
+    """Returns the licence as the hub spells it: an identifier in small letters, or the URL of another one."""
+    if license_ is None:
+        return {"license": "unknown"}
+    is_identifier = "/" not in license_ and " " not in license_
+    return {"license": license_.lower()} if is_identifier else {"license": "other", "license_name": license_}
+
+
+def tasks(manifest: Manifest) -> Iterator[str]:
+    """Yields the first task that the kinds of the features fit; nothing where none does."""
+    kinds = {name: feature["kind"] for name, feature in manifest.features.items()}
+    label = kinds.get(manifest.label or "")
+    inputs = {kind for name, kind in kinds.items() if name != manifest.label or kind not in {"category", "categories"}}
+    for task, needed, labels in _TASKS:
+        if needed <= inputs and (label in labels if labels else label not in {"category", "categories"}):
+            yield task
+            return
+
+
+def _size(records: int) -> str:
+    return next((size for power, size in enumerate(_SIZES, start=3) if records < 10**power), "n>1T")
+
+
+def _features(facts: VersionFacts) -> Iterator[Json]:
+    """Yields the stored parts of a record in the hub's types."""
+    for name, feature in facts.features.items():
+        for part, stored in feature.parts.items():
+            dtype: Any = _DTYPES[stored.dtype]
+            if part == "" and feature.description and feature.description.is_image_file:
+                dtype = "image"
+            if part == "" and isinstance(feature.description, CategoryDescription):
+                dtype = _class_label(facts.folder, name, feature.description)
+            many = {"sequence": dtype} if stored.shape != () else {"dtype": dtype}
+            yield {"name": part_name(name, part), **many}
+
+
+def _class_label(folder: Location, name: str, description: CategoryDescription) -> Any:
+    if description.vocabulary is None or description.vocabulary_size > MOST_NAMES:
+        return "int64"
+    names = read_vocabulary(folder, description, name)
+    if len(set(names)) < len(names):  # several ids of unknown names; the hub wants each name once
+        return "int64"
+    return {"class_label": {"names": {str(id_): name for id_, name in enumerate(names)}}}
+
+
+def _body(facts: VersionFacts, about: Json) -> Iterator[str]:
+    manifest = facts.manifest
+    yield f"# {_text(about.get('title') or manifest.name)}\n"
+    if about.get("description"):
+        yield f"{about['description'].strip()}\n"
+    if about.get("homepage"):
+        yield f"Homepage: <{about['homepage']}>\n"
+    if about.get("creators"):
+        yield f"Made by {', '.join(map(_text, about['creators']))}.\n"
+    yield f"License: {_text(about.get('license') or 'unknown')}.\n"
+    yield "## Splits\n\n| split | records | bytes |\n|---|---:|---:|"
+    for name, split in manifest.splits.items():
+        yield f"| {name} | {split.records:,} | {split.bytes:,} |"
+    yield "\n## Features\n\n| feature | kind | stored as |\n|---|---|---|"
+    for name, feature in facts.features.items():
+        parts = [f"`{part_name(name, part)}` {stored.dtype}" for part, stored in feature.parts.items()]
+        yield f"| {name}{' (label)' if feature.is_label else ''} | {feature.kind} | {', '.join(parts)} |"
+    yield f"\n{_rows(manifest)}\n" if manifest.rows else ""
+    yield _USE.format(split=next(iter(manifest.splits)))
+    if about.get("citation"):
+        yield f"\n## Citation\n\n```bibtex\n{about['citation'].strip().replace('```', '')}\n```"
+
+
+def _rows(manifest: Manifest) -> str:
+    fates = (f"{count:,} {what}" for what, count in manifest.rows.items() if what != "read" and count)
+    return f"Of {manifest.rows.get('read', 0):,} rows read: {', '.join(fates)}."
+
+
+def _text(text: str) -> str:
+    """Returns a line of text that Markdown and HTML show as it is."""
+    return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
+
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that a reader of YAML 1.1 takes for something else than a string."""
+
+
+def to_yaml(value: dict[str, Any]) -> str:
+    """Writes a mapping of strings, whole numbers, lists and mappings as YAML, in its order.
+
+    A reading machine needs no YAML library for it.
+
+    >>> print(to_yaml({"tags": ["a b", "no"], "splits": [{"name": "train", "num_examples": 3}]}), end="")
+    tags:
+    - "a b"
+    - "no"
+    splits:
+    - name: train
+      num_examples: 3
+    """
+    return "".join(f"{line}\n" for line in _mapping(value))
+
+
+def _mapping(value: dict[str, Any]) -> Iterator[str]:
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield f"{_scalar(key)}:"
+            yield from (f"  {line}" for line in _mapping(item))
+        elif isinstance(item, list):
+            yield f"{_scalar(key)}:"
+            yield from _items(item)
+        else:
+            yield f"{_scalar(key)}: {_scalar(item)}"
+
+
+def _items(items: list[Any]) -> Iterator[str]:
+    for item in items:
+        first, *others = _mapping(item) if isinstance(item, dict) else [_scalar(item)]
+        yield f"- {first}"
+        yield from (f"  {line}" for line in others)
+
+
+def _scalar(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(printable(value), ensure_ascii=False)
+
+
+_USE = """## Use
+
+The shards hold `tf.train.Example` records; `dataset.json` describes them, and `croissant.json` for catalogues.
+`report.html` shows them in a browser.
+
+```python
+from recordmill import open_dataset
+
+dataset = open_dataset("PATH/OF/THIS/FOLDER")
+for batch in dataset.training_input("{split}", batch_size=32, seed=1).as_numpy():
+    ...
+```
+
+TensorFlow Datasets opens the folder, too: `tfds.builder_from_directory("PATH/OF/THIS/FOLDER")`."""

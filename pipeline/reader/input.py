@@ -25,14 +25,13 @@ from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request
 from recordmill.pipeline.reader.rows import DamagedRecordError
-from recordmill.pipeline.reader.state import State, make_state, step_of
-from recordmill.pipeline.reader.steps import Passes
+from recordmill.pipeline.reader.steps import Passes, State, make_state, step_of
 from recordmill.pipeline.reader.workers import in_processes
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from recordmill.pipeline.reader.remote_path import RemotePath
+    from recordmill.pipeline.reader.version_files import RemotePath
 
 
 def open_input(folder: "Path | RemotePath", manifest: Manifest, options: ReadOptions) -> "Input":

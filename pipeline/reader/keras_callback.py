@@ -16,10 +16,10 @@ from typing import Any
 
 import keras
 
-from recordmill.pipeline.dataset.atomic_files import write_atomically
+from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.input import Input
-from recordmill.pipeline.reader.state import State
+from recordmill.pipeline.reader.steps import State
 
 FILE = "training.json"
 WEIGHTS = ".weights.h5"  # Keras wants this suffix

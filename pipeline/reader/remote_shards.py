@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, check_size
-from recordmill.pipeline.reader.remote_path import MISSING, file_system, unreadable
+from recordmill.pipeline.reader.version_files import MISSING, file_system, unreadable
 
 KEPT = 160 << 20  # 160 MiB: two groups of `order.block_shuffle`, for batches made side by side, and some more
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from recordmill.pipeline import VERSION
-from recordmill.pipeline.dataset.atomic_files import write_atomically
+from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
 

@@ -20,8 +20,7 @@ from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
 from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
 from recordmill.pipeline.json_values import parse_json
-from recordmill.pipeline.reader.remote_path import RemotePath
-from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.reader.version_files import RemotePath, VersionFiles
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.kinds import read_descriptions

@@ -28,10 +28,9 @@ from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, pieces
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.up_to_date import check_unchanged, take_times
-from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
-from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.dataset.paths import attempt_name, path_within, write_atomically
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.version_files import VersionFiles

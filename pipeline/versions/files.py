@@ -22,10 +22,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name, replacing
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
-from recordmill.pipeline.dataset.paths import file_bytes, locate, open_file, path_within
+from recordmill.pipeline.dataset.paths import attempt_name, file_bytes, locate, open_file, path_within, replacing
 from recordmill.pipeline.versions.publishing import version_path
 from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_store

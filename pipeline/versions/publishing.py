@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
@@ -25,6 +24,7 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
+from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, moved, now
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER

@@ -26,9 +26,8 @@ from recordmill.pipeline.build.context.build_context import BuildContext, Planne
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs, pack_graph
 from recordmill.pipeline.build.context.reports import ANALYSIS, Progress, read_report, write_report
 from recordmill.pipeline.compare.ids import compare_ids
-from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.dataset.paths import attempt_name, path_within
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.spec.features.category import read_classes

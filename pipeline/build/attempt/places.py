@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from recordmill.pipeline.build.context.reports import read_report
-from recordmill.pipeline.dataset.atomic_files import attempt_name, is_unfinished
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
+from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import (
     BUILDING_FOLDER,

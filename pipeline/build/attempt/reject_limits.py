@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, read_rejects
 from recordmill.pipeline.build.plan.plan import BuildPlan
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.faults import Reject
 

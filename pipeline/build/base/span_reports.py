@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file, span_of_file
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
+from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, Report, read_report
 from recordmill.pipeline.dataset.paths import Location, read_checked
 from recordmill.pipeline.dataset.placement import Layout
-from recordmill.pipeline.dataset.span_report import MOST_BYTES, Report, read_report
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 

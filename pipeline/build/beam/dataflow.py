@@ -40,7 +40,7 @@ from recordmill.pipeline.build.runners.job import (
     RunnerError,
     watched,
 )
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.safe_text import redacted
 
 POLL_SECONDS = 3.0

@@ -49,7 +49,7 @@ from recordmill.pipeline.build.summaries.look import (
 from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.read_chunk import LookReader
-from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 

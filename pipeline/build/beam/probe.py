@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local

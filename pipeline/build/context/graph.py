@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.transforms.tensorflow.tokenizers import text_ops
 

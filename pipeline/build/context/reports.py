@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.pipeline.build.runners.job import JobFailedError
-from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.pipeline.versions.stores.base import OutputError, Store

@@ -26,7 +26,7 @@ from recordmill.pipeline.build.duplicates.fingerprints import (
     parts_of,
     values,
 )
-from recordmill.pipeline.dataset.manifest_words import leaks
+from recordmill.pipeline.facts.version import leaks
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import Store

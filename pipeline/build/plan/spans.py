@@ -25,8 +25,7 @@ from recordmill.pipeline.build.inputs.span_sources import (
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Manifest, Span
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import ImageFolder, SourceOptions
 from recordmill.pipeline.sources.paths import is_image, note

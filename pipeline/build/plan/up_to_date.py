@@ -17,8 +17,7 @@ from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.plan.keys import list_groups, listing_digest, listing_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing

@@ -25,8 +25,7 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from recordmill.pipeline.build.runners.job import CANCEL_SECONDS, JobStillRunsError
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import redacted, summary_of_text
 
 TIMEOUT_SECONDS = 10.0

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.dataset.atomic_files import replacing, write_atomically
+from recordmill.pipeline.dataset.paths import replacing, write_atomically
 from recordmill.pipeline.safe_text import public_url, redacted
 
 REPOSITORY = "RECORDMILL_MAVEN"

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import summary_of
 
 POLL_SECONDS = 1.0

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.sources.images import INLINE, to_scratch
 
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")

@@ -16,9 +16,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse
 from recordmill.pipeline.dataset.placement import content_digest
-from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
+from recordmill.pipeline.dataset.tfrecord import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    SEVERAL,
+    Example,
+    parse_example,
+    record_length,
+)
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import Inflated
@@ -112,7 +118,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
 
     def _names(self, files: Files, path: str) -> list[str]:
         head = _head(files, path, self._is_compressed(files, path))
-        examples = [parse(data) for _, data in head.records if isinstance(data, bytes)]
+        examples = [parse_example(data) for _, data in head.records if isinstance(data, bytes)]
         names = dict.fromkeys(name for example in examples if example for name in example.names())
         if not names:
             damage = next((f": {data.message}" for _, data in head.records if isinstance(data, Damage)), "")
@@ -160,7 +166,7 @@ def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Colu
             unparsed.append(as_reject(chunk, position, Fault(record.reason, record.message)))
             continue
         key = content_digest(record) if with_key else b""
-        example = parse(record)
+        example = parse_example(record)
         if example is None:
             unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
             continue

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, ClassVar, Protocol, Self
 
 from recordmill.pipeline.dataset.paths import Location
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import cut
 
 CLAIM_FILE = ".upload"

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from recordmill.pipeline.dataset.atomic_files import (
+from recordmill.pipeline.dataset.paths import (
     attempt_name,
+    check_inner,
     is_unfinished,
+    locate,
+    open_file,
     replacing,
     sync,
     sync_tree,
     write_atomically,
 )
-from recordmill.pipeline.dataset.paths import check_inner, locate, open_file
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
