@@ -1,4 +1,4 @@
-"""The values of records as plain Python: names instead of ids, texts, numbers in their own units, and images to look at.
+"""The values of records as plain Python: names in place of ids, texts, numbers in their own units, images to look at.
 
 >>> Decoder(dataset).decode(columns, 0)  # doctest: +SKIP
 {'image': StoredImage(PNG, 32x32, 2,311 bytes), 'label': 'cat', 'price': 12.5, 'caption': DecodedText(…)}
