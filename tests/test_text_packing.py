@@ -16,7 +16,6 @@ from recordmill.pipeline.build.attempt.reconcile import ReconcileError, check_sh
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.results.results import NothingToPublishError
-from recordmill.pipeline.build.worker import examples
 from recordmill.pipeline.build.worker.examples import PackedRecords, PackedRow, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
@@ -360,7 +359,7 @@ def test_tensorflow_datasets_opens_it(published: Published) -> None:
 def test_nothing_is_published_that_lost_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = RowPacker.rest
 
-    def lossy(packer: RowPacker) -> list[examples.Row]:
+    def lossy(packer: RowPacker) -> list[PackedRow]:
         kept = real(packer)
         kept[0].pieces[0] = kept[0].pieces[0][1:]
         return kept
