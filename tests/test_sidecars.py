@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.forget import forget
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.open_store import open_store
+from tests.constants import constants
 from tests.published import write_version
 from tests.sharing import NAMES, publish
 from tests.test_publishing import STORES
@@ -33,8 +35,9 @@ def records_and_rejects(folder: Location, manifest: Manifest) -> bytes:
 
 
 @pytest.fixture
-def _reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sidecars, "SIDECARS", {**SIDECARS, "seen.json": records_and_rejects})
+def _reading() -> Iterator[None]:
+    with constants(sidecars, SIDECARS={**SIDECARS, "seen.json": records_and_rejects}):
+        yield
 
 
 def test_each_file_is_written_and_listed_with_its_digest(tmp_path: Path) -> None:
@@ -65,8 +68,8 @@ def test_a_version_without_some_rows_shows_none_of_them(store: str, tmp_path: Pa
         assert content is not None
         report = open_store(url).read(f"versions/{done.manifest.version}/report.html")
         assert report is not None
-        assert b"row/3<" not in report.data
-        assert b"row/" in report.data
-        seen = json.loads(content.data)
+        assert b"row/3<" not in report
+        assert b"row/" in report
+        seen = json.loads(content)
         assert (len(seen["keys"]), "row/3" in seen["keys"], seen["rejects"]) == (199, False, 1)
         assert verify(url).findings.problems == []
