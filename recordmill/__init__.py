@@ -98,9 +98,9 @@ def __getattr__(name: str) -> Any:
 
             return getattr(errors, name)
         case "build":
-            from recordmill.pipeline.build.build import build
+            from recordmill.pipeline.build import build as entry
 
-            return build
+            return getattr(entry, name)
         case "GateBreachedError" | "Published":
             from recordmill.pipeline.build import outcome
 

@@ -270,7 +270,7 @@ def test_inputs_that_change_in_mid_build_are_not_published(small: Path) -> None:
 
     with pytest.raises(InputsChangedError, match=r"rows\.jsonl is another"):
         small_build(small, on_plan=change)
-    assert list((small / "out").iterdir()) == []
+    assert not (small / "out").exists()
 
 
 @pytest.mark.slow

@@ -268,7 +268,7 @@ def test_materialize_goes_on_where_it_was_killed(bucket: str, monkeypatch: pytes
 
 def test_a_version_on_a_disk_is_whole_already(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     app(["versions", "materialize", str(local)], standalone_mode=False)
-    assert capsys.readouterr().out == f"{THIRD} is whole already: all its files lie in its own folder\n"
+    assert capsys.readouterr().out == f"{THIRD} is whole already: its folder holds all its files\n"
 
 
 @pytest.mark.nightly
@@ -327,7 +327,7 @@ def test_what_lies_in_another_versions_folder_is_not_repaired_here(local: Path) 
     findings = Findings()
     findings.add(f"{FIRST}/{shard.file}", "the file is missing")
     repaired = repair(local / "versions" / THIRD, replace(manifest, splits={"train": split}), findings, None)
-    advice = "it lies in another version's folder: repair that version, or build again"
+    advice = "it is in another version's folder: repair that version, or build again"
     assert repaired == ((), (f"{FIRST}/{shard.file}: {advice}",))
 
 
