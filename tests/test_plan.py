@@ -149,6 +149,6 @@ def test_what_decides_a_byte_is_in_the_key(rows: Path, what: str) -> None:
 
 def test_versions_of_packages_are_in_the_key(rows: Path) -> None:
     before = planned(rows).build_key
-    assert {"recordmill", "tensorflow", "apache-beam"} < set(module.package_versions())
+    assert {"recordmill", "tensorflow", "apache-beam"} < set(keys.package_versions())
     with constants(keys, VERSION="99.0"):
         assert planned(rows).build_key != before
