@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.plan import plan as plan_module
+from recordmill.pipeline.build.plan import planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from tests.constants import constants
@@ -71,7 +71,7 @@ def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerpr
 @pytest.fixture(autouse=True, scope="module")
 def sample() -> Iterator[None]:
     """Images are measured of a sample, as they are where there are many."""
-    with constants(plan_module, SAMPLE_IMAGES=160):
+    with constants(planned_build, SAMPLE_IMAGES=160):
         yield
 
 
