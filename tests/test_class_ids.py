@@ -118,10 +118,10 @@ def test_ids_that_another_build_gives_meanwhile_are_not_given_again(tmp_path: Pa
     output.build("cat red,dog red,fox red")
     back = lambda *_: acts.rollback(str(tmp_path / "out"), first.manifest.version)  # noqa: E731
     with pytest.raises(OutputError, match="became live meanwhile: run the same command again"):
-        output.build("ant red,bee red", on_plan=back)
+        output.build("ant red,bees red", on_plan=back)
     assert output.names() == ["cat", "dog"]
-    output.build("ant red,bee red")
-    assert output.names() == ["cat", "dog", "ant", "bee"]
+    output.build("ant red,bees red")
+    assert output.names() == ["cat", "dog", "ant", "bees"]
 
 
 @pytest.mark.slow
