@@ -172,7 +172,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.beam.filesystem": "Beam",
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
-    "recordmill.pipeline.dataset.tfrecord": "protobuf",
+    "recordmill.pipeline.reader.wire": "protobuf",
     "recordmill.pipeline.reader.input": "TensorFlow",
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
     "recordmill.transforms.tensorflow.tokenizers": "TensorFlow Text",

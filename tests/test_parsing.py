@@ -288,7 +288,7 @@ def test_damage_is_one_error_and_no_other(rows: list[bytes], kind: int) -> None:
 
 
 def test_another_form_needs_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "recordmill.pipeline.dataset.tfrecord", None)
+    monkeypatch.setitem(sys.modules, "recordmill.pipeline.dataset.examples", None)
     assert parsing.parse([GOOD], ONE)["x"].tolist() == [7]
     for record in (field(0x0A, entry("x", unpacked(INTS, [7]))), b"garbage bytes", bytes(40)):
         with pytest.raises(RowError, match="protobuf, which reads others, is missing") as raised:

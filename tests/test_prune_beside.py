@@ -45,7 +45,7 @@ def at_once(folder: Path, *commands: list[str]) -> list[int | None]:
 
 
 def prune_of(commands: tuple[list[str], ...]) -> list[str]:
-    output = commands[0][commands[0].index("--output") + 1] if "--output" in commands[0] else commands[0][1]
+    output = commands[0][commands[0].index("--output") + 1] if "--output" in commands[0] else commands[0][2]
     return ["versions", "prune", output, "--keep", "1", "--grace", "0"]
 
 

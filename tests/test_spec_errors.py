@@ -42,9 +42,9 @@ WRONG = [
      "11: features.image_: unknown key `zzz`; known here: column, kind, length, many, "),
     ("kind: text", "kind: txt", "7: features.text: kind 'txt' is unknown; did you mean `text`?; "
      "known: image, image_sequence, boxes, text, texts, "
-     "category, categories, number, numbers, raw"),
+     "category, categories, number, numbers, array, raw"),
     ("kind: text", "kind: 3", "7: features.text: kind '3' is unknown; known: image, image_sequence, boxes, text, "
-     "texts, category, categories, number, numbers, raw"),
+     "texts, category, categories, number, numbers, array, raw"),
     ("    kind: text\n", "", "7: features.text: needs a `kind`"),
     ("format: jsonl", "format: json", "2: source: format 'json' is unknown; did you mean `jsonl`?; "),
     ("{kind: number}", "number", "11: features.price: should be a mapping, got `number`"),

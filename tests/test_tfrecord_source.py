@@ -13,7 +13,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.dataset.tfrecord import SEVERAL, frame, masked_crc, parse_example
+from recordmill.pipeline.dataset.examples import SEVERAL, parse_example
+from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources import table
 from recordmill.pipeline.sources.formats import reader_of, tfrecord_frames
 from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files

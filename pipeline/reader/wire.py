@@ -20,8 +20,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.tfrecord import canonical_example
-
 PADDING = 3
 """Bytes that `decode` wants after the last integer, so that a word may be taken at each."""
 LONGEST = 10  # bytes: 64 bits
@@ -135,12 +133,13 @@ def names_of(record: bytes | memoryview) -> list[bytes]:
 
 
 def _in_the_one_form(record: bytes | memoryview) -> bytes:
-    try:  # loads protobuf, which no record that Recordmill or TensorFlow wrote needs
-        in_form = canonical_example(bytes(record))
+    try:  # protobuf takes 0.1 s to load, and no record that Recordmill or TensorFlow wrote needs it
+        from recordmill.pipeline.dataset.examples import canonical_example
     except ModuleNotFoundError:
         raise Malformed(
             "it is no tf.train.Example in the usual form, and protobuf, which reads others, is missing"
         ) from None
+    in_form = canonical_example(bytes(record))
     if in_form is None:
         raise Malformed("it is no tf.train.Example")
     return in_form

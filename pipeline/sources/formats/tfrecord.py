@@ -16,15 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse_example
 from recordmill.pipeline.dataset.placement import content_digest
-from recordmill.pipeline.dataset.tfrecord import (
-    FOOTER_BYTES,
-    HEADER_BYTES,
-    SEVERAL,
-    Example,
-    parse_example,
-    record_length,
-)
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import Inflated

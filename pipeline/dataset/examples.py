@@ -1,0 +1,145 @@
+"""`tf.train.Example` and `tf.train.SequenceExample` without TensorFlow, by protocol buffers' own parser.
+
+A SequenceExample's `context` has the number of an Example's `features`, so one message reads both.
+
+>>> parse_example(b"no example") is None
+True
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf.message import DecodeError
+
+DESCRIPTION = """
+name: "recordmill/example.proto"  package: "recordmill"  syntax: "proto3"
+message_type { name: "Bytes"  field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
+message_type { name: "Floats" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "Ints"   field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
+message_type {
+  name: "Feature"
+  oneof_decl { name: "kind" }
+  field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: "Bytes" oneof_index: 0 }
+  field { name: "float_list" number: 2 type: TYPE_MESSAGE type_name: "Floats" oneof_index: 0 }
+  field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: "Ints" oneof_index: 0 }
+}
+message_type {
+  name: "Features"
+  nested_type {
+    name: "FeatureEntry"
+    options { map_entry: true }
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: "Feature" }
+  }
+  field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "FeatureEntry" }
+}
+message_type {
+  name: "FeatureList"
+  field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Feature" }
+}
+message_type {
+  name: "FeatureLists"
+  nested_type {
+    name: "FeatureListEntry"
+    options { map_entry: true }
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_MESSAGE type_name: "FeatureList" }
+  }
+  field { name: "feature_list" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "FeatureListEntry" }
+}
+message_type {
+  name: "Example"
+  field { name: "features" number: 1 type: TYPE_MESSAGE type_name: "Features" }
+  field { name: "feature_lists" number: 2 type: TYPE_MESSAGE type_name: "FeatureLists" }
+}
+"""
+"""TensorFlow's `example.proto` and `feature.proto`; names of our own, so that both can be loaded."""
+
+
+SEVERAL = "several"
+"""The kind of a list that holds values of more than one."""
+
+
+@cache
+def _message() -> Any:
+    """Returns the message's class."""
+    pool = descriptor_pool.DescriptorPool()
+    description = text_format.Parse(DESCRIPTION, descriptor_pb2.FileDescriptorProto())
+    pool.AddSerializedFile(description.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("recordmill.Example"))
+
+
+def _parsed(record: bytes) -> Any:
+    try:
+        return _message().FromString(record)
+    except DecodeError:
+        return None
+
+
+Values = tuple[str, Sequence[Any]]
+"""The kind of a feature, `bytes_list`, `float_list`, `int64_list` or `SEVERAL`, and its values."""
+
+
+class Example:
+    """One record, parsed."""
+
+    __slots__ = ("_features", "_message")
+
+    def __init__(self, message: Any) -> None:
+        self._message = message
+        self._features: Mapping[str, Any] = message.features.feature
+
+    def names(self) -> list[str]:
+        """The features that it has, sorted."""
+        return sorted({*self._features, *self._message.feature_lists.feature_list})
+
+    def values(self, name: str) -> Values | None:
+        """A feature's values, of all steps where it is a feature list; None where it has none, not even an empty list.
+
+        The steps of a feature list may hold values of several kinds.
+        """
+        if name not in self._features:  # asking for one that is not there would add it
+            return self._steps(name)
+        feature = self._features[name]
+        kind = feature.WhichOneof("kind")
+        return kind and (kind, getattr(feature, kind).value)
+
+    def _steps(self, name: str) -> Values | None:
+        lists = self._message.feature_lists.feature_list
+        if name not in lists:
+            return None
+        steps = [(feature.WhichOneof("kind"), feature) for feature in lists[name].feature]
+        kinds = {kind for kind, _ in steps if kind} or {"bytes_list"}
+        kind = kinds.pop()
+        if kinds:
+            return SEVERAL, [None]
+        return kind, [value for has, feature in steps if has for value in getattr(feature, kind).value]
+
+
+def parse_example(record: bytes) -> Example | None:
+    """Parses a record; None where it is no example, or one without any feature.
+
+    As in all protocol buffers, fields that are not known are passed over, and of a feature that comes twice the last
+    one counts.
+    """
+    message = _parsed(record)
+    return (
+        Example(message)
+        if message is not None and (message.features.feature or message.feature_lists.feature_list)
+        else None
+    )
+
+
+def canonical_example(record: bytes) -> bytes | None:
+    """Returns an Example in the one form that all writers give it; None for bytes that are no Example.
+
+    Entries of a name and a feature, each name once, one list a feature, numbers packed, no unknown fields.
+    """
+    message = _parsed(record)
+    if message is None:
+        return None
+    message.ClearField("feature_lists")
+    message.DiscardUnknownFields()
+    return bytes(message.SerializeToString(deterministic=True))
