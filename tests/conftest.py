@@ -1,4 +1,4 @@
-"""What several test modules look at, built once; which files begin first; and no search for garbage in what stays."""
+"""Fixtures that several test modules share, the order of the files, and the settings of the garbage collector."""
 
 import fcntl
 import gc

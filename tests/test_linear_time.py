@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 @cache
 def nodes() -> list[tuple[str, ast.AST]]:
-    """What the modules consist of that call a method which a regular expression may have, each with its file."""
+    """Returns the parts of modules that call a method of regular expressions, each with its file."""
     may_call = re.compile(rb"\w\.(?:%b)\b" % "|".join(FUNCTIONS).encode())
     texts = [(str(file.relative_to(ROOT)), file.read_bytes()) for file in FILES]
     trees = [(file, ast.parse(text)) for file, text in texts if may_call.search(text)]
