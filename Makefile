@@ -40,7 +40,8 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 test: $(READY)  ## Run the first proof of each promise
 	$(BIN)/python -m pytest $(PARALLEL) --ignore-glob='*/test_deploy_*'  # `make test-deploy` runs these
 
-test-nightly: $(READY)  ## Run the others: second stores and runners, moments of death, whole nights, every example
+test-nightly: $(READY)  ## Run the others: second stores and runners, moments of death, whole nights, new examples
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=new $(PARALLEL)
 	$(BIN)/python -m pytest -m "nightly and not flink" $(PARALLEL)
 	if command -v java >/dev/null && command -v mvn >/dev/null; then \
 		$(MAKE) flink && $(BIN)/python -m pytest -m "nightly and flink" tests/test_flink_cluster.py; fi

@@ -133,6 +133,7 @@ def test_the_graphs_own_jpegs_and_pngs_hold_none() -> None:
 @given(st.sampled_from(sorted(WITH_METADATA)), st.integers(0, 20_000), st.binary(max_size=8))
 @example("restarts", 3000, b"\xff\x42")
 @example("WebP", 17, b"")
+@example("CMYK", 404, b"\xff\xe0")
 def test_damaged_bytes_break_nothing_and_decode_as_before(name: str, offset: int, noise: bytes) -> None:
     data = WITH_METADATA[name]
     offset %= len(data)

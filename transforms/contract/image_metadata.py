@@ -36,6 +36,7 @@ def without_metadata(data: bytes) -> bytes:
 
 
 def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
+    """Yields the bytes that stay. A metadata segment longer than the file stops a decoder as the file's end does."""
     match = MARKER.search(data, 2)
     while match is not None:
         start, marker = match.start(), data[match.start() + 1]
@@ -43,6 +44,9 @@ def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
             yield data[start : start + 2]
             return
         end = start + 2 + int.from_bytes(data[start + 2 : start + 4], "big")
+        if marker in METADATA and end > len(data):
+            yield b"\xff" + bytes([END])
+            return
         yield _colours(data[start:end]) if marker in METADATA else data[start:end]
         if marker == SCAN:
             match = AFTER_SCAN.search(data, end)
