@@ -10,9 +10,11 @@ versions load at their first use.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import (
     MANIFEST_FILE,
     VERSIONS_FOLDER,
@@ -39,14 +41,16 @@ if TYPE_CHECKING:
 
     from recordmill.pipeline.inspection.records import Record
     from recordmill.pipeline.reader.input import Input
+    from recordmill.pipeline.reader.row_source import RowSource
     from recordmill.transforms.numpy.augment.base import Augmentation
 
 Options = ParamSpec("Options")
+Made = TypeVar("Made")
 
 
 def _takes(
     options: Callable[Options, ReadOptions],
-) -> Callable[[Callable[..., "Input"]], Callable[Concatenate["Dataset", Options], "Input"]]:
+) -> Callable[[Callable[..., Made]], Callable[Concatenate["Dataset", Options], Made]]:
     """Types a method by the options that it takes: `ReadOptions` alone has their names, types and defaults."""
     return lambda method: method
 
@@ -86,6 +90,16 @@ def _folder(path: str) -> Path | RemotePath:
     if mark and scheme not in ("file", "local"):
         return RemotePath(path.rstrip("/"))
     return Path(rest if mark else path).absolute()  # links in a local folder are looked at, however it is named
+
+
+def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str) -> list[tuple[str, int]]:
+    """Returns the shards' files and the numbers in them of a key's rows. Raises: DatasetError: rows share records."""
+    from recordmill.pipeline.rows import find_records, is_sorted
+
+    if not is_sorted(manifest):
+        raise DatasetError("records of packed texts hold several rows, so that none is found by its key")
+    found = find_records(folder, manifest, key.encode())
+    return [(shard_paths(str(folder), row.shard).full[0], row.record) for row in found]
 
 
 def _published(folder: Path | RemotePath) -> str:
@@ -208,6 +222,28 @@ class Dataset(DatasetVersion):
         from recordmill.pipeline.reader.input import open_input
 
         return open_input(self.folder, self.manifest, options)
+
+    @_takes(ReadOptions)
+    def source(self, split: str, **options: Any) -> "RowSource":
+        """Returns the rows of a split by their numbers: for Grain, PyTorch's samplers, and evaluation by number or key.
+
+        Args:
+            split: as in `training_input`.
+            **options: those of `evaluation_input` that concern a row, such as `features` and `dtype`.
+
+        Returns:
+            A `RowSource`: `len(rows)`, `rows[17]`, `rows.number_of("cats/17.jpg")`.
+
+        Raises:
+            DatasetError, TypeError: as `evaluation_input`.
+        """
+        from recordmill.pipeline.reader.batches import SplitSource
+        from recordmill.pipeline.reader.request import make_request
+        from recordmill.pipeline.reader.row_source import RowSource
+
+        given = evaluation_options(split, {"batch_size": 1, **options})
+        source = SplitSource(make_request(str(self.folder), self.manifest, given))
+        return RowSource(source, partial(_find_key, self.folder, self.manifest))
 
     def held(self) -> AbstractContextManager[None]:
         """Keeps `recordmill versions prune` from this version while the context lasts: `with dataset.held(): train()`.

@@ -35,7 +35,7 @@ ONE_BUCKET = ONE_STORE[1:]
 """The outputs of such a test of what happens in buckets alone."""
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -51,7 +51,7 @@ def _start_s3() -> str:
             return put(self)
 
     S3Response.put_object = one_by_one
-    server = ThreadedMotoServer("127.0.0.1", port=_free_port(), verbose=False)
+    server = ThreadedMotoServer("127.0.0.1", port=free_port(), verbose=False)
     server.start()  # in a daemon thread: it ends with the process
     host, port = server.get_host_and_port()
     return f"http://{host}:{port}"
@@ -74,7 +74,7 @@ def s3() -> Iterator[str]:
 def _start_gcs() -> str:
     """Starts the server, once a process; gives its address."""
     _add_conditions()
-    port = _free_port()
+    port = free_port()
     server = create_server("127.0.0.1", port, in_memory=True)
     server._api.daemon = True  # it ends with the process
     server.start()

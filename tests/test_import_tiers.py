@@ -36,7 +36,8 @@ READING = modules(
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts",
     "transforms.contract", "transforms.numpy",
-    but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.facts.page",
+    but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.reader.keras_data",
+         "pipeline.reader.jax_data", "pipeline.reader.torch_data", "pipeline.facts.page",
          "pipeline.facts.features", "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.repair", "pipeline.verify.with_sources"),
 )  # fmt: skip
@@ -53,6 +54,7 @@ GRAPHS = modules(
     "transforms.tensorflow",
     "pipeline.reader.tf_data",
     "pipeline.reader.keras_callback",
+    "pipeline.reader.keras_data",
     but=("transforms.tensorflow.transform_graph",),
 )
 TRANSFORM = modules("transforms.tensorflow.transform_graph")
@@ -173,7 +175,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.reader.wire": "protobuf",
-    "recordmill.pipeline.reader.input": "TensorFlow",
+    "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
     "recordmill.transforms.tensorflow.tokenizers": "TensorFlow Text",
 }

@@ -38,7 +38,7 @@ def new_weights(words: int, classes: int) -> Weights:
 
 
 def scores(weights: Weights, image: Array, text: Array) -> Array:
-    """Gives each class' score, [batch, classes], of pixels [batch, height, width, 3] and word ids [batch, length]."""
+    """Returns each class' score, [batch, classes], of pixels [batch, height, width, 3] and word ids [batch, length]."""
     for place in range(len(FILTERS) - 1):
         axes = ("NHWC", "HWIO", "NHWC")
         image = jax.lax.conv_general_dilated(image, weights[f"filters{place}"], (1, 1), "SAME", dimension_numbers=axes)
@@ -51,7 +51,7 @@ def scores(weights: Weights, image: Array, text: Array) -> Array:
 
 
 def loss(weights: Weights, image: Array, text: Array, label: Array) -> Array:
-    """Gives the mean cross entropy of a batch."""
+    """Returns the mean cross entropy of a batch."""
     likelihoods = jax.nn.log_softmax(scores(weights, image, text))
     return -jnp.take_along_axis(likelihoods, label[:, None], axis=1).mean()
 
@@ -59,7 +59,7 @@ def loss(weights: Weights, image: Array, text: Array, label: Array) -> Array:
 def updated(
     weights: Weights, moments: Moments, step: Array, rate: Array, image: Array, text: Array, label: Array
 ) -> tuple[Weights, Moments]:
-    """Gives the weights, and Adam's two moments, after a batch; `step` counts from 1."""
+    """Returns the weights, and Adam's two moments, after a batch; `step` counts from 1."""
     slope = jax.grad(loss)(weights, image, text, label)
     first = jax.tree.map(lambda mean, new: 0.9 * mean + 0.1 * new, moments[0], slope)
     second = jax.tree.map(lambda mean, new: 0.999 * mean + 0.001 * new**2, moments[1], slope)
@@ -74,7 +74,7 @@ def right(weights: Weights, image: Array, text: Array, label: Array) -> Array:
 
 
 def accuracy(weights: Weights, batches: Iterable[Any]) -> float:
-    """Gives the share of rows whose class the model finds, 0..1."""
+    """Returns the share of rows whose class the model finds, 0..1."""
     count = jax.jit(right)
     counts = [
         (int(count(weights, features["image"], features["text"], label)), len(label)) for features, label in batches
@@ -99,14 +99,14 @@ def main() -> None:
     train_step = jax.jit(updated)
     steps, step = arguments.epochs * train.batches_per_epoch, 0
     for epoch in range(arguments.epochs):
-        for features, label in train.as_numpy():  # each iteration is the next epoch
+        for features, label in train.as_jax():  # each iteration is the next epoch
             rate = LEARNING_RATE * (1 - step / steps)
             step += 1
             weights, moments = train_step(weights, moments, step, rate, features["image"], features["text"], label)
         validation = dataset.evaluation_input("validation", batch_size=BATCH_ROWS)
-        print(f"Epoch {epoch + 1}: validation accuracy {accuracy(weights, validation.as_numpy()):.3f}", flush=True)
+        print(f"Epoch {epoch + 1}: validation accuracy {accuracy(weights, validation.as_jax()):.3f}", flush=True)
 
-    found = accuracy(weights, dataset.evaluation_input("test", batch_size=BATCH_ROWS).as_numpy())
+    found = accuracy(weights, dataset.evaluation_input("test", batch_size=BATCH_ROWS).as_jax())
     chance = 1 / dataset.num_classes
     print(f"Accuracy on the test split: {found:.3f}; chance: {chance:.3f}")
     if found < 3 * chance:

@@ -8,7 +8,7 @@ learn: under three times chance.
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from recordmill.augment import RandomFlip
 
 BATCH_ROWS = 32
 LEARNING_RATE = 4e-3
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class ShapeFinder(nn.Module):  # type: ignore[misc]  # where torch is not installed its classes are Any
@@ -36,23 +36,16 @@ class ShapeFinder(nn.Module):  # type: ignore[misc]  # where torch is not instal
         self.scores = nn.Sequential(nn.Linear(64 + 16, 64), nn.ReLU(), nn.Linear(64, classes))
 
     def forward(self, image: Tensor, text: Tensor) -> Tensor:
-        """Gives each class' score, [batch, classes], of pixels [batch, height, width, 3] and ids [batch, length]."""
+        """Returns each class' score, [batch, classes], of pixels [batch, height, width, 3] and ids [batch, length]."""
         channels_first = image.permute(0, 3, 1, 2)  # PyTorch's order of axes; the memory stays as it is, channels last
         return self.scores(torch.cat([self.image(channels_first), self.text(text)], dim=1))
 
 
-def tensors(batch: tuple[Mapping[str, Any], Any]) -> tuple[Tensor, Tensor, Tensor]:
-    """Makes PyTorch's tensors of a batch; on the host they share its memory."""
-    features, label = batch
-    image, text, label = (torch.from_numpy(array) for array in (features["image"], features["text"], label))
-    return image.to(DEVICE), text.to(DEVICE), label.to(DEVICE)
-
-
 def accuracy(model: nn.Module, batches: Iterable[Any]) -> float:
-    """Gives the share of rows whose class the model finds, 0..1."""
+    """Returns the share of rows whose class the model finds, 0..1."""
     model.eval()
     with torch.inference_mode():
-        found = [model(image, text).argmax(1) == label for image, text, label in map(tensors, batches)]
+        found = [model(features["image"], features["text"]).argmax(1) == label for features, label in batches]
     return float(torch.cat(found).float().mean())
 
 
@@ -74,16 +67,16 @@ def main() -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps)
     for epoch in range(arguments.epochs):
         model.train()
-        for image, text, label in map(tensors, train.as_numpy()):  # each iteration is the next epoch
-            loss = nn.functional.cross_entropy(model(image, text), label)
+        for features, label in train.as_torch(DEVICE):  # each iteration is the next epoch
+            loss = nn.functional.cross_entropy(model(features["image"], features["text"]), label)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
         validation = dataset.evaluation_input("validation", batch_size=BATCH_ROWS)
-        print(f"Epoch {epoch + 1}: validation accuracy {accuracy(model, validation.as_numpy()):.3f}", flush=True)
+        print(f"Epoch {epoch + 1}: validation accuracy {accuracy(model, validation.as_torch(DEVICE)):.3f}", flush=True)
 
-    found = accuracy(model, dataset.evaluation_input("test", batch_size=BATCH_ROWS).as_numpy())
+    found = accuracy(model, dataset.evaluation_input("test", batch_size=BATCH_ROWS).as_torch(DEVICE))
     chance = 1 / dataset.num_classes
     print(f"Accuracy on the test split: {found:.3f}; chance: {chance:.3f}")
     if found < 3 * chance:

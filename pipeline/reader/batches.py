@@ -77,6 +77,11 @@ class SplitBatches:
         read = self.rows.read([records for records, _ in chosen])
         return [self._batch(*of_step, *result) for of_step, result in zip(chosen, read, strict=True)]
 
+    def read(self, chosen: Chosen) -> Batch:
+        """Returns a batch of some records. Raises: DamagedRecordError: one cannot be read."""
+        ((ready, kept),) = self.rows.read([chosen])
+        return self._batch(chosen, None, ready, kept)
+
     def _batch(self, chosen: Chosen, weights: Any, ready: dict[str, Any], kept: Integers) -> Batch | None:
         if not len(kept) and len(chosen.positions):
             return None

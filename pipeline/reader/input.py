@@ -31,6 +31,9 @@ from recordmill.pipeline.reader.workers import in_processes
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from recordmill.pipeline.reader.keras_data import KerasBatches
+    from recordmill.pipeline.reader.on_device import OnDevice
+    from recordmill.pipeline.reader.torch_data import TorchBatches
     from recordmill.pipeline.reader.version_files import RemotePath
 
 
@@ -50,13 +53,14 @@ class Input:
     Attributes:
         batches_per_epoch: the batches that each host gets in an epoch.
         element_spec: the structure of a batch, an `ArraySpec(shape, dtype, ragged)` for each array.
+        passes: the steps of each iteration.
         meter: throughput of the latest iteration; None before the first, and for a native pipeline.
     """
 
     def __init__(self, source: BatchSource, folder: "Path | RemotePath | None" = None) -> None:
         """Takes a source, and the folder of its version; a mixture has none."""
         self.source, self._folder = source, folder
-        self._passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
+        self.passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
         self._latest: Position | None = None
         self.batches_per_epoch = source.of_epoch
         self.element_spec = source.element_spec
@@ -69,9 +73,9 @@ class Input:
 
     def __len__(self) -> int:
         """The batches of an iteration that begins with an epoch. Raises: TypeError where it has no end."""
-        if self._passes.steps is None:
+        if self.passes.steps is None:
             raise TypeError("an input with epochs=-1 has no end, and so no length")
-        return self._passes.steps
+        return self.passes.steps
 
     def __iter__(self) -> "NumpyBatches":
         """Begins an iteration over NumPy batches."""
@@ -101,22 +105,69 @@ class Input:
         Raises:
             DatasetError: TensorFlow is not installed, or a native pipeline cannot do what was asked for.
         """
-        if not find_spec("tensorflow"):
-            raise DatasetError('TensorFlow is not installed: pip install "recordmill[tf]", or take as_numpy()')
+        _check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
         # All the rest works without TensorFlow, and without the seconds that it takes to load.
         from recordmill.pipeline.reader.tf_data import as_tf_data, native_tf_data
 
-        return native_tf_data(self.source) if native else as_tf_data(self.source, self._passes, self._begin)
+        return native_tf_data(self.source) if native else as_tf_data(self.source, self.passes, self._begin)
+
+    def as_torch(self, device: Any = None) -> "TorchBatches":
+        """Returns the batches as a PyTorch `IterableDataset` of tensors, which a loop takes without a `DataLoader`.
+
+        Where a `DataLoader` is wanted: `DataLoader(train.as_torch(), batch_size=None, num_workers=0)`. Tensors share
+        the arrays' memory, strings come as lists of bytes. `state_dict` returns the position after the latest batch,
+        and `load_state_dict` goes on from there.
+
+        Args:
+            device: the device of the tensors, such as `"cuda"`; the next batch is copied there from pinned memory while
+                the model works. None: the CPU.
+
+        Raises:
+            DatasetError: PyTorch is not installed.
+        """
+        _check_installed("torch", "PyTorch")
+        from recordmill.pipeline.reader.torch_data import as_torch
+
+        return as_torch(self, device)
+
+    def as_jax(self, sharding: Any = None) -> "OnDevice":
+        """Returns the batches as JAX arrays; the next one is put on the device while the model works.
+
+        Without `jax_enable_x64` JAX makes int32 of int64. Strings stay NumPy arrays. `state_dict` returns the
+        position after the latest batch, and `load_state_dict` goes on from there.
+
+        Args:
+            sharding: a `jax.sharding.Sharding`: arrays are global, each process giving its part of the batch; give the
+                input `host_index=jax.process_index(), host_count=jax.process_count()`. None: JAX's default device.
+
+        Raises:
+            DatasetError: JAX is not installed.
+        """
+        _check_installed("jax", "JAX")
+        from recordmill.pipeline.reader.jax_data import as_jax
+
+        return as_jax(self, sharding)
+
+    def as_keras(self) -> "KerasBatches":
+        """Returns the batches as a `keras.utils.PyDataset`, for any backend: `fit(train.as_keras(), shuffle=False)`.
+
+        Raises:
+            DatasetError: Keras is not installed, or an array is of strings or ragged.
+        """
+        _check_installed("keras", "Keras")
+        from recordmill.pipeline.reader.keras_data import as_keras
+
+        return as_keras(self)
 
     def _begin(self, source: BatchSource) -> "NumpyBatches":
         """Begins an iteration over a source of this input's steps."""
-        batches = NumpyBatches(source, self._passes.begin())
+        batches = NumpyBatches(source, self.passes.begin())
         self.meter = batches.meter
         return batches
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration give this epoch, from 0; without it, each iteration is the next epoch."""
-        self._passes.set_epoch(epoch)
+        self.passes.set_epoch(epoch)
 
     def state(self, step: int | None = None) -> State:
         """Returns the input's position, for a checkpoint: JSON, under 1 KB.
@@ -140,6 +191,12 @@ class Input:
         """
         step = step_of(state, self.source.order_facts(), self._folder)
         return Input(self.source.starting_at(step), self._folder)
+
+
+def _check_installed(module: str, name: str, package: str = "") -> None:
+    """Refuses a form of batches. Raises: DatasetError: the library is not installed."""
+    if not find_spec(module):
+        raise DatasetError(f'{name} is not installed: pip install "{package or module}", or take as_numpy()')
 
 
 def _state(source: BatchSource, step: int) -> State:

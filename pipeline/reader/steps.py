@@ -85,15 +85,22 @@ class Passes:
         self._next = max(self._start, epoch * self._of_epoch)
 
     def begin(self) -> range:
-        """Begins an iteration, and returns its steps, in practice without end where `epochs` is -1."""
+        """Begins an iteration, and returns its steps."""
+        steps = self.upcoming
+        if self._epochs is None and self._of_epoch:
+            self._next = steps.stop
+        return steps
+
+    @property
+    def upcoming(self) -> range:
+        """The steps of the iteration that begins next, in practice without end where `epochs` is -1."""
         if not self._of_epoch:
             return range(0)
         if self._epochs == FOR_EVER:
             return range(self._start, sys.maxsize)
         if self._epochs is not None:
             return range(self._start, self._epochs * self._of_epoch)
-        first, self._next = self._next, (self._next // self._of_epoch + 1) * self._of_epoch
-        return range(first, self._next)
+        return range(self._next, (self._next // self._of_epoch + 1) * self._of_epoch)
 
     @property
     def steps(self) -> int | None:

@@ -1,0 +1,103 @@
+"""Batches where a model works: each is on its way there while the model works on the one before.
+
+PyTorch and JAX say how a batch is placed (`pipeline.reader.torch_data`, `pipeline.reader.jax_data`); the rest is alike.
+
+>>> for features, label in OnDevice(train, place):  # doctest: +SKIP
+...     ...  # arrays on the device; the next iteration is the next epoch
+"""
+
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from recordmill.pipeline.reader.batches import Batch
+from recordmill.pipeline.reader.steps import State
+from recordmill.transforms.contract.stored import Ragged
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.reader.input import Input, NumpyBatches
+
+Place: TypeAlias = Callable[[Batch], Any]
+"""Puts the arrays of a batch on a device; called in a thread."""
+
+
+class OnDevice:
+    """An input whose batches come on a device; each iteration is the next epoch."""
+
+    def __init__(self, given: "Input", place: Place, receive: Place = lambda placed: placed) -> None:
+        """Takes an input, what places a batch, and what the model's own thread does with it before it is used."""
+        self._input, self._place, self._receive = given, place, receive
+        self._latest: PlacedBatches | None = None
+
+    def __len__(self) -> int:
+        """The batches of an iteration that begins with an epoch. Raises: TypeError where it has no end."""
+        return len(self._input)
+
+    def __iter__(self) -> "PlacedBatches":
+        """Begins an iteration: of the next epoch, or of all `epochs`."""
+        self._latest = PlacedBatches(self._input.as_numpy(), self._place, self._receive)
+        return self._latest
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration give this epoch, from 0."""
+        self._input.set_epoch(epoch)
+
+    def state_dict(self) -> State:
+        """Returns the position after the batches that the latest iteration has given out: JSON, under 1 KB."""
+        start = self._input.source.given.start_step
+        return self._input.state(start if self._latest is None else self._latest.step)
+
+    def load_state_dict(self, state: State) -> None:
+        """Goes on from a state: the next iteration begins with the batch that would have come.
+
+        Raises:
+            DatasetError: as `Input.resume`.
+        """
+        self._input, self._latest = self._input.resume(state), None
+
+
+class PlacedBatches(Iterator[Any]):
+    """One iteration over batches on a device.
+
+    Attributes:
+        step: the step of the next batch, counted from the first of epoch 0.
+    """
+
+    def __init__(self, batches: "NumpyBatches", place: Place, receive: Place) -> None:
+        self.step = batches.step
+        self._receive = receive
+        self._pool = ThreadPoolExecutor(1, "recordmill-place")
+        self._next = partial(_placed, batches, place)
+        self._ahead = self._pool.submit(self._next)
+        self._close = weakref.finalize(self, _end, self._pool, batches)
+
+    def __next__(self) -> Any:
+        """Returns the next batch, and has the one after it placed meanwhile."""
+        placed, step = self._ahead.result()
+        self._ahead, self.step = self._pool.submit(self._next), step
+        return self._receive(placed)
+
+    def close(self) -> None:
+        """Ends the iteration with its threads, processes and files, as dropping it does."""
+        self._close()
+
+
+def _placed(batches: "NumpyBatches", place: Place) -> tuple[Any, int]:
+    placed = place(next(batches))
+    return placed, batches.step
+
+
+def _end(pool: ThreadPoolExecutor, batches: "NumpyBatches") -> None:
+    pool.shutdown(cancel_futures=True)
+    batches.close()
+
+
+def mapped(function: Callable[[Any], Any], batch: Any) -> Any:
+    """Applies a function to each array of a batch; the values and splits of a `Ragged` are two."""
+    if isinstance(batch, dict):
+        return {name: mapped(function, value) for name, value in batch.items()}
+    if isinstance(batch, Ragged):
+        return Ragged(mapped(function, batch.values), mapped(function, batch.splits))
+    return tuple(mapped(function, part) for part in batch) if isinstance(batch, tuple) else function(batch)

@@ -1,0 +1,73 @@
+"""An input as PyTorch's `IterableDataset`: tensors, on the device before the model asks for them.
+
+>>> for features, label in train.as_torch("cuda"):  # doctest: +SKIP
+...     ...
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.on_device import OnDevice, Place, PlacedBatches, mapped
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.reader.input import Input
+
+
+class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # where torch is not installed its classes are Any
+    """Batches of tensors; see `Input.as_torch`."""
+
+    def __iter__(self) -> PlacedBatches:
+        """Begins an iteration. Raises: DatasetError: a `DataLoader` does so in a process of its own."""
+        if get_worker_info() is not None:
+            raise DatasetError(
+                "each process of a DataLoader would give all batches: take num_workers=0; the input makes them ahead "
+                "in processes of its own (`workers`)"
+            )
+        return super().__iter__()
+
+
+def as_torch(given: "Input", device: Any) -> TorchBatches:
+    """Returns an input's batches on a device; see `Input.as_torch`."""
+    device = torch.device("cpu" if device is None else device)
+    if device.type == "cuda":
+        return TorchBatches(given, *_through_pinned_memory(device))
+    return TorchBatches(given, lambda batch: mapped(lambda array: _moved(_tensor(array), device), batch))
+
+
+def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
+    """Returns what copies a batch beside the model's work, and what makes the model wait for the copy.
+
+    See `torch.Tensor.record_stream`: the memory is not used again before the model is done with it.
+    """
+    beside = torch.cuda.Stream(device)
+
+    def place(batch: Any) -> Any:
+        with torch.cuda.stream(beside):
+            return mapped(lambda array: _moved(_tensor(array), device, pinned=True), batch)
+
+    def receive(placed: Any) -> Any:
+        models = torch.cuda.current_stream(device)
+        models.wait_stream(beside)
+        mapped(lambda value: value.record_stream(models) if isinstance(value, torch.Tensor) else None, placed)
+        return placed
+
+    return place, receive
+
+
+def _tensor(array: Any) -> Any:
+    """Makes a tensor of an array without a copy; a list of an array of strings, which PyTorch has no tensors of."""
+    if array.dtype == object:
+        return array.tolist()
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _moved(value: Any, device: torch.device, *, pinned: bool = False) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.pin_memory().to(device, non_blocking=True) if pinned else value.to(device)
