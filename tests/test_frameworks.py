@@ -78,7 +78,13 @@ def test_a_model_that_was_not_trained_is_told(script: str, interpreter: str, sha
 def start(interpreter: str, program: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
     """Starts a program of `tests/in_frameworks.py`."""
     command = [interpreter, "-c", WITHOUT_TENSORFLOW, str(ROOT / "tests/in_frameworks.py"), program, *arguments]
-    added = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "", **environment}
+    added = {
+        "PYTHONPATH": str(ROOT),
+        "JAX_PLATFORMS": "cpu",
+        "CUDA_VISIBLE_DEVICES": "",
+        "KERAS_BACKEND": "jax",
+        **environment,
+    }
     return subprocess.Popen(
         command, env={**os.environ, **added}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
