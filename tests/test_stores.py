@@ -296,9 +296,9 @@ def test_a_bucket_that_is_not_there_is_one_clear_line(
 ) -> None:
     with start():
         store = open_store(f"{scheme}://none/out")
-        with pytest.raises(OutputError, match=rf"^the output {scheme}://none/out cannot be read \(.*check the address"):
+        with pytest.raises(OutputError, match=rf"^{scheme}://none/out cannot be read \(.*check the address"):
             store.children("")
-        with pytest.raises(OutputError, match=rf"^the output {scheme}://none/out cannot be written \([^\n]*$"):
+        with pytest.raises(OutputError, match=rf"^{scheme}://none/out cannot be written \([^\n]*$"):
             store.write_if(NAME, b"1", None)
 
 

@@ -28,7 +28,7 @@ from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
-from recordmill.pipeline.sources.files import Files, ListedByStore, LocalFiles
+from recordmill.pipeline.sources.files import Files, LocalFiles, StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
@@ -169,7 +169,7 @@ def _build(
 
 
 def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -> Files:
-    """Opens the files of sources; lists object stores without Beam, unless its options say how to reach them.
+    """Opens the files of sources: those of object stores without Beam, unless its options say how to reach them.
 
     Args:
         beam_options: Beam's own options, as on a command line.
@@ -183,7 +183,7 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
 
     use_options(parsed)
     is_beams = any(option.startswith(STORE_OPTIONS) for option in beam_options)
-    return BeamFiles() if is_beams else ListedByStore(BeamFiles())
+    return BeamFiles() if is_beams else StoreFiles(BeamFiles())
 
 
 def _check_trial(base: Base) -> None:

@@ -20,7 +20,7 @@ from recordmill.pipeline.build.attempt.places import Run
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.base.span_reports import read_spans
-from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+from recordmill.pipeline.build.beam.filesystem import use_options
 from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.probe import probe_workers
@@ -168,7 +168,7 @@ class _Attempt:
         planned = planned_build(
             plan,
             run.folder,
-            BeamFiles(),
+            self.files.files,
             inline=not self.runner.is_local,
             threads=self.runner.threads,
             isolated=self.options.isolated,

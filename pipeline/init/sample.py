@@ -42,7 +42,7 @@ PART_BYTES = 16 << 20  # 16 MiB: rows behind these are not read, unless it is on
 CHUNK_BYTES = 64 << 20  # 64 MiB: so that a part is one chunk; a file that is far away is held in memory up to as much
 
 
-class SampledFiles:
+class SampledFiles(Files):
     """Files to take a sample from: the first rows of a large file of text, any other file as it is."""
 
     def __init__(self, files: Files, source: SourceOptions, listed: Sequence[FileInfo], rows: int = ROWS) -> None:

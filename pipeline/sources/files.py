@@ -11,9 +11,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from functools import lru_cache
+from io import BufferedReader, RawIOBase
 from itertools import chain
-from typing import BinaryIO, NamedTuple, Protocol, overload
+from typing import Any, BinaryIO, NamedTuple, Protocol, overload
 
 from recordmill.pipeline.dataset.paths import open_file
 from recordmill.pipeline.errors import UserError
@@ -28,8 +29,11 @@ from recordmill.pipeline.sources.globs import (
     is_literal,
     literal_prefix,
 )
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.base import TooLargeError
+from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
+
+READ_BYTES = 4 << 20  # 4 MiB: the bytes of an object that a request of a stream asks for
 
 
 class FileInfo(NamedTuple):
@@ -53,6 +57,19 @@ class Files(Protocol):
 
     def open(self, path: str) -> BinaryIO:
         """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
+
+    def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
+        """Reads a file, or a part of it.
+
+        Raises:
+            TooLargeError: the file has more than `most` bytes; they are not read.
+            OSError: as `open`.
+        """
+        with self.open(path) as file:
+            if most is not None and (size := file.seek(0, os.SEEK_END)) > most:
+                raise TooLargeError(size)
+            file.seek(start)
+            return file.read(-1 if length is None else length)
 
 
 class FileList(Sequence[FileInfo]):
@@ -97,7 +114,7 @@ def _files(block: bytes) -> list[FileInfo]:
     return list(map(FileInfo, *unpack(block)))
 
 
-class LocalFiles:
+class LocalFiles(Files):
     """Files of this machine; has no state, so it can be sent to workers.
 
     Symbolic links are followed, once in a chain of folders; a broken one is listed with 0 bytes, so that reading it
@@ -167,53 +184,100 @@ def _regular(path: str) -> Iterator[FileInfo]:
         yield FileInfo(path, state.st_size, state.st_mtime)
 
 
-class ListedByStore:
-    """Files whose listings of s3:// and gs:// come from the stores' clients; all else is as the other files give it.
+class StoreFiles:
+    """Files whose s3:// and gs:// come through the stores' own clients, one a process; all others as given.
 
-    A prefix is listed once, for all patterns below it. Credentials and endpoints are those of the environment; where a
-    client cannot list with them, the other files list.
+    A prefix is listed once, for all patterns below it. Credentials and endpoints are those of the environment.
     """
 
     SCHEMES = ("s3://", "gs://")
 
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self._objects: dict[str, list[FileInfo] | None] = {}
+    def __init__(self, others: Files) -> None:
+        self._others = others
+        self._objects: dict[str, list[FileInfo]] = {}
 
-    def again(self) -> "ListedByStore":
+    def __reduce__(self) -> tuple[type["StoreFiles"], tuple[Files]]:
+        return StoreFiles, (self._others,)
+
+    def again(self) -> "StoreFiles":
         """Returns files that list anew."""
-        return ListedByStore(self._files)
+        return StoreFiles(self._others)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
-        is_listed = pattern.startswith(self.SCHEMES)
-        objects = self._below(WILDCARD.split(literal_prefix(pattern))[0]) if is_listed else None
-        if objects is None:
-            return self._files.match(pattern)
+        if not pattern.startswith(self.SCHEMES):
+            return self._others.match(pattern)
         matches = glob_pattern(pattern).fullmatch
-        return FileList(file for file in objects if matches(file.path))
+        return FileList(file for file in self._below(WILDCARD.split(literal_prefix(pattern))[0]) if matches(file.path))
 
     def is_folder(self, path: str) -> bool:
-        is_listed = path.startswith(self.SCHEMES) and not is_glob(path)
-        objects = self._below(path.rstrip("/") + "/") if is_listed else None
-        return self._files.is_folder(path) if objects is None else bool(objects)
+        if not path.startswith(self.SCHEMES):
+            return self._others.is_folder(path)
+        return not is_glob(path) and bool(self._below(path.rstrip("/") + "/"))
 
     def open(self, path: str) -> BinaryIO:
-        return self._files.open(path)
+        if not path.startswith(self.SCHEMES):
+            return self._others.open(path)
+        return BufferedReader(_ObjectStream(*_object(path)), READ_BYTES)
 
-    def _below(self, prefix: str) -> list[FileInfo] | None:
-        """The objects whose URLs begin with a prefix, sorted, but those that stand for folders; None if refused."""
+    def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
+        if not path.startswith(self.SCHEMES):
+            return self._others.read(path, start, length, most)
+        store, name = _object(path)
+        return store.range(name, start, None if length is None else start + length, most).data
+
+    def _below(self, prefix: str) -> list[FileInfo]:
+        """Lists the objects whose URLs begin with a prefix, sorted, but those that stand for folders."""
         if prefix not in self._objects:
-            scheme, _, rest = prefix.partition("://")
-            bucket, _, key = rest.partition("/")
-            self._objects[prefix] = None
-            with suppress(OutputError):
-                listed = sorted(open_bucket(f"{scheme}://{bucket}").listed(key).items())
-                self._objects[prefix] = [
-                    FileInfo(f"{scheme}://{bucket}/{name}", found.bytes, 0.0, found.tag)
-                    for name, found in listed
-                    if not name.endswith("/")
-                ]
+            store, key = _object(prefix)
+            listed = sorted(store.listed(key).items())
+            self._objects[prefix] = [
+                FileInfo(f"{store.url}/{name}", found.bytes, 0.0, found.tag)
+                for name, found in listed
+                if not name.endswith("/")
+            ]
         return self._objects[prefix]
+
+
+def _object(url: str) -> tuple[BucketStore, str]:
+    """Returns the bucket and the name of an object."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, name = rest.partition("/")
+    return _bucket(f"{scheme}://{bucket}"), name
+
+
+@lru_cache(maxsize=32)
+def _bucket(url: str) -> BucketStore:
+    """Opens a bucket, whose client all reads of this process share."""
+    return open_bucket(url)
+
+
+class _ObjectStream(RawIOBase):
+    """An object that is read by ranges; its size comes with the first of them."""
+
+    def __init__(self, store: BucketStore, name: str) -> None:
+        self._store, self._name, self._at = store, name, 0
+        self._size: int | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._size is not None and self._at >= self._size:
+            return 0
+        data, self._size = self._store.range(self._name, self._at, self._at + len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END and self._size is None:
+            self._size = self._store.size(self._name)
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size or 0}
+        self._at = base[whence] + offset
+        return self._at
 
 
 MACHINE = {

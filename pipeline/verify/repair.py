@@ -34,6 +34,7 @@ from recordmill.pipeline.dataset.paths import attempt_name, path_within, write_a
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.files import check_file, check_graph, refuse
 from recordmill.pipeline.verify.report import Findings
@@ -126,7 +127,7 @@ def _rebuild(
     """Makes shards and their indexes again; returns the files."""
     if spec is None:
         raise RepairError(f"{_shard(manifest, shards[0]).file} is made of its sources: give --spec dataset.yaml")
-    files = Listings(BeamFiles())
+    files = Listings(StoreFiles(BeamFiles()))
     take_times(spec, folder, files)
     live = LiveAnalysis(str(folder), manifest) if ANALYSIS in manifest.provenance else None
     kept, forgotten_keys = names_kept_by(spec, folder, manifest), read_forgotten(open_store(str(folder.parents[1])))
@@ -160,7 +161,7 @@ def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
 def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: Sequence[ShardNumber]) -> None:
     """Builds shards into a run's folder."""
     runner = make_runner()
-    planned = planned_build(plan, run, BeamFiles(), inline=False, threads=runner.threads)
+    planned = planned_build(plan, run, StoreFiles(BeamFiles()), inline=False, threads=runner.threads)
     context = BuildContext.of(planned, place(planned, plan.chunks, runner), planned.features)
     layout = plan.layout
     groups = {layout.group(split, number) for split, number in shards}

@@ -36,6 +36,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.rows import StoredRow, find_records
+from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.files import check_graph
@@ -73,7 +74,7 @@ def with_sources(report: Verification, spec: Spec | None, *, rows: int, mend: bo
 
 
 def _parity(folder: Path, manifest: Manifest, spec: Spec, rows: int) -> Findings:
-    files = Listings(BeamFiles())
+    files = Listings(StoreFiles(BeamFiles()))
     try:
         take_times(spec, folder, files)
         plan = make_plan(spec, files)

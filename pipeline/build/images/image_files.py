@@ -1,14 +1,16 @@
 """The bytes of images by reference: in files, in pieces of files, or in the row itself. Needs no TensorFlow."""
 
-import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.images.read_ahead import ReadAhead
 from recordmill.pipeline.sources.files import Files, why_absent
-from recordmill.pipeline.sources.images import Reference, file_path, parse
+from recordmill.pipeline.sources.images import file_path, parse
 from recordmill.pipeline.sources.typing.blocks import ABSENT
 from recordmill.pipeline.spec.features.image import MAX_BYTES
+from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.transforms.contract.image_header import ImageError
 
 
@@ -23,6 +25,25 @@ class ImageFiles:
     """The build's scratch folder, for images that cannot be read again from their source in any order."""
     max_bytes: int = MAX_BYTES
     """The largest `max_bytes` of the image features."""
+    ahead: ReadAhead | None = None
+    """Reads that have begun."""
+
+    def reading_ahead(self, wanted: Iterable[tuple[int, bytes, int]]) -> Self:
+        """Begins to read images of stores, in the order in which they will be asked for, within a `with`.
+
+        Args:
+            wanted: the arguments of `read`.
+        """
+        is_remote = any("://" in root for root in self.roots)
+        return replace(self, ahead=ReadAhead(self.read, wanted)) if is_remote else self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Lets go of what was read and not asked for."""
+        if self.ahead is not None:
+            self.ahead.close()
 
     def read(self, source: int, reference: bytes, max_bytes: int | None = None) -> bytes:
         """Reads an image's bytes, at most `max_bytes`.
@@ -32,15 +53,20 @@ class ImageFiles:
                 bytes are empty.
             OSError: the machine, the disk or the network failed.
         """
-        parsed, most = parse(reference), self.max_bytes if max_bytes is None else max_bytes
+        most = self.max_bytes if max_bytes is None else max_bytes
+        if self.ahead is not None:
+            return self.ahead(source, reference, most)
+        parsed = parse(reference)
         if parsed.data == b"" or parsed.length == 0:
             raise ImageError(ABSENT.reason, ABSENT.message)
+        _check_bytes(len(parsed.data or b"") or parsed.length or 0, most)
         if parsed.data is not None:
-            _check_bytes(len(parsed.data), most)
             return parsed.data
         full = f"{self.scratch if parsed.in_scratch else self.roots[source]}/{parsed.path}"
         try:
-            return self._read(full, parsed, most)
+            return self.files.read(full, parsed.offset, parsed.length, most if parsed.length is None else None)
+        except TooLargeError as error:
+            raise _too_large(error.size, most) from None
         except OSError as error:
             why = why_absent(error, full, self.files)
             if why is None or parsed.in_scratch:
@@ -52,16 +78,14 @@ class ImageFiles:
         path = file_path(reference)
         return None if path is None or "://" in self.roots[source] else f"{self.roots[source]}/{path}"
 
-    def _read(self, full: str, reference: Reference, most: int) -> bytes:
-        with self.files.open(full) as file:
-            _check_bytes(file.seek(0, os.SEEK_END) if reference.length is None else reference.length, most)
-            file.seek(reference.offset)
-            return file.read() if reference.length is None else file.read(reference.length)
-
 
 def _check_bytes(size: int, most: int) -> None:
     if size > most:
-        raise ImageError("too_large", f"the image has {size:,} bytes; max_bytes allows {most:,}")
+        raise _too_large(size, most)
+
+
+def _too_large(size: int, most: int) -> ImageError:
+    return ImageError("too_large", f"the image has {size:,} bytes; max_bytes allows {most:,}")
 
 
 def image_files(planned: PlannedBuild) -> ImageFiles:

@@ -167,7 +167,7 @@ def image_reader(context: PlannedBuild) -> BuildImageReader:
     """Creates the reader of a build's images, on a worker."""
     give_back_large_blocks()
     isolation = shared_isolation() if context.isolated else None
-    return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation)
+    return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation=isolation)
 
 
 @functools.cache
@@ -232,18 +232,24 @@ class PixelMeter:
         They are zeros where the reference is None or the image is bad; several images of a row are summed. `on_bad` is
         called with the number of a row whose image cannot be loaded.
         """
-        rows = enumerate(zip(sources, references, strict=True))
-        parts = [self._row_sums(source, reference, partial(on_bad, row)) for row, (source, reference) in rows]
+        rows = list(zip(sources, references, strict=True))
+        wanted = (
+            (source, reference, self._options.max_bytes)
+            for source, images in rows
+            for reference in kept(images or b"", self._options)
+        )
+        with self._reader.reading_ahead(wanted) as reader:
+            parts = [self._row_sums(reader, *each, partial(on_bad, row)) for row, each in enumerate(rows)]
         sums = np.array(parts, np.int64).reshape(len(parts), 1 + 2 * self._options.channels)
         return (sums[:, 0], *np.split(sums[:, 1:], 2, axis=1))  # type: ignore[return-value]
 
     def _row_sums(
-        self, source: int, references: References, on_bad: Callable[[ImageError], None]
+        self, reader: BuildImageReader, source: int, references: References, on_bad: Callable[[ImageError], None]
     ) -> npt.NDArray[np.int64]:
         total = np.zeros(1 + 2 * self._options.channels, np.int64)
         for reference in kept(references or b"", self._options):
             try:
-                loaded = self._reader.load(source, reference, self._options)
+                loaded = reader.load(source, reference, self._options)
             except ImageError as error:  # the row is rejected where its shard is built
                 on_bad(error)
                 continue

@@ -12,13 +12,13 @@ from typing import BinaryIO
 
 from recordmill.pipeline.build.context.arrow_files import HashedRows
 from recordmill.pipeline.build.inputs.input_table import Times
-from recordmill.pipeline.sources.files import FileInfo, FileList, Files, ListedByStore
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files, StoreFiles
 
 
-class Listings:
+class Listings(Files):
     """Files that remember their first listings: a pattern that is asked for again is not listed again.
 
-    >>> files = Listings(BeamFiles())     # doctest: +SKIP
+    >>> files = Listings(StoreFiles(…))   # doctest: +SKIP
     >>> plan = make_plan(spec, files)     # doctest: +SKIP
     >>> check_unchanged(plan, files)      # doctest: +SKIP
     """
@@ -36,7 +36,7 @@ class Listings:
 
     def again(self) -> "Listings":
         """Returns the files as they are now, by the same times."""
-        files = self.files.again() if isinstance(self.files, ListedByStore) else self.files
+        files = self.files.again() if isinstance(self.files, StoreFiles) else self.files
         return Listings(files, self.times)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
@@ -53,6 +53,10 @@ class Listings:
     def open(self, path: str) -> BinaryIO:
         """Opens a file for reading."""
         return self.files.open(path)
+
+    def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
+        """Reads a file, or a part of it."""
+        return self.files.read(path, start, length, most)
 
     def has(self, path: str) -> bool:
         """Whether a file was listed; a path of an equal hash would pass, too."""

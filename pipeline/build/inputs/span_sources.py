@@ -170,7 +170,7 @@ def seen_by(each: SpanSource, files: Files) -> Files:
     return files if each.files is None else OnlyFiles(files, each)
 
 
-class OnlyFiles:
+class OnlyFiles(Files):
     """Files of which a source sees some alone."""
 
     def __init__(self, files: Files, each: SpanSource) -> None:

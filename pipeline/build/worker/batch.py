@@ -100,17 +100,29 @@ class ImageLoader:
         is_hashed = context.duplicates.action == "keep"  # otherwise the pass over the contents did it
         self._hashed = context.hashed_images() if is_hashed else []
 
-    def batches(self, rows: pa.Table) -> Iterator[RowBatch]:
+    def begin(self, rows: pa.Table) -> tuple[pa.Table, BuildImageReader]:
+        """Begins to read the rows' images, where a store is slow to answer; returns the arguments of `batches`."""
+        columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
+        wanted = (
+            (source, reference, options.max_bytes)
+            for source, *row in zip(*columns, strict=True)
+            for references, options in zip(row, self._images.values(), strict=True)
+            for reference in kept(references, options)
+        )
+        return rows, self._reader.reading_ahead(wanted)
+
+    def batches(self, rows: pa.Table, reader: BuildImageReader) -> Iterator[RowBatch]:
         """Yields the rows with their images, in order; several batches where the images are many bytes."""
         if not self._images:
             yield RowBatch(rows, {}, {}, {}, {}, 0)
             return
-        while rows.num_rows:
-            loaded, taken = self._load_first(rows)
-            yield loaded
-            rows = rows.slice(taken)
+        with reader:
+            while rows.num_rows:
+                loaded, taken = self._load_first(rows, reader)
+                yield loaded
+                rows = rows.slice(taken)
 
-    def _load_first(self, rows: pa.Table) -> tuple[RowBatch, int]:
+    def _load_first(self, rows: pa.Table, reader: BuildImageReader) -> tuple[RowBatch, int]:
         """Loads the images of the first rows, up to about `PART_BYTES`; returns also how many rows it took."""
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
@@ -119,7 +131,7 @@ class ImageLoader:
         good, rejects, transcoded, size, needs = list[bool](), list[Reject](), Counter[str](), 0, 0
         columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
         for row, (source, *references) in enumerate(zip(*columns, strict=True)):
-            loaded = self._load_row(source, references)
+            loaded = self._load_row(source, references, reader)
             good.append(not isinstance(loaded, Fault))
             if isinstance(loaded, Fault):
                 rejects.append(reject_row(rows, row, loaded))
@@ -139,25 +151,30 @@ class ImageLoader:
         loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
         return RowBatch(loaded_rows, images, files, whole, looks, needs + 2 * size, rejects, transcoded), len(good)
 
-    def _load_row(self, source: int, references: Sequence[bytes | list[bytes]]) -> dict[str, list[Loaded]] | Fault:
+    def _load_row(
+        self, source: int, references: Sequence[bytes | list[bytes]], reader: BuildImageReader
+    ) -> dict[str, list[Loaded]] | Fault:
         """Loads a row's images by feature; returns the fault of a row whose image cannot be had."""
         loaded = {}
         for reference, (name, options) in zip(references, self._images.items(), strict=True):
             try:
-                loaded[name] = self._load(source, reference, options)
+                loaded[name] = _load(reader, source, reference, options)
             except ImageError as error:
                 return Fault(error.reason, error.message, self._columns[name], error.path)
         return loaded
 
-    def _load(self, source: int, references: bytes | list[bytes], options: ImageOptions) -> list[Loaded]:
-        """Loads a feature's images of one row: one or none, or any number where the row has a list."""
-        loaded, size = list[Loaded](), 0
-        for reference in kept(references, options):
-            loaded.append(self._reader.load(source, reference, options))
-            size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].transcoded else 0)
-            if len(loaded) > 1 and size > ROW_BYTES:
-                raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")
-        return loaded
+
+def _load(
+    reader: BuildImageReader, source: int, references: bytes | list[bytes], options: ImageOptions
+) -> list[Loaded]:
+    """Loads a feature's images of one row: one or none, or any number where the row has a list."""
+    loaded, size = list[Loaded](), 0
+    for reference in kept(references, options):
+        loaded.append(reader.load(source, reference, options))
+        size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].transcoded else 0)
+        if len(loaded) > 1 and size > ROW_BYTES:
+            raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")
+    return loaded
 
 
 class StoredGraph:

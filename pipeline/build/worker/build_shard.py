@@ -17,7 +17,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step, write_report
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
-from recordmill.pipeline.build.images.read import PixelMeter, image_reader
+from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader
 from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, Stored, StoredGraph
 from recordmill.pipeline.build.worker.examples import PackedRecords, encode
 from recordmill.pipeline.build.worker.packing import Packed, unpack
@@ -66,7 +66,7 @@ class ShardBuilder:
         progress.add(dropped=len(duplicates))
         totals = ShardTotals(duplicates)
         size = context.batch_rows()
-        batches = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+        batches = (self._loader.begin(rows.slice(start, size)) for start in range(0, rows.num_rows, size))
         count = context.layout.shards[split]
         file, index = (name(context.name, split, shard, count) for name in (shard_name, index_name))
         shared = context.packed()
@@ -86,9 +86,9 @@ class ShardBuilder:
         write_report(context.workspace, f"reports/{shard_step(group)}", report)
         return report
 
-    def _build(self, rows: pa.Table) -> list[BuiltBatch]:
+    def _build(self, begun: tuple[pa.Table, BuildImageReader]) -> list[BuiltBatch]:
         """Builds the records of a batch; in several parts where its images are many bytes."""
-        return [self._built(*self._transform(batch)) for batch in self._loader.batches(rows)]
+        return [self._built(*self._transform(batch)) for batch in self._loader.batches(*begun)]
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         keys = batch.rows["@key"].to_pylist()

@@ -112,9 +112,15 @@ class ContentReader:
     def _contents(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         loaded: list[RowImages] = [RowImages({}, {})] * rows.num_rows
         if self._images:
-            with ThreadPoolExecutor(self._planned.threads) as pool:
-                references = rows.select([*PLACE, *self._images]).to_pylist()
-                read = list(pool.map(partial(self._row, rejects), references))
+            references = rows.select([*PLACE, *self._images]).to_pylist()
+            wanted = (
+                (row["@source"], reference, options.max_bytes)
+                for row in references
+                for name, options in self._images.items()
+                for reference in kept(row[name], options)
+            )
+            with self._reader.reading_ahead(wanted) as reader, ThreadPoolExecutor(self._planned.threads) as pool:
+                read = list(pool.map(partial(self._row, reader, rejects), references))
             rows = rows.filter(pa.array([row is not None for row in read], pa.bool_()))
             loaded = [row for row in read if row is not None]
         files = {name: [row.files[name] for row in loaded] for name in self._images}
@@ -124,13 +130,15 @@ class ContentReader:
         numbers = numbered(int(chunk[0]), positions) if len(chunk) else positions
         return table.append_column("row", pa.array(numbers, pa.int64())).append_column("unit", rows["@unit"])
 
-    def _row(self, rejects: list[Reject], row: Mapping[str, Any]) -> RowImages | None:
+    def _row(self, reader: BuildImageReader, rejects: list[Reject], row: Mapping[str, Any]) -> RowImages | None:
         """Reads a row's images; returns None for a row that will be a reject."""
         files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
             for name, options in self._images.items():
                 references = kept(row[name], options)
-                images: Iterator[Loaded] = (self._load(row["@source"], reference, options) for reference in references)
+                images: Iterator[Loaded] = (
+                    self._load(reader, row["@source"], reference, options) for reference in references
+                )
                 if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
                     loaded = list(images)
                     looks[name] = perceptual_hash_of(loaded, options.max_pixels)
@@ -141,11 +149,11 @@ class ContentReader:
             return None
         return RowImages(files, looks)
 
-    def _load(self, source: int, reference: bytes, options: ImageOptions) -> Loaded:
+    def _load(self, reader: BuildImageReader, source: int, reference: bytes, options: ImageOptions) -> Loaded:
         """Loads an image as its shard will; decodes nothing where perceptual hashes do not matter."""
         if self._hashed:
-            return self._reader.load(source, reference, options)
-        data = self._reader.read(source, reference, options.max_bytes)
+            return reader.load(source, reference, options)
+        data = reader.read(source, reference, options.max_bytes)
         check_header(data, options.max_pixels)
         return Loaded(data, None, data, 0)
 

@@ -41,6 +41,14 @@ class UnsettledOutputError(OutputError):
     exit_code = ExitCode.TRY_AGAIN
 
 
+class TooLargeError(Exception):
+    """An object has more bytes than may be read."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size:,} bytes")
+        self.size = size
+
+
 class Conflict(Exception):  # noqa: N818 - not an error: the caller reads again and decides anew
     """Another process was first: the object is not the one that was read, or the folder exists already."""
 
@@ -200,19 +208,19 @@ class Stored:
 
 
 @contextmanager
-def refusals(url: str, action: str) -> Iterator[None]:
-    """Turns whatever a store's library raises, each with errors of its own, into one clear line.
+def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turns whatever a store's library raises, each with errors of its own, into one clear line; `but` some pass.
 
     Raises:
         OutputError: instead of any other error.
     """
     try:
         yield
-    except (Conflict, UserError):
-        raise
     except Exception as error:
+        if isinstance(error, (Conflict, UserError, *but)):
+            raise
         lines = str(error).strip().splitlines()
         reason = cut(lines[0], 200) if lines else type(error).__name__
         raise OutputError(
-            f"the output {url} cannot be {action} ({reason}): check the address, the credentials and the network"
+            f"{url} cannot be {action} ({reason}): check the address, the credentials and the network"
         ) from error

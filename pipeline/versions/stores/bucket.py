@@ -28,6 +28,7 @@ from recordmill.pipeline.versions.stores.base import (
     OutputError,
     Store,
     Stored,
+    TooLargeError,
     UnsettledOutputError,
     refusals,
 )
@@ -50,6 +51,30 @@ class Listed(NamedTuple):
     """Changes with the content."""
     written: datetime | None = None
     """When, by the store's clock; None for a folder."""
+
+
+class Part(NamedTuple):
+    """A part of an object, and the bytes of the whole."""
+
+    data: bytes
+    size: int
+
+
+def byte_range(start: int, end: int | None) -> dict[str, str]:
+    """Returns the header `Range` of a request (RFC 9110, 14.2); none for a whole object."""
+    return {"Range": f"bytes={start}-{'' if end is None else end - 1}"} if start or end is not None else {}
+
+
+def size_of(content_range: str | None, length: int, most: int | None) -> int:
+    """Returns the bytes of an object by the headers `Content-Range` and `Content-Length` of an answer.
+
+    Raises:
+        TooLargeError: they are more than `most`.
+    """
+    size = int(content_range.rpartition("/")[2]) if content_range else length
+    if most is not None and size > most:
+        raise TooLargeError(size)
+    return size
 
 
 class Upload(Protocol):
@@ -142,7 +167,15 @@ class BucketStore(Store):
             raise DatasetError(f"the path {cut(repr(name))} leaves {self.url}")
         return self._prefix + name
 
+    def _absent(self, key: str) -> FileNotFoundError:
+        url = f"{self.scheme}://{self._bucket_name}/{key}"
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+
     def _begin(self, key: str) -> Upload:
+        raise NotImplementedError
+
+    def _range(self, key: str, start: int, end: int | None, most: int | None) -> "Part":
+        """Reads a part as `range`. Raises: as there, or the library's errors."""
         raise NotImplementedError
 
     def _chunks(self, key: str) -> Iterator[bytes]:
@@ -168,11 +201,26 @@ class BucketStore(Store):
         with ThreadPoolExecutor(max(1, min(CONNECTIONS, len(names)))) as pool:
             yield from zip(names, pool.map(self.read, names), strict=True)
 
+    def range(self, name: str, start: int = 0, end: int | None = None, most: int | None = None) -> "Part":
+        """Reads the bytes of an object from `start` to `end`, or to its end, by one request.
+
+        Raises:
+            FileNotFoundError: there is no such object.
+            TooLargeError: the object has more than `most` bytes; they are not read.
+            OutputError: the store refuses, or does not answer.
+        """
+        with refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, TooLargeError)):
+            return self._range(self._key(name), start, end, most)
+
+    def size(self, name: str) -> int:
+        """Returns the bytes of an object, by one request. Raises: FileNotFoundError, OutputError."""
+        return self.range(name, 0, 1).size
+
     def open(self, name: str) -> BinaryIO:
         """Reads the whole object."""
         data = self.read(name)
         if data is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.url}/{name}")
+            raise self._absent(self._key(name))
         return BytesIO(data)
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:

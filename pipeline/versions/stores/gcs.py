@@ -6,11 +6,24 @@ Credentials come from the environment, as Google's libraries find them; `STORAGE
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
-from recordmill.pipeline.versions.stores.bucket import PART_BYTES, BucketStore, Listed, Upload, load
+from recordmill.pipeline.versions.stores.bucket import (
+    CONNECTIONS,
+    PART_BYTES,
+    BucketStore,
+    Listed,
+    Part,
+    Upload,
+    byte_range,
+    load,
+    size_of,
+)
 
+TIMEOUT_SECONDS = 60  # for the next bytes of an answer
 _PROJECT = "recordmill"  # the library requires one, and uses it only to make buckets
 
 
@@ -27,7 +40,10 @@ class GcsStore(BucketStore):
     def _bucket(self) -> Any:
         library = load("google.cloud.storage", self.url, "gcp")
         with refusals(self.url, "reached"):
-            return library.Client(project=_PROJECT).bucket(self._bucket_name)
+            client = library.Client(project=_PROJECT)
+        for scheme in ("https://", "http://"):  # by itself it keeps 10 connections, and opens others anew each time
+            client._http.mount(scheme, load("requests.adapters", self.url, "gcp").HTTPAdapter(pool_maxsize=CONNECTIONS))
+        return client.bucket(self._bucket_name)
 
     def read_tagged(self, name: str) -> Content | None:
         """Asks for the generation first, because a download does not return it."""
@@ -63,13 +79,34 @@ class GcsStore(BucketStore):
     def _begin(self, key: str) -> Upload:
         return _ResumableUpload(self, key)
 
+    def _range(self, key: str, start: int, end: int | None, most: int | None) -> Part:
+        """Asks by the JSON API: a download of the library's says nothing of the object's size."""
+        retry = load("google.cloud.storage.retry", self.url, "gcp").DEFAULT_RETRY
+        try:
+            return retry(self._answer)(key, start, end, most)
+        except self._errors.NotFound:
+            raise self._absent(key) from None
+        except self._errors.RequestRangeNotSatisfiable:  # an empty object, or one that has become shorter
+            return Part(b"", 0)
+
+    def _answer(self, key: str, start: int, end: int | None, most: int | None) -> Part:
+        client = self._bucket.client
+        url = f"{client.api_endpoint}/download/storage/v1/b/{self._bucket_name}/o/{quote(key, safe='')}?alt=media"
+        headers = byte_range(start, end)
+        with client._http.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as answer:
+            if answer.status_code not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
+                raise self._errors.from_http_response(answer)
+            is_part = answer.status_code == HTTPStatus.PARTIAL_CONTENT
+            size = size_of(answer.headers.get("Content-Range"), int(answer.headers.get("Content-Length", 0)), most)
+            return Part(answer.content if is_part else answer.content[start:end], size)  # a server may send all
+
     def _chunks(self, key: str) -> Iterator[bytes]:
         try:
             with self._bucket.blob(key).open("rb", chunk_size=PART_BYTES) as stream:
                 while data := stream.read(PART_BYTES):
                     yield data
         except self._errors.NotFound:
-            raise FileNotFoundError(key) from None
+            raise self._absent(key) from None
 
     def _copy(self, key: str, target: str) -> None:
         self._bucket.copy_blob(self._bucket.blob(key), self._bucket, target)

@@ -12,12 +12,26 @@ from threading import Lock
 from typing import Any
 
 from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
-from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed, Upload, load
+from recordmill.pipeline.versions.stores.bucket import (
+    CONNECTIONS,
+    BucketStore,
+    Listed,
+    Part,
+    Upload,
+    byte_range,
+    load,
+    size_of,
+)
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _CONFLICTS = ("409", "412", "ConditionalRequestConflict", "PreconditionFailed")
 _READ_BYTES = 1 << 20
 _DELETED_AT_ONCE = 1000  # the most that S3 takes
+_CONFIG = {
+    "max_pool_connections": CONNECTIONS,
+    "retries": {"mode": "standard", "max_attempts": 10},  # by backoff up to a minute: a store that is away for a while
+    "response_checksum_validation": "when_required",  # else each answer is digested in Python, 1 ms a MiB
+}
 _MAKING = Lock()
 """Held while a client is made: boto3 loads its models without a lock."""
 
@@ -35,7 +49,7 @@ class S3Store(BucketStore):
     def _client(self) -> Any:
         library, config = load("boto3", self.url, "aws"), load("botocore.config", self.url, "aws")
         with refusals(self.url, "reached"), _MAKING:
-            return library.Session().client("s3", config=config.Config(max_pool_connections=CONNECTIONS))
+            return library.Session().client("s3", config=config.Config(**_CONFIG))
 
     @contextmanager
     def _passing(self, *codes: str) -> Iterator[None]:
@@ -114,11 +128,21 @@ class S3Store(BucketStore):
     def _begin(self, key: str) -> Upload:
         return _MultipartUpload(self, key)
 
+    def _range(self, key: str, start: int, end: int | None, most: int | None) -> Part:
+        wanted = byte_range(start, end)
+        with self._passing("InvalidRange"):  # an empty object, or one that has become shorter
+            with self._passing(*_MISSING):
+                answer = self._client.get_object(Bucket=self._bucket_name, Key=key, **wanted)
+                size = size_of(answer.get("ContentRange"), answer["ContentLength"], most)
+                return Part(answer["Body"].read(), size)
+            raise self._absent(key)
+        return Part(b"", 0)
+
     def _chunks(self, key: str) -> Iterator[bytes]:
         with self._passing(*_MISSING):
             yield from self._client.get_object(Bucket=self._bucket_name, Key=key)["Body"].iter_chunks(_READ_BYTES)
             return
-        raise FileNotFoundError(key)
+        raise self._absent(key)
 
     def _copy(self, key: str, target: str) -> None:
         source = {"Bucket": self._bucket_name, "Key": key}
