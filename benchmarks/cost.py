@@ -15,6 +15,7 @@ from measure import table
 from recordmill.pipeline.build.plan.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.dataset.placement import shard_count
+from recordmill.pipeline.sources.files import READ_BYTES
 from recordmill.pipeline.spec.model import MOST_SHARDS
 
 RECORDS = (1_000_000, 100_000_000, 1_000_000_000)
@@ -22,9 +23,11 @@ MANIFEST_BYTES = 279  # a shard; make bench ARGS=scale
 
 BATCH_OVERHEAD = 1740
 """Bytes of a packed batch beside its rows: `python benchmarks/shuffle.py`."""
+REQUEST_CPU = 1.1e-3
+"""Seconds of CPU for a request to S3 or GCS; python benchmarks/buckets.py."""
 PART_BYTES = 8 << 20
 """The bytes that one request writes."""
-GET_BYTES = 16 << 20
+GET_BYTES = READ_BYTES
 """The bytes of a file of rows, read in order, that one request reads."""
 GB, TB = 10**9, 10**12
 
@@ -73,6 +76,7 @@ def estimate(kind: Kind, records: int) -> Sequence[str]:
         size(8 * records),
         f"{reads:,.0f} / {writes:,.0f}",
         f"{hours:,.1f} h",
+        f"{hours + reads * REQUEST_CPU / 3600:,.1f} h",
     )
 
 
@@ -84,7 +88,8 @@ ROWS = (
     "manifest",
     "the reader's indexes, on the disk",
     "requests: reads / writes and lists",
-    "CPU",
+    "CPU, sources on a disk",
+    "CPU, sources in a bucket",
 )
 
 

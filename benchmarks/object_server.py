@@ -24,7 +24,9 @@ class Server:
 
     def __init__(self, folder: Path, delay: float, refuse: float) -> None:
         self._folder, self._delay, self._refuse = folder, delay, refuse
-        self._sizes = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+        self._sizes = {
+            str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
+        }
         self._counts: Counter[str] = Counter()
         self._random = random.Random(0)
 
@@ -42,7 +44,9 @@ class Server:
             status, fields, body = self._answer(method, target, headers)
             fields |= {"Content-Length": str(len(body))}
             head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-            writer.write(f"HTTP/1.1 {status} {REASONS[status]}\r\n{head}\r\n".encode() + (b"" if method == "HEAD" else body))
+            writer.write(
+                f"HTTP/1.1 {status} {REASONS[status]}\r\n{head}\r\n".encode() + (b"" if method == "HEAD" else body)
+            )
             await writer.drain()
         writer.close()
 

@@ -33,7 +33,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard,
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.reader.order import Ahead, GlobalShuffle
 from recordmill.pipeline.reader.records import Records, ShardFile
-from recordmill.pipeline.sources.files import FileInfo, FileList
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.versions.stores.local import LocalStore
 
@@ -54,7 +54,7 @@ features:
 Task = Callable[[], object]
 
 
-class SyntheticFolder:
+class SyntheticFolder(Files):
     """A folder of images that is nowhere: its listing is made as it is asked for."""
 
     def __init__(self, count: int) -> None:

@@ -98,23 +98,29 @@ _MEANINGS = {
     ),
     ExitCode.REJECTS: "rejects: more rows were rejected than the spec allows",
     ExitCode.TRY_AGAIN: (
-        "try again: the inputs or the output changed meanwhile, the data of `--span` is not there yet, or a service "
-        "did not answer; the same command may succeed"
+        "try again: the inputs or the output changed meanwhile, the data of `--span` is not there yet, credentials "
+        "have expired, or a service did not answer; the same command may succeed"
     ),
     ExitCode.INTERRUPTED: "stopped by Ctrl-C (128 and SIGINT); the same command goes on",
     ExitCode.TERMINATED: "stopped by SIGTERM (128 and SIGTERM); the same command goes on",
 }
-TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
+UNAUTHORIZED, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 429, 500
+EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+"""S3's and STS' codes of credentials that may be renewed; GCS answers 401."""
 NO_ANSWER = {
     "ConnectionError",
     "ConnectTimeout",
+    "CredentialRetrievalError",
     "HTTPClientError",
     "ReadTimeout",
+    "RefreshError",
     "RetryError",
+    "SSOError",
     "TransportError",
     "gaierror",
 }
-"""The base classes of errors without an answer, in requests, botocore, google-api-core, google-auth and socket."""
+"""The base classes of errors without an answer, or without a new token, in requests, botocore, google-api-core,
+google-auth and socket."""
 
 
 def code_of(error: BaseException) -> ExitCode:
@@ -139,11 +145,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_temporary(error: BaseException) -> bool:
-    """Whether a library says that a service did not answer or was too busy."""
-    answer = getattr(error, "response", None)
-    metadata = answer.get("ResponseMetadata", {}) if isinstance(answer, dict) else {}  # botocore's
-    status = getattr(error, "code", None) or metadata.get("HTTPStatusCode")
-    if isinstance(status, int) and (status == TOO_MANY_REQUESTS or status >= SERVER_ERROR):
+    """Whether a library says that a service did not answer, was too busy, or asks for newer credentials."""
+    response = getattr(error, "response", None)
+    answer = response if isinstance(response, dict) else {}  # botocore's
+    if answer.get("Error", {}).get("Code") in EXPIRED:
+        return True
+    status = getattr(error, "code", None) or answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if isinstance(status, int) and (status in (UNAUTHORIZED, TOO_MANY_REQUESTS) or status >= SERVER_ERROR):
         return True
     if isinstance(error, BrokenPipeError):  # of a worker process
         return False

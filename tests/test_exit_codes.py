@@ -5,8 +5,12 @@
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, NoCredentialsError, UnauthorizedSSOTokenError
+from google.api_core.exceptions import Forbidden, ServiceUnavailable, Unauthorized
+from google.auth.exceptions import RefreshError
 
 from recordmill.pipeline.build.runners.flink_job import NoFlinkAnswerError
 from recordmill.pipeline.build.runners.job import JobFailedError
@@ -62,13 +66,9 @@ def test_the_docs_hold_the_table() -> None:
     assert "\n".join(rows) in docs
 
 
-class ClientError(Exception):
-    def __init__(self, status: int) -> None:
-        self.response = {"ResponseMetadata": {"HTTPStatusCode": status}}
-
-
-class ServiceUnavailable(Exception):  # noqa: N818 - as in google-api-core
-    code = 503
+def from_s3(code: str, status: int) -> ClientError:
+    parsed: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(parsed, "GetObject")
 
 
 def raised_from(cause: Exception) -> UserError:
@@ -80,22 +80,33 @@ def raised_from(cause: Exception) -> UserError:
 @pytest.mark.parametrize(
     ("cause", "code"),
     [
-        (ClientError(403), 1),
-        (ClientError(404), 1),
-        (ClientError(503), 75),
-        (ClientError(429), 75),
-        (ServiceUnavailable(), 75),
+        (from_s3("AccessDenied", 403), 1),
+        (from_s3("InvalidAccessKeyId", 403), 1),
+        (from_s3("SignatureDoesNotMatch", 403), 1),
+        (from_s3("NoSuchBucket", 404), 1),
+        (from_s3("SlowDown", 503), 75),
+        (from_s3("TooManyRequests", 429), 75),
+        (from_s3("ExpiredToken", 400), 75),
+        (from_s3("RequestExpired", 400), 75),
+        (NoCredentialsError(), 1),
+        (UnauthorizedSSOTokenError(), 75),
+        (Forbidden("no right"), 1),
+        (Unauthorized("no token"), 75),
+        (ServiceUnavailable("busy"), 75),
+        (RefreshError("the token has expired"), 75),
         (socket.gaierror(-3, "Temporary failure in name resolution"), 75),
         (ConnectionRefusedError(111, "Connection refused"), 75),
         (BrokenPipeError(32, "Broken pipe"), 1),
         (FileNotFoundError(2, "No such file or directory"), 1),
     ],
 )
-def test_a_service_that_does_not_answer_is_worth_another_try(cause: Exception, code: int) -> None:
+def test_a_service_that_does_not_answer_or_wants_newer_credentials_is_worth_another_try(
+    cause: Exception, code: int
+) -> None:
     assert code_of(raised_from(raised_from(cause))) == code
 
 
 def test_errors_of_several_files_are_looked_into() -> None:
     beam = Exception("Match operation failed")
-    beam.exception_details = {"s3://bucket/**": ClientError(500)}  # type: ignore[attr-defined]
+    beam.exception_details = {"s3://bucket/**": from_s3("InternalError", 500)}  # type: ignore[attr-defined]
     assert code_of(raised_from(beam)) is ExitCode.TRY_AGAIN

@@ -1,6 +1,7 @@
 """Sources and outputs on object stores: real clients against an S3 and a GCS emulator, started and stopped here."""
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -100,6 +101,23 @@ def test_a_source_and_an_output(
         mine, other = (open_dataset(one).evaluation_input("train", batch_size=4) for one in (local.folder, output))
         assert_equal(tuple(other), tuple(mine))
         assert not list((tmp_path / "work").rglob("run-*"))
+
+
+def test_an_image_in_a_bucket_costs_one_request(
+    files: dict[str, bytes], local: Published, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with emulators.s3() as url, caplog.at_level(logging.INFO, "werkzeug"):
+        for name, data in files.items():
+            open_store(url).write_if(name, data, None)
+        caplog.clear()
+        there = build(parse_spec(SPEC.format(path=url)), str(tmp_path / "out"))
+        asked = [record.getMessage() for record in caplog.records if record.name == "werkzeug"]
+    assert there.manifest.splits == local.manifest.splits
+    images = [name for name in files if name.endswith(".png")]
+    assert {name: sum(f"GET /{url[5:]}/{name} " in line for line in asked) for name in images} == dict.fromkeys(
+        images, 1
+    )
+    assert not [line for line in asked if "HEAD " in line]
 
 
 @pytest.fixture

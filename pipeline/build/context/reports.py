@@ -1,8 +1,8 @@
 """The files that a worker leaves in the workspace for its driver: reports, progress, rejects, and its error.
 
 Works on every runner: none reports rows before it is done, and Beam passes no exception between processes, only its
-traceback as text, whose message it changes inside one process. An `OutputError` may pass, as a store's 503 does: it
-counts as a failed job, which another attempt may repair.
+traceback as text, whose message it changes inside one process. An error of exit code 75, such as a store's 503, may
+pass: it counts as a failed job, which another attempt may repair.
 
     with leaving_error(workspace):              # in a worker
         ...
@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.dataset.paths import attempt_name
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.sources.faults import Fault, Reject
-from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.stores.base import Store
 
 FOLDERS = ("scratch", "progress", "version")
 ANALYSIS = "analysis"
@@ -165,7 +165,8 @@ def leaving_error(workspace: Store) -> Iterator[None]:
         yield
     except UserError as error:
         with suppress(OSError, UserError):  # the folder may be gone, or its disk full: the driver finds that out itself
-            report = {"message": str(error), "type": type(error).__name__, "passes": isinstance(error, OutputError)}
+            passes = code_of(error) is ExitCode.TRY_AGAIN
+            report = {"message": str(error), "type": type(error).__name__, "passes": passes}
             write_report(workspace, ERROR, report)
         raise
 

@@ -261,7 +261,7 @@ class BucketStore(Store):
                 "command again"
             )
         if found != digest:
-            raise OutputError(
+            raise UnsettledOutputError(
                 f"{self.url}/{name} was written meanwhile with other content: a build whose functions depend on more "
                 "than their rows, or another build's remains; run the same command again"
             )
