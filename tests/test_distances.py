@@ -1,6 +1,7 @@
 """Distances of distributions: their definitions, and what holds of all of them."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from recordmill.pipeline.compare.distances import (
     binned,
     jensen_shannon,
     l_infinity,
+    middle_shift,
     population_stability_index,
     standardized_shifts,
 )
@@ -54,6 +56,32 @@ def test_population_stability_index_is_that_of_its_definition() -> None:
     assert population_stability_index([5, 5], [10, 30]) == pytest.approx(expected)
     empty = (0.5 - 1.0) * math.log(0.5) + (0.5 - 1e-4) * math.log(0.5 / 1e-4)
     assert population_stability_index([10, 0], [5, 5]) == pytest.approx(empty)
+
+
+WIDE = np.random.default_rng(7).lognormal(3, 0.9, 4000)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "least", "most"),
+    [
+        (WIDE, WIDE, 0, 0),
+        (WIDE[:2000], WIDE[2000:], 0, 0.01),  # chance
+        (WIDE, WIDE * 1.3, 0.05, 0.2),  # where psi is below 0.25
+        (WIDE > 20, WIDE[::-1] > 19.5, 0, 0.01),  # two values: a median would jump from one to the other
+        (np.zeros(500), np.full(500, 0.1), 0.1, 0.11),  # a constant counts in its own units
+        (WIDE, np.append(WIDE, [1e30] * 400), 0, 0.05),  # outliers
+        (np.ones(1), np.ones(1), 0, 0),
+    ],
+)
+def test_the_middle_shifts_by_more_than_chance(before: Any, after: Any, least: float, most: float) -> None:
+    old, new = (Histogram.of(np.asarray(each, np.float32)) for each in (before, after))
+    assert least <= middle_shift(old, new) <= most
+
+
+def test_a_factor_that_the_stability_index_does_not_see_is_a_shift() -> None:
+    old, new = (Histogram.of((WIDE * factor).astype(np.float32)) for factor in (1, 1.3))
+    assert population_stability_index(*binned(old, new)) < 0.25
+    assert middle_shift(old, new) > 0.05
 
 
 def test_shift_is_in_standard_deviations_before() -> None:

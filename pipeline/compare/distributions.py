@@ -15,11 +15,13 @@ from recordmill.pipeline.compare.distances import (
     binned,
     jensen_shannon,
     l_infinity,
+    middle_shift,
     population_stability_index,
     standardized_shifts,
 )
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion
+from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
 
 SHOWN = 5
@@ -65,9 +67,11 @@ def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words
         counted = min(int(before.histogram.counts.sum()), int(after.histogram.counts.sum()))
         if counted:
             bins = binned(before.histogram, after.histogram)
-            detail = f"median {before.histogram.median():.6g} → {after.histogram.median():.6g}"
+            detail = _medians(before.histogram, after.histogram)
             yield Figure("psi", "", population_stability_index(*bins), detail, counted)
             yield Figure("jensen_shannon", "", jensen_shannon(*bins), detail, counted)
+            if not before.tokens:  # numbers
+                yield Figure("shift", "", middle_shift(before.histogram, after.histogram), detail, counted)
     if before.ids and after.ids:
         old, new = (_by_name(each.ids or {}, names) for each, names in zip((before, after), words, strict=True))
         distance, moved = l_infinity(old, new)
@@ -76,6 +80,10 @@ def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words
         yield Figure("l_infinity", "", distance, detail, counted)
         _, *counts = aligned(old, new)
         yield Figure("jensen_shannon", "", jensen_shannon(*counts), detail, counted)
+
+
+def _medians(before: Histogram, after: Histogram) -> str:
+    return f"median {before.median():.6g} → {after.median():.6g}"
 
 
 def _by_name(ids: Mapping[int, int], words: Words) -> Counter[str]:

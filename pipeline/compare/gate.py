@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
     from recordmill.pipeline.spec.model import Spec
 
-DISTRIBUTIONS = ("psi", "jensen_shannon", "l_infinity")
+DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity")
 """The rules of which `min_values` are needed; of the others it is `min_rows`."""
 KEEPING_IDS = ("category", "categories")
 """The kinds whose names keep their ids from version to version."""

@@ -15,7 +15,7 @@ from recordmill.pipeline.options import Options
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-LISTED = ("missing", "l_infinity", "jensen_shannon", "psi", "out_of_vocabulary", "pixels", "ids_moved")
+LISTED = ("missing", "l_infinity", "jensen_shannon", "psi", "shift", "out_of_vocabulary", "pixels", "ids_moved")
 """The limits of features, in the order of the page."""
 
 
@@ -30,6 +30,8 @@ class FeatureGate(Options):
     """The Jensen–Shannon divergence of names, numbers, or lengths of texts."""
     psi: Distance | None = None
     """The population stability index of numbers, or of lengths of texts."""
+    shift: Distance | None = None
+    """The shift of the middle half of numbers, in the range of the middle 80 %."""
     out_of_vocabulary: Share | None = None
     """The rise of the share of unknown names or words."""
     pixels: Distance | None = None
@@ -75,6 +77,9 @@ class Gate(Options):
     """The Jensen–Shannon divergence of names, numbers, or lengths of texts, by feature and split."""
     psi: Distance | None = 0.25
     """The population stability index of numbers, or of lengths of texts, by feature and split."""
+    shift: Distance | None = 0.05
+    """The shift of the mean of the middle half of numbers, beyond chance, in the range of the middle 80 % of the live
+    version's, by feature and split."""
     out_of_vocabulary: Share | None = 0.05
     """The rise of the share of unknown names or words, by feature and split."""
     pixels: Distance | None = 0.25

@@ -49,7 +49,7 @@ class NumberOptions(FeatureOptions):
     """The options of one number a row."""
 
     kind: ClassVar[str] = "number"
-    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi")
+    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi", "shift")
     clip: tuple[float | None, float | None] | None = None
     transform: str = "none"
     normalize: str = "z_score"
