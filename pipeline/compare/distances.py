@@ -113,7 +113,8 @@ def _middle(histogram: Histogram) -> tuple[float, float]:
     """Returns the mean of the middle half of at least one value, and its standard error."""
     values, counts, count = histogram.values, histogram.counts, int(histogram.counts.sum())
     inside = np.diff(np.clip(4 * np.cumsum(counts), count, 3 * count), prepend=count)
-    clipped = np.clip(values, *histogram.at([count // 4, count * 3 // 4]))
+    low, high = histogram.at([count // 4, count * 3 // 4])
+    clipped = np.clip(values, low, high)
     squares = (counts * (clipped - (counts * clipped).sum() / count) ** 2).sum()
     return float((inside * values).sum() / (2 * count)), 2 * math.sqrt(squares) / count
 
