@@ -182,21 +182,34 @@ def test_a_state_is_of_the_latest_iteration_or_of_a_step(dataset: Dataset) -> No
     assert given.state(step=7)["records"] == 21
 
 
-def test_hosts_may_become_more(dataset: Dataset) -> None:
+@pytest.mark.parametrize("order", [{}, {"shuffle": "blocks"}])
+def test_hosts_may_become_more(dataset: Dataset, order: dict[str, Any]) -> None:
     def hosts(count: int, **options: Any) -> list[list[list[str]]]:
         given = [
-            dataset.training_input(batch_size=6 // count, host_index=host, host_count=count, with_key=True, **options)
+            dataset.training_input(
+                batch_size=6 // count, host_index=host, host_count=count, with_key=True, **order, **options
+            )
             for host in range(count)
         ]
         return [keys(one.as_numpy()) for one in given]
 
     def together(parts: list[list[list[str]]]) -> list[list[str]]:
-        return [flat(list(step)) for step in zip(*parts, strict=True)]
+        return [sorted(flat(list(step))) for step in zip(*parts, strict=True)]
 
-    assert together(hosts(3, epochs=4)) == hosts(1, epochs=4)[0]
-    state = dataset.training_input(batch_size=6).state(step=2)
-    resumed = dataset.training_input(batch_size=2, epochs=4, host_index=1, host_count=3, with_key=True).resume(state)
-    assert keys(resumed.as_numpy()) == hosts(3, epochs=4)[1][2:]
+    assert together(hosts(3, epochs=4)) == together(hosts(1, epochs=4))
+    state = dataset.training_input(batch_size=6, **order).state(step=2)
+    resumed = dataset.training_input(batch_size=2, epochs=4, host_index=1, host_count=3, with_key=True, **order)
+    assert keys(resumed.resume(state).as_numpy()) == hosts(3, epochs=4)[1][2:]
+
+
+def test_a_state_keeps_its_lanes_and_one_of_the_order_before_is_refused(dataset: Dataset) -> None:
+    state = dataset.training_input(batch_size=1, host_count=7, shuffle="blocks").state(step=1)
+    assert state["lanes"] == 245
+    alone = dataset.training_input(batch_size=7, shuffle="blocks").resume(state)
+    assert alone.state(step=2)["lanes"] == 245
+    for old in (None, 0, "240"):
+        with pytest.raises(DatasetError, match=r"order of blocks that this Recordmill has no more: .* set_epoch\(1\)$"):
+            dataset.training_input(batch_size=7, shuffle="blocks").resume({**state, "lanes": old})
 
 
 def test_a_state_of_another_global_batch_is_refused(dataset: Dataset) -> None:

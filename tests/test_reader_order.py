@@ -9,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.reader.order import (
+    LANES_OF_GROUP,
     Ahead,
     Balanced,
-    BlockShuffle,
     Bucketed,
     GlobalShuffle,
     InOrder,
+    Lanes,
     Order,
     Permutation,
     Selected,
-    block_shuffle,
     combine,
+    lanes_for,
     uniform,
 )
 
@@ -33,8 +34,8 @@ def sizes_of(records: np.ndarray) -> np.ndarray:
 ORDERS: dict[str, Callable[[int, int], Order]] = {
     "in order": lambda size, seed: InOrder(size),
     "global": GlobalShuffle,
-    "blocks": lambda size, seed: BlockShuffle(size, seed, block=5, group=3),
-    "blocks by bytes": lambda size, seed: block_shuffle(size, seed, 300_000 * size),
+    "lanes": lambda size, seed: Lanes(size, seed, 300_000 * size, lanes=10),
+    "a small split": lambda size, seed: Lanes(size, seed, size, lanes=240),
     "bucketed": lambda size, seed: Bucketed(GlobalShuffle(size, seed), seed, 4, sizes_of),
     "ahead": lambda size, seed: Ahead(GlobalShuffle(size, seed), chunk=10),
     "one class": lambda size, seed: Balanced(np.zeros(size, np.int64), seed),
@@ -88,7 +89,7 @@ def test_neighbours_do_not_stay_together() -> None:
 def test_the_order_of_a_seed_never_changes() -> None:
     """A resumed run depends on it: these numbers are part of the format of a state."""
     assert GlobalShuffle(10, 1).records(0, np.arange(10)).tolist() == [6, 8, 9, 4, 3, 5, 2, 0, 1, 7]
-    assert BlockShuffle(10, 1, 2, 2).records(1, np.arange(10)).tolist() == [7, 6, 8, 9, 0, 5, 4, 1, 3, 2]
+    assert Lanes(10, 1, 16 << 20, 5).records(1, np.arange(10)).tolist() == [4, 1, 2, 7, 8, 5, 6, 3, 9, 0]
     drawn = uniform(combine(1, 2), np.arange(2), 2)
     assert drawn.tolist() == [[0.4586366009457423, 0.5579707213525092], [0.06266048611631447, 0.18899281481322427]]
 
@@ -100,21 +101,43 @@ def test_ten_million_records_take_no_memory_and_no_time() -> None:
     assert 0 <= last.min() <= last.max() < 10**7
 
 
-def test_blocks_are_read_a_group_at_a_time() -> None:
-    order = BlockShuffle(103, 5, block=5, group=4)
-    epoch = epoch_of(order, 0)
-    groups = [{record // 5 for record in epoch[start : start + 20]} for start in range(0, 100, 20)]
-    assert [len(group) for group in groups] == [4] * 5
-    assert epoch[:20] != sorted(epoch[:20])
-    assert {100, 101, 102} <= set(epoch[100:]) | set(epoch[80:])
+@given(st.integers(0, 3000), st.integers(1, 12), st.integers(16 << 20, 3 << 30), st.sampled_from([1, 2, 3, 4, 6]))
+def test_each_block_is_one_hosts_in_every_epoch(size: int, groups: int, total: int, hosts: int) -> None:
+    order = Lanes(size, 3, total, groups * hosts * LANES_OF_GROUP)
+    owners = []
+    for epoch in (0, 1):
+        records = order.records(epoch, np.arange(size))
+        assert sorted(records.tolist()) == list(range(size))
+        blocks = np.searchsorted(order.begins(), records, side="right")
+        owner = np.full(size + 1, -1)
+        owner[blocks] = np.arange(size) % hosts
+        assert (owner[blocks] == np.arange(size) % hosts).all()
+        owners.append(owner.tolist())
+    assert owners[0] == owners[1]
 
 
-def test_blocks_are_worth_a_request_and_groups_are_bounded() -> None:
-    texts, images, huge = (block_shuffle(10_000, 0, 10_000 * size) for size in (256, 100_000, 10 << 20))
-    assert texts.block * 256 == 1 << 20
-    assert images.block * 100_000 <= 1 << 20
-    assert images._in_group * 100_000 <= 64 << 20
-    assert (huge.block, huge._in_group) == (1, 6)
+def test_each_block_is_read_within_a_stretch_and_neighbours_are_of_different_blocks() -> None:
+    order = Lanes(24_000, 1, 24_000 << 17, 240)  # 7 or 8 records a block, 13 blocks a lane
+    blocks = np.searchsorted(order.begins(), order.records(0, np.arange(24_000)), side="right")
+    assert (np.diff(blocks) != 0).all()
+    assert np.bincount(blocks)[1:].max() <= 8
+    places = np.stack([blocks, np.arange(24_000) // 240], 1)
+    spans = [np.ptp(places[places[:, 0] == block, 1]) for block in range(1, 200)]
+    assert max(spans) < 8
+
+
+def test_long_and_short_blocks_come_at_any_time() -> None:
+    order = Lanes(10_500, 1, 10_500 << 17, 10)  # 132 blocks a lane, of 7 or 8 records
+    firsts = np.mean([order.records(epoch, np.arange(500)) for epoch in range(40)])
+    assert 0.47 < firsts / 10_500 < 0.53  # the first records of an epoch come from anywhere
+
+
+def test_blocks_are_worth_a_request() -> None:
+    texts, images, huge = (Lanes(100_000, 0, 100_000 * size, lanes_for(8)) for size in (256, 100_000, 10 << 20))
+    assert len(texts.begins()) == 240  # all of the split is less than 240 MiB
+    assert len(Lanes(100_000, 0, 10 << 20, 240).begins()) == 1
+    assert 0.9 < np.diff(images.begins()).max() * 100_000 / (1 << 20) < 1.1  # to the record
+    assert np.diff(huge.begins()).max() == 2
 
 
 def test_buckets_hold_records_of_like_sizes() -> None:

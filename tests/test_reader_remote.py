@@ -20,7 +20,7 @@ from moto.server import ThreadedMotoServer
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.reader.order import BlockShuffle
+from recordmill.pipeline.reader.order import Lanes
 from recordmill.pipeline.reader.records import Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import Range, RecentBlocks
 from recordmill.pipeline.reader.version_files import RemotePath
@@ -202,7 +202,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def epoch(records: Records, threads: int = 2, batch: int = 50) -> None:
     """Reads all records in the order of blocks, and compares them."""
-    order = BlockShuffle(RECORDS, 1, BLOCK, GROUP).records(0, np.arange(RECORDS))
+    order = Lanes(RECORDS, 1, RECORDS // BLOCK << 20, lanes=GROUP).records(0, np.arange(RECORDS))
     with ThreadPoolExecutor(threads) as pool:
         for numbers, read in zip(
             order.reshape(-1, batch), pool.map(records.read, order.reshape(-1, batch)), strict=True

@@ -16,12 +16,14 @@ from recordmill.pipeline.reader.steps import Passes, Steps, make_state, step_of
 from tests.hand_made import FEATURES, write_dataset
 
 
-@given(st.integers(0, 60), st.integers(1, 7), st.integers(1, 5), st.booleans())
-def test_hosts_share_the_positions(records: int, batch: int, hosts: int, drop: bool) -> None:
-    steps = [Steps(records, batch, host, hosts, drop) for host in range(hosts)]
+@given(st.integers(0, 60), st.integers(1, 7), st.integers(1, 5), st.booleans(), st.sampled_from([0, 60]))
+def test_hosts_share_the_positions(records: int, batch: int, hosts: int, drop: bool, lanes: int) -> None:
+    steps = [Steps(records, batch, host, hosts, drop, lanes) for host in range(hosts)]
     read = [one.positions(step).tolist() for step in range(steps[0].of_epoch) for one in steps]
     whole = records // (batch * hosts) * batch * hosts if drop else records
-    assert [position for part in read for position in part] == list(range(whole))
+    given = [position for part in read for position in part]
+    assert (sorted(given) if lanes else given) == list(range(whole))
+    assert not lanes or all(position % hosts == number % hosts for number, part in enumerate(read) for position in part)
     assert all(len(part) == batch for part in read) or not drop
     assert len({one.of_epoch for one in steps}) == 1
 

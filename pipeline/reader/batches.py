@@ -61,8 +61,8 @@ class BatchSource(Protocol):
     def open(self) -> Batches:
         """Opens the records, and returns the maker of batches."""
 
-    def starting_at(self, step: int) -> "BatchSource":
-        """Returns the same source, beginning at another step."""
+    def starting_at(self, step: int, lanes: int = 0) -> "BatchSource":
+        """Returns the same source, beginning at another step, with the order of so many lanes where it has lanes."""
 
 
 class SplitBatches:
@@ -156,9 +156,11 @@ class SplitSource:
             self._labels = rows.labels
         return rows
 
-    def starting_at(self, step: int) -> "SplitSource":
-        """Returns the same source, beginning at another step."""
-        return SplitSource(replace(self.request, given=replace(self.given, start_step=step)))
+    def starting_at(self, step: int, lanes: int = 0) -> "SplitSource":
+        """Returns the same source, beginning at another step, with the order of so many lanes where it has lanes."""
+        steps = self.request.steps
+        steps = replace(steps, lanes=steps.lanes and (lanes or steps.lanes))
+        return SplitSource(replace(self.request, given=replace(self.given, start_step=step), steps=steps))
 
 
 def element_spec(request: Request) -> Any:

@@ -25,7 +25,7 @@ from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request
 from recordmill.pipeline.reader.rows import DamagedRecordError
-from recordmill.pipeline.reader.steps import Passes, State, make_state, step_of
+from recordmill.pipeline.reader.steps import Passes, State, lanes_of, make_state, step_of
 from recordmill.pipeline.reader.workers import in_processes
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Input:
                 size.
         """
         step = step_of(state, self.source.order_facts(), self._folder)
-        return Input(self.source.starting_at(step), self._folder)
+        return Input(self.source.starting_at(step, lanes_of(state)), self._folder)
 
 
 def _check_installed(module: str, name: str, package: str = "") -> None:

@@ -99,12 +99,13 @@ class MixedSource:
 
     def order_facts(self) -> dict[str, Any]:
         """Returns the facts that determine the order of the batches."""
+        common = ("global_batch_size", "lanes")
         mixed = [source.order_facts() for source in self.sources]
         return {
-            "mixed": [{name: value for name, value in facts.items() if name != "global_batch_size"} for facts in mixed],
+            "mixed": [{name: value for name, value in facts.items() if name not in common} for facts in mixed],
             "quotas": list(self.quotas),
             "seed": self.given.seed,
-            "global_batch_size": self.steps.global_batch,
+            **{name: facts[name] for facts in mixed for name in common if name in facts},
         }
 
     def consumed(self, step: int) -> int:
@@ -116,9 +117,10 @@ class MixedSource:
         counters = Counters()
         return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.given.seed)
 
-    def starting_at(self, step: int) -> "MixedSource":
-        """Returns the same source, beginning at another step."""
-        return MixedSource(self.sources, self.quotas, replace(self.given, start_step=step))
+    def starting_at(self, step: int, lanes: int = 0) -> "MixedSource":
+        """Returns the same source, beginning at another step, with the order of so many lanes where it has lanes."""
+        sources = [source.starting_at(source.given.start_step, lanes) for source in self.sources]
+        return MixedSource(sources, self.quotas, replace(self.given, start_step=step))
 
 
 class MixedBatches:

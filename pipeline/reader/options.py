@@ -56,9 +56,9 @@ class ReadOptions(FinishOptions):
     """Any whole number; it makes the order and every random change."""
     epochs: int | None = _only("training", None)
     """None: an iteration is one epoch, each the next one; n: it is the epochs 0 to n - 1; -1: it has no end."""
-    shuffle: str = _only("training", "global")
-    """`global` permutes all records; `blocks` permutes blocks of neighbours, and the records of each 64 MiB of blocks,
-    for files that are read by ranges; `none` keeps the dataset's own order."""
+    shuffle: str | None = _only("training", None)
+    """`global` permutes all records, the default for files; `blocks` mixes 240 blocks of neighbours at a time, each
+    read once, by one host, the default for URLs; `none` keeps the dataset's own order."""
     balance: bool = _only("training", False)
     """Reads every class of the label as often as any other; records of rare classes come again."""
     drop_remainder: bool = _only("training", True)
@@ -100,7 +100,8 @@ class ReadOptions(FinishOptions):
             self._set("host_count", self.input_context.num_input_pipelines)
             self._set("input_context", None)
         check_batch_size(self.batch_size)
-        _check_choice("shuffle", self.shuffle, SHUFFLES)
+        if self.shuffle is not None:
+            _check_choice("shuffle", self.shuffle, SHUFFLES)
         _check_choice("on_error", self.on_error, ON_ERROR)
         if self.host_count < 1 or not 0 <= self.host_index < self.host_count:
             raise DatasetError(f"host_index is 0 to host_count - 1, got {self.host_index} of {self.host_count}")

@@ -19,6 +19,7 @@ Integers = npt.NDArray[np.int64]
 _U64 = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: SplitMix64's step
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_ONE = np.uint64(1)
 _S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
 _MASK = (1 << 64) - 1
 ROUNDS = 8  # of a permutation; with fewer, neighbours of a small range stay together too often
@@ -63,35 +64,41 @@ class Permutation:
     it puts beyond n is sent through again, less than twice a number on the average.
     """
 
-    def __init__(self, size: int, key: int) -> None:
-        self._size = size
-        bits = max(size - 1, 0).bit_length()
-        self._shift = np.uint64(bits // 2)
-        self._low = np.uint64((1 << bits // 2) - 1)
-        self._high = np.uint64((1 << (bits - bits // 2)) - 1)
-        self._keys = scramble(np.arange(ROUNDS, dtype=np.uint64) ^ np.uint64(key))
+    def __init__(self, size: int | Integers, key: int | _U64) -> None:
+        """Takes n and a key: numbers, or arrays [rows] where each row is permuted by a permutation of its own."""
+        self._size = np.atleast_1d(np.asarray(size))
+        self._key = np.atleast_1d(np.asarray(key, np.uint64))
+        bits = np.frexp(np.maximum(self._size - 1, 0))[1].astype(np.uint64)  # the exponent is the number of bits
+        self._shift = bits >> _ONE
+        self._low = (_ONE << self._shift) - _ONE
+        self._high = (_ONE << (bits - self._shift)) - _ONE
+        self._keys = scramble(np.arange(ROUNDS, dtype=np.uint64)[:, np.newaxis] ^ self._key)
 
     def __call__(self, numbers: Integers) -> Integers:
         """Permutes numbers of 0..n-1: int64 of the same shape, [rows]."""
-        result = self._network(numbers.astype(np.uint64))
+        result = self._network(numbers.astype(np.uint64)).astype(np.int64)
         outside = np.flatnonzero(result >= self._size)
-        while len(outside):
-            result[outside] = self._network(result[outside])
-            outside = outside[result[outside] >= self._size]
-        return result.astype(np.int64)
+        if len(outside):
+            result[outside] = self._of_rows(outside)(result[outside])
+        return result
+
+    def _of_rows(self, rows: Integers) -> "Permutation":
+        return self if len(self._size) == len(self._key) == 1 else Permutation(self._size[rows], self._key[rows])
 
     def _network(self, numbers: _U64) -> _U64:
         high, low = numbers >> self._shift, numbers & self._low
-        for first, second in self._keys.reshape(-1, 2):
+        for first, second in zip(self._keys[::2], self._keys[1::2], strict=True):
             high = high ^ (scramble(low ^ first) & self._high)
             low = low ^ (scramble(high ^ second) & self._low)
         return (high << self._shift) | low
 
 
-RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS = range(1, 7)
+RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS, GROUP = range(1, 8)
 """Purposes of permutations, so that those of one seed have nothing in common."""
 BLOCK_BYTES = 1 << 20  # 1 MiB: worth one request of a remote file
-GROUP_BYTES = 64 << 20  # 64 MiB: the most memory of a group of blocks
+GROUPS = 48  # of lanes: divided by 1, 2, 3, 4, 6, 8, 12, 16, 24 hosts
+LANES_OF_GROUP = 5  # 240 lanes: as many blocks are read at a time, by all hosts together
+SMALL_BYTES = 16 << 20  # 16 MiB: a smaller split is one block, which each host reads whole
 CHUNK = 4096  # positions worked out at once: 0.6 µs each, 3.3 for 256 alone
 
 
@@ -128,47 +135,71 @@ class GlobalShuffle:
         return Permutation(self.size, combine(self._seed, RECORDS, epoch))(positions)
 
 
-class BlockShuffle:
-    """A permutation of blocks of neighbours, then of the records within each group of blocks.
+def lanes_for(hosts: int) -> int:
+    """Returns the lanes of an order that so many hosts read: 240 for 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 hosts."""
+    return LANES_OF_GROUP * hosts * -(-GROUPS // hosts)
 
-    Records that are read together are neighbours: whole blocks, one group at a time. The shards are in the order of a
-    hash, so neighbours have nothing in common. The records that fill no block come with the last group.
+
+class Lanes:
+    """A shuffle in which each block of neighbours belongs to one lane, and is read once, by one host.
+
+    Position p belongs to lane p mod `lanes`; host h of H takes the positions p = h (mod H), and so whole lanes where H
+    divides their number. A lane reads its blocks one after another, both they and the records within each shuffled anew
+    each epoch; neighbours in the order are records of different blocks. Lanes l, l + g, l + 2g, … of g groups exchange
+    their blocks from epoch to epoch. Block b belongs to group b mod g for ever, so the cache of a host whose number
+    divides g serves later epochs and trainings. The shards are in the order of a hash: a block is a random sample.
+
+    The first `longer` blocks have one record more than the others, so that every lane has exactly as many records as
+    positions. Within a lane, long and short blocks alternate evenly, from a random one on.
     """
 
-    def __init__(self, size: int, seed: int, block: int, group: int) -> None:
-        """Takes the records of a block, and the blocks of a group."""
-        self.size = size
-        self._seed, self.block = seed, block
-        self._in_blocks = size // block * block
-        self._in_group = block * group
+    def __init__(self, size: int, seed: int, total_bytes: int, lanes: int) -> None:
+        """Takes the bytes of all records, from the manifest: the same for every reader of the dataset."""
+        if total_bytes < SMALL_BYTES:
+            lanes, total_bytes = 1, 1
+        self.size, self._seed, self._lanes = size, seed, lanes
+        self._groups = max(1, lanes // LANES_OF_GROUP)
+        self._of_lane = max(1, min(size // lanes, -(-total_bytes // (lanes * BLOCK_BYTES))))
+        self._block, self._longer = divmod(size, lanes * self._of_lane)
 
     def records(self, epoch: int, positions: Integers) -> Integers:
         """Returns the records at positions."""
-        groups = positions // self._in_group
-        shuffled = np.empty_like(positions)
-        for group in np.unique(groups).tolist():
-            start = group * self._in_group
-            size = min(self._in_group, self.size - start)
-            within = Permutation(size, combine(self._seed, WITHIN, epoch, group))
-            shuffled[groups == group] = start + within(positions[groups == group] - start)
-        blocks = Permutation(self._in_blocks // self.block, combine(self._seed, BLOCKS, epoch))
-        inside = shuffled < self._in_blocks
-        result = shuffled.copy()
-        result[inside] = blocks(shuffled[inside] // self.block) * self.block + shuffled[inside] % self.block
-        return result
+        at, lane = np.divmod(positions, self._lanes)
+        keys = scramble(np.uint64(combine(self._seed, BLOCKS, epoch)) ^ lane.astype(np.uint64))
+        place, is_long, long_before, within = self._places(at, lane, (keys >> _S11).astype(np.int64) % self._of_lane)
+        row, group = np.divmod(lane, self._groups)
+        # The blocks of the group's earlier lanes come first; the long ones of all its blocks are the first.
+        rank = np.where(is_long, long_before, row * self._of_lane + place - long_before)
+        longer = self._longer // self._groups + (group < self._longer % self._groups)
+        keys = scramble(np.uint64(combine(self._seed, GROUP, epoch)) ^ (2 * group + is_long).astype(np.uint64))
+        of_group = self._lanes // self._groups * self._of_lane
+        shuffled = Permutation(np.where(is_long, longer, of_group - longer), keys)(rank)
+        block = np.where(is_long, shuffled, longer + shuffled) * self._groups + group
+        keys = scramble(np.uint64(combine(self._seed, WITHIN, epoch)) ^ block.astype(np.uint64))
+        return block * self._block + np.minimum(block, self._longer) + Permutation(self._block + is_long, keys)(within)
 
+    def _places(self, at: Integers, lane: Integers, first: Integers) -> tuple[Integers, ...]:
+        """Finds a lane's block at `at`: its place, whether it is long, the group's long ones before, and the rest."""
+        each, one_more = divmod(self._longer, self._lanes)
+        longer = each + (lane < one_more)
 
-def block_shuffle(size: int, seed: int, total_bytes: int) -> BlockShuffle:
-    """Makes a shuffle whose blocks are worth a request and whose groups fit into memory.
+        def long_before(place: Integers) -> Integers:
+            return (place + first) * longer // self._of_lane - first * longer // self._of_lane
 
-    Args:
-        size: the number of records.
-        seed: any whole number.
-        total_bytes: the bytes of all records, from the manifest: the same for every reader of the dataset.
-    """
-    mean = max(1, total_bytes // max(1, size))
-    block = max(1, BLOCK_BYTES // mean)
-    return BlockShuffle(size, seed, block, max(2, GROUP_BYTES // (block * mean)))
+        def start(place: Integers) -> Integers:
+            return place * self._block + long_before(place)
+
+        place = np.minimum(at * self._of_lane // np.maximum(1, self._of_lane * self._block + longer), self._of_lane - 1)
+        place = place - (start(place) > at)  # the quotient is off by one at most
+        place = place + (start(place + 1) <= at)
+        before, (row, group) = long_before(place), np.divmod(lane, self._groups)
+        earlier = row * each + np.clip(-((group - one_more) // self._groups), 0, row)  # long ones of earlier lanes
+        return place, long_before(place + 1) - before, earlier + before, at - start(place)
+
+    def begins(self) -> Integers:
+        """Returns the records with which blocks begin, rising: int64 [blocks]."""
+        blocks = np.arange(min(self._lanes * self._of_lane, self.size))
+        return blocks * self._block + np.minimum(blocks, self._longer)
 
 
 class Balanced:

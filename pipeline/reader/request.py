@@ -9,6 +9,7 @@ from recordmill.pipeline.dataset.manifest import Manifest, Shard
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
+from recordmill.pipeline.reader.order import lanes_for
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
@@ -75,6 +76,7 @@ class Request:
             "bucketed": self.given.text == "bucketed",
             "drop_remainder": self.given.drop_remainder,
             "global_batch_size": self.steps.global_batch,
+            **({"lanes": self.steps.lanes} if self.steps.lanes else {}),
         }
 
 
@@ -85,10 +87,12 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         DatasetError: an option does not fit the dataset; the message says what to do.
     """
     label = manifest.label if given.label == THE_LABEL else given.label
+    given = replace(given, shuffle=given.shuffle or ("blocks" if "://" in folder else "global"))
     features = _chosen_features(manifest, given, label)
     shards, chosen = _shards(folder, manifest, given.split)
     _check_forms(given, features, manifest)
     records = sum(end - first for first, end in chosen)
+    lanes = lanes_for(given.host_count) if given.shuffle == "blocks" and not given.balance else 0
     request = Request(
         given=given,
         dataset=manifest.name,
@@ -98,7 +102,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         features=features,
         label=label,
         **_augmentations(given.augment, features, label),
-        steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder),
+        steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder, lanes),
     )
     _check_batches(request)
     return request

@@ -21,10 +21,11 @@ from recordmill.pipeline.reader.order import (
     GlobalShuffle,
     InOrder,
     Integers,
+    Lanes,
     Order,
     Selected,
-    block_shuffle,
     combine,
+    lanes_for,
     uniform,
 )
 from recordmill.pipeline.reader.records import Records
@@ -172,8 +173,8 @@ class Rows:
             order = Balanced(self.labels, given.seed)
         elif given.shuffle == "global":
             order = GlobalShuffle(steps.records, given.seed)
-        elif given.shuffle == "blocks":
-            order = block_shuffle(steps.records, given.seed, self.request.bytes)
+        elif steps.lanes:
+            order = Lanes(steps.records, given.seed, self.request.bytes, steps.lanes)
         else:
             return InOrder(steps.records)
         if self.request.given.text != "bucketed":
@@ -186,11 +187,11 @@ class Rows:
 
         Blocks serve where neighbours are read at about the same time, and where all of them are kept.
         """
-        given, size = self.request.given, self._selected.size
+        given = self.request.given
         if (given.shuffle == "global" or given.balance) and self.request.bytes > KEPT:
             return None
-        block = block_shuffle(size, given.seed, self.request.bytes).block
-        begin = self._selected.records(np.arange(0, size, block))
+        lanes = self.request.steps.lanes or lanes_for(1)
+        begin = self._selected.records(Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
         return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
 
     def _sizes(self, positions: Integers) -> Integers:

@@ -46,6 +46,9 @@ class Steps:
     host_count: int = 1
     drop_remainder: bool = True
     """Leaves out the records at an epoch's end that fill no global batch."""
+    lanes: int = 0
+    """The lanes to which the order deals the positions (`order.Lanes`); hosts then take every `host_count`-th position;
+    0: each host takes a slice of the global batch."""
 
     @property
     def global_batch(self) -> int:
@@ -60,8 +63,12 @@ class Steps:
 
     def positions(self, step: int) -> Integers:
         """Returns this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
-        start = step * self.global_batch + self.host_index * self.batch_size
-        return np.arange(start, max(start, min(start + self.batch_size, self.records)), dtype=np.int64)
+        start, host = step * self.global_batch, self.host_index
+        if self.lanes:
+            positions = np.arange(start + host, start + self.global_batch, self.host_count)
+        else:
+            positions = np.arange(start + host * self.batch_size, start + (host + 1) * self.batch_size)
+        return positions[positions < self.records]
 
     def consumed(self, step: int) -> int:
         """Counts the records that all hosts together have read when a step, counted from epoch 0, begins."""
@@ -133,7 +140,7 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | No
 
     Args:
         state: as `make_state` returns it.
-        order: the input's facts.
+        order: the input's facts; those of a state may have another number of lanes, which follows from its hosts.
         folder: that of the input's version, in whose parent the state's version is looked for.
 
     Raises:
@@ -144,13 +151,24 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | No
     if state.get("format") != FORMAT:
         raise DatasetError(f"the state is of format {state.get('format')!r}, this Recordmill knows {FORMAT}: upgrade")
     for name, mine in order.items():
-        if name not in state or state[name] != mine:
+        if name == "lanes" and lanes_of(state) < 1:
+            raise DatasetError(
+                "the state is of an order of blocks that this Recordmill has no more: begin its epoch anew, "
+                f"set_epoch({state.get('epoch')!r})"
+            )
+        if name != "lanes" and (name not in state or state[name] != mine):
             advice = _version_advice(state.get(name), folder) if name == "version" else _ADVICE.get(name, _SAME)
             raise DatasetError(
                 f"the state is of another {name.replace('_', ' ')}: {state.get(name)!r}, this input's is {mine!r}; "
                 f"{advice}"
             )
     return int(state["step"])
+
+
+def lanes_of(state: Mapping[str, Any]) -> int:
+    """Returns the lanes of a state's order; 0 where it has none."""
+    lanes = state.get("lanes", 0)
+    return lanes if isinstance(lanes, int) else 0
 
 
 _SAME = "give the input the same arguments"
