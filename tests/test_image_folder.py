@@ -462,7 +462,7 @@ def test_a_caption_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     [block] = images.read(chunk, FILES, columns, None)
     assert (found(block.rejects), block.table["text"].to_pylist()) == ([(0, "unreadable", "text")], ["y"])
     assert block.rejects[0].message == "the .txt beside the image cannot be read: No such file or directory"
-    assert block.rejects[0].path == str(tmp_path / "a.txt")
+    assert block.rejects[0].path == "a.txt"
 
     def fail(*_: object) -> None:
         raise OSError(24, "Too many open files")

@@ -102,7 +102,7 @@ def test_an_object_without_a_digest_is_not_read(tmp_path: Path) -> None:
         def open(self, path: str) -> BinaryIO:
             raise AssertionError(path)
 
-    source = SpanSource(load_spec(write_spec(tmp_path, "*.jsonl")).source[0], 0)
+    source = SpanSource(load_spec(write_spec(tmp_path, "*.jsonl")).resolved_sources()[0], 0)
     row = {"source": 0, "span": None, "path": b"a", "bytes": 1, "modified": 0.0, "identity": 0.0, "sha256": None}
     remembered = Remembered(pa.Table.from_pylist([row | {"tag": "old"}], SCHEMA), by_span=False)
     group = Group(source, [FileInfo("a", 1, 0.0, "new")])

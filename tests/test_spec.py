@@ -134,8 +134,9 @@ def test_paths_are_relative_to_the_folder_of_the_spec(
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "dataset.yaml").write_text(SMALLEST.replace("rows.jsonl", path))
     monkeypatch.chdir(tmp_path)
-    (source,) = load_spec("inner/dataset.yaml").source
-    assert source.path == expected.format(folder=tmp_path / "inner")
+    spec = load_spec("inner/dataset.yaml")
+    assert spec.source[0].path == path
+    assert spec.resolved_sources()[0].path == expected.format(folder=tmp_path / "inner")
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_files_that_are_gone_or_of_another_encoding_are_rejects(tmp_path: Path) 
         ("invalid_utf8", "the column's bytes are not utf-16"),
         ("unreadable", "the file cannot be read: No such file or directory"),
     ]
-    assert [reject.path for reject in block.rejects] == [None, None, str(tmp_path / "d.txt")]
+    assert [reject.path for reject in block.rejects] == [None, None, "d.txt"]
 
 
 def test_lines_may_be_numbers_or_paths_of_pictures(tmp_path: Path) -> None:

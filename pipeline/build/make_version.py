@@ -154,13 +154,16 @@ class _Attempt:
 
     def _was_away(self, reject: Reject) -> bool:
         """Whether a row was rejected because of a file that was not there and is there now."""
-        if reject.path is None or not self.files.has(reject.path):
-            return False
-        try:
-            self.files.open(reject.path).close()
-        except OSError:
-            return False
-        return True
+        reader = self.plan.sources[self.plan.chunks[reject.chunk].source].reader
+        roots = {reader.root(self.files), reader.image_root(self.files)} if reject.path else ()
+        return any(map(self._can_be_read, (f"{root}/{reject.path}" for root in roots)))
+
+    def _can_be_read(self, path: str) -> bool:
+        with suppress(OSError):
+            if self.files.has(path):
+                self.files.open(path).close()
+                return True
+        return False
 
     def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
         """Runs what an earlier attempt left to do: looks at the rows, and the job that writes the shards."""

@@ -49,7 +49,8 @@ class Reject:
     key: str | None = None
     column: str | None = None
     path: str | None = None
-    """The full path of a file that was not there or could not be opened: it may only have been away. None otherwise."""
+    """The path in its source of a file that was not there or could not be opened: it may only have been away. None
+    otherwise."""
     first_chunk: int | None = None
     """The chunk and position of the row that stays, where `reason` is `duplicate_key`."""
     first_position: int | None = None
@@ -75,7 +76,7 @@ class Fault:
     message: str
     column: str | None = None
     path: str | None = None
-    """The full path of the file that is not there or cannot be opened, where that is what is wrong."""
+    """The path in its source of the file that is not there or cannot be opened, where that is what is wrong."""
 
 
 Faults = dict[int, Fault]

@@ -149,10 +149,12 @@ class Template:
         return match and _name(match.groupdict())
 
     def fill(self, span: str, text: str | None = None) -> str | None:
-        """Fills a span's name into the path, or another text of these placeholders; None if no span can be named so."""
-        text, values = self.path if text is None else text, self._values(span)
-        value = escape if is_glob(text) else str
-        return None if values is None else PLACEHOLDER.sub(lambda match: value(values[match[1]]), text)
+        """Fills a span's name into the path, or another text of these placeholders; None if no span can be named so.
+
+        Returns a glob, in which the name is escaped.
+        """
+        values, text = self._values(span), self.path if text is None else text
+        return None if values is None else PLACEHOLDER.sub(lambda match: escape(values[match[1]]), text)
 
     def _values(self, span: str) -> dict[str, str] | None:
         if "span" in self.names:

@@ -26,7 +26,7 @@ from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.globs import escape, is_glob, is_template
+from recordmill.pipeline.sources.globs import Template, escape, is_glob, is_template
 from recordmill.pipeline.sources.options import PATHS, AnySource
 from recordmill.pipeline.spec.about import About
 from recordmill.pipeline.spec.features import AnyFeature
@@ -157,9 +157,17 @@ class Spec(Options):
         """Whether a build takes over the live version's transform graph: as the spec says, else where it has spans."""
         return self.analysis == "frozen" or (self.analysis is None and self.has_spans)
 
+    def resolved_sources(self) -> tuple[AnySource, ...]:
+        """Returns the sources with paths that can be opened: relative ones are taken from the spec's folder."""
+        return tuple(_with_paths(source, Path(self._folder)) for source in self.source)
+
+    def resolved_features(self) -> dict[str, AnyFeature]:
+        """Returns the features, by name, with paths of their files that can be opened."""
+        return {name: _with_files(feature, self._folder) for name, feature in self.features.items()}
+
     def files(self) -> dict[str, str]:
-        """Returns the paths of features' files, models and vocabularies, by feature and option."""
-        features = self.features.items()
+        """Returns the paths to open of features' files, models and vocabularies, by feature and option."""
+        features = self.resolved_features().items()
         return {f"{name}.{option}": path for name, feature in features for option, path in feature.files().items()}
 
     def paths(self) -> list[str]:
@@ -312,7 +320,8 @@ class Spec(Options):
 
     def options(self) -> dict[str, FeatureOptions]:
         """Returns the features' options as `transforms` takes them, by name."""
-        return {name: feature.options(is_label=name == self.label) for name, feature in self.features.items()}
+        features = self.resolved_features().items()
+        return {name: feature.options(is_label=name == self.label) for name, feature in features}
 
 
 def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
@@ -328,7 +337,9 @@ def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
 
 
 def load_spec(path: str) -> Spec:
-    """Reads a spec from a file; the sources' relative paths are taken from the spec's folder.
+    """Reads a spec from a file, whose folder its relative paths are taken from.
+
+    The paths stay as they are given, so that no key of a build knows where the folder is.
 
     Raises: SpecError: the file is missing, unreadable or wrong.
     """
@@ -338,29 +349,33 @@ def load_spec(path: str) -> Spec:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     spec = parse_spec(text, path)
-    folder = Path(path).resolve().parent
-    sources = tuple(_with_paths(source, folder) for source in spec.source)
-    features = {name: _with_files(each, folder, f"{path}: features.{name}") for name, each in spec.features.items()}
-    spec = spec.model_copy(update={"source": sources, "features": features})
-    spec._folder = str(folder)
+    folder = str(Path(path).resolve().parent)
+    features = {name: _with_classes(each, folder, f"{path}: features.{name}") for name, each in spec.features.items()}
+    spec = spec.model_copy(update={"features": features})
+    spec._folder = folder
     return spec
 
 
 def _with_paths(source: AnySource, folder: Path) -> AnySource:
-    """Resolves a source's paths from the spec's folder, whose own name is escaped in a glob."""
+    """Resolves a source's paths from the spec's folder, whose own name is escaped in a glob and a template."""
     paths = {name: getattr(source, name, None) for name in PATHS}
     resolved = {
-        name: str(Path(escape(str(folder)) if is_glob(path) else folder, path))
+        name: str(Path(escape(str(folder)) if is_glob(path) or Template(path).names else folder, path))
         for name, path in paths.items()
         if isinstance(path, str) and path and "://" not in path
     }
     return source.model_copy(update=resolved)
 
 
-def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
-    """Resolves the paths of a feature's files from the spec's folder, and reads the classes of a file."""
-    resolved = feature.with_paths(lambda path: path if "://" in path else str(folder / path))
+def _with_files(feature: AnyFeature, folder: str) -> AnyFeature:
+    """Resolves the paths of a feature's files from the spec's folder."""
+    return feature.with_paths(lambda path: path if "://" in path else str(Path(folder, path)))
+
+
+def _with_classes(feature: AnyFeature, folder: str, where: str) -> AnyFeature:
+    """Reads the classes of a feature's file."""
+    resolved = _with_files(feature, folder)
     try:
-        return resolved.with_classes() if isinstance(resolved, NamedClasses) else resolved
+        return resolved.with_classes() if isinstance(resolved, NamedClasses) else feature
     except ValueError as error:
         raise SpecError(f"{where}.classes_file: {error}") from None

@@ -102,7 +102,7 @@ class ImageError(Exception):
         """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.faults`."""
         self.message = message
         self.path = path
-        """The full path of a file that was not there or could not be opened; None otherwise."""
+        """The path in its source of a file that was not there or could not be opened; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ def taken(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> list[bytes | 
 
 
 class FileDigests:
-    """The digests that the shards' workers left, found by the files' full paths: about 50 bytes a file."""
+    """The digests that the shards' workers left, found by the files' sources and paths there: about 50 bytes a file."""
 
     def __init__(self, workspace: Store) -> None:
         parts = list[pa.Array]()
@@ -72,7 +72,7 @@ class FileDigests:
 
 
 def write_file_digests(workspace: Store, group: int, digests: Mapping[str, bytes]) -> None:
-    """Writes the digests of a shard's files by their full paths, if there are any."""
+    """Writes the digests of a shard's files by the files' sources and paths there, if there are any."""
     if digests:
         paths, values = pa.array(digests.keys(), pa.string()), pa.array(digests.values(), DIGEST)
         write_table(workspace, f"{FOLDER}/{shard_step(group)}.arrow", pa.table({"path": paths, "sha256": values}))

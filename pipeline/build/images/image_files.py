@@ -71,12 +71,12 @@ class ImageFiles:
             why = why_absent(error, full, self.files)
             if why is None or parsed.in_scratch:
                 raise
-            raise ImageError("unreadable", f"the file {parsed.path}: {why}", full) from None
+            raise ImageError("unreadable", f"the file {parsed.path}: {why}", parsed.path) from None
 
     def whole_file(self, source: int, reference: bytes) -> str | None:
-        """Returns the full path of an image that is a local file; None for any other."""
+        """Names an image that is a local file, by its source and its path there; None for any other."""
         path = file_path(reference)
-        return None if path is None or "://" in self.roots[source] else f"{self.roots[source]}/{path}"
+        return None if path is None or "://" in self.roots[source] else f"{source}/{path}"
 
 
 def _check_bytes(size: int, most: int) -> None:

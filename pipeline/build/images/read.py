@@ -160,7 +160,7 @@ class Loaded(NamedTuple):
     needs: int
     """The estimated bytes of memory to decode it."""
     file: str | None = None
-    """The full path of the file, where it is a local one that holds nothing else."""
+    """The name of the file (`ImageFiles.whole_file`), where it is a local one that holds nothing else."""
 
 
 def image_reader(context: PlannedBuild) -> BuildImageReader:

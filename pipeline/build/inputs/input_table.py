@@ -219,10 +219,10 @@ class TableInMaking:
 
     def finish(self, by_job: FileDigests) -> None:
         """Waits until every file is digested; reads the images whose digests the job did not leave."""
-        for group, early in zip(self._groups, self._early.result(), strict=True):
-            files = zip(group.files, early, strict=True)
+        for source, early in enumerate(self._early.result()):
+            files = zip(self._groups[source].files, early, strict=True)
             while block := list(islice(files, ROWS_AT_A_TIME)):
-                self._blocks.append(self._block(group, block, by_job))
+                self._blocks.append(self._block(source, block, by_job))
 
     def feather(self) -> bytes:
         """Returns the finished table as the content of `inputs.arrow`."""
@@ -237,13 +237,14 @@ class TableInMaking:
             is_left = digest is not None or is_image(file.path) or self._ended.is_set()
             yield digest if is_left else self._sha256(path(file.path))
 
-    def _block(self, group: Group, files: Sequence[tuple[FileInfo, Digest]], by_job: FileDigests) -> pa.Table:
+    def _block(self, source: int, files: Sequence[tuple[FileInfo, Digest]], by_job: FileDigests) -> pa.Table:
+        group = self._groups[source]
         path = group.of.reader.input_path(self._files)
-        paths = [path(file.path) for file, _ in files]
+        digests = by_job.find([f"{source}/{file.path}" for file, _ in files])
         rows = list[tuple[object, ...]]()
-        for (file, early), full, late in zip(files, paths, by_job.find(paths), strict=True):
-            modified = self._times.modified(file._replace(path=full))
-            sha256 = early or late or self._sha256(full)
+        for (file, early), late in zip(files, digests, strict=True):
+            modified = self._times.modified(file._replace(path=path(file.path)))
+            sha256 = early or late or self._sha256(path(file.path))
             rows.append((
                 group.of.index, group.of.name, encoded(file.path), file.bytes, modified, file.modified, sha256,
                 file.tag or None,

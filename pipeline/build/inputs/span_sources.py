@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
-from recordmill.pipeline.sources.globs import Template, escape, is_glob, is_template
+from recordmill.pipeline.sources.globs import Template, is_literal, is_template, literal_prefix
 from recordmill.pipeline.sources.options import PATHS, ArchiveOptions, ImageFolder, SourceOptions, TableOptions
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
@@ -65,9 +65,9 @@ def by_span(spec: Spec, files: Files) -> tuple[SpanSource, ...]:
         SourceError: the files of a source with placeholders name no span.
     """
     if not spec.has_spans:
-        return tuple(SpanSource(source, index) for index, source in enumerate(spec.source))
+        return tuple(SpanSource(source, index) for index, source in enumerate(spec.resolved_sources()))
     sources = list[SpanSource]()
-    for index, source in enumerate(spec.source):
+    for index, source in enumerate(spec.resolved_sources()):
         if is_template(source):
             sources += _parts(source, index, files)
         else:
@@ -91,7 +91,8 @@ def _parts(source: SourceOptions, index: int, files: Files) -> Iterator[SpanSour
 def _part(source: SourceOptions, index: int, span: str) -> SpanSource:
     """Returns the part of a source that is one span, whose name its paths can hold."""
     given = {name: path for name in PATHS if (path := getattr(source, name, None))}
-    paths = {name: Template(source.path).fill(span, path) for name, path in given.items()}
+    filled = {name: Template(source.path).fill(span, path) or "" for name, path in given.items()}
+    paths = {name: literal_prefix(path) if is_literal(path) else path for name, path in filled.items()}
     return SpanSource(source.model_copy(update=paths), index, span, key_prefix=f"{span}/")
 
 
@@ -101,14 +102,13 @@ def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
     Raises:
         SourceError: a folder cannot be listed.
     """
-    for index, source in enumerate(spec.source):
+    for index, source in enumerate(spec.resolved_sources()):
         if not is_template(source):
             if span == BASE:
                 yield SpanSource(source, index, BASE)
         elif (path := Template(source.path).fill(span)) is not None:
-            pattern = path if is_glob(source.path) else escape(path)  # a span's own name is no glob
             with planning(source.path):
-                if any(map(files.match, _patterns(source, pattern))):
+                if any(map(files.match, _patterns(source, path))):
                     yield _part(source, index, span)
 
 
@@ -136,7 +136,7 @@ def by_added(spec: Spec, files: Files, base: Manifest, inputs: pa.Table) -> tupl
     names = [name for span in base.spans for name in (base.spans[span].members or [span])]
     new = f"added-{1 + max((int(match[1]) for match in map(ADDED.fullmatch, names) if match), default=0)}"
     columns, parts = spec.columns(), list[SpanSource]()
-    for index, source in enumerate(spec.source):
+    for index, source in enumerate(spec.resolved_sources()):
         listed = reader_of(source).list_inputs(files, columns)
         if not _are_rows_of_files(source, columns, listed):
             parts.append(SpanSource(source, index, BASE))

@@ -227,7 +227,7 @@ def _span(
             line = f"{each.index}\0{file.path}\0{file.bytes}\0{file.tag or repr(file.modified)}\n"
             digest.update(line.encode("utf-8", "surrogateescape"))
             count, total = count + 1, total + file.bytes
-    options = [[each.index, each.key_prefix, each.source.model_dump(mode="json")] for each in full]
+    options = [[each.index, each.key_prefix, spec.source[each.index].model_dump(mode="json")] for each in full]
     inputs = digest.hexdigest()
     return Span(_digest([recipe, options, inputs]), {}, count, total, inputs), full
 

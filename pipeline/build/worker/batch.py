@@ -53,7 +53,7 @@ class RowBatch:
     files: Mapping[str, list[bytes]]
     """The joined SHA-256 digests of each row's files as the source has them, by image feature."""
     whole: dict[str, bytes]
-    """The SHA-256 digests of local files that were read as a whole, by full path; rows left out are included."""
+    """The SHA-256 digests of local files that were read as a whole, by `whole_file`; rows left out are included."""
     looks: Mapping[str, list[bytes]]
     """Perceptual hashes, by image feature that is compared by them (`pipeline.build.images.perceptual_hash`)."""
     needs: int

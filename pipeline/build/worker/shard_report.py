@@ -81,7 +81,7 @@ class ShardTotals:
     digests: list[bytes] = field(default_factory=list)
     """The digests of the batches' keys and image files."""
     whole: dict[str, bytes] = field(default_factory=dict)
-    """The digests of local files that were read as a whole, by full path."""
+    """The digests of local files that were read as a whole, by `whole_file`."""
     contents: list[pa.Table] = field(default_factory=list)
     """The contents that rows are compared by (`pipeline.build.duplicates.fingerprints`)."""
 

@@ -21,7 +21,7 @@ from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.image_fields import OF_PATH, path_column, reads_split
 from recordmill.pipeline.sources.formats.text import read_texts
-from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, join, note, path_key
+from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
@@ -219,10 +219,11 @@ def _contents(
     files: Files, root: str, paths: Sequence[str], ending: str, sizes: Sizes, faults: Faults, column: str | None = None
 ) -> list[bytes | None]:
     """Reads the files beside some images; None for one that is absent or cannot be read."""
-    beside = (join(root, posixpath.splitext(path)[0] + ending) for path in paths)
-    full = [None if size is None else path for path, size in zip(beside, sizes, strict=True)]
+    beside = [
+        None if size is None else posixpath.splitext(path)[0] + ending for path, size in zip(paths, sizes, strict=True)
+    ]
     contents = list[bytes | None]()
-    for row, content in enumerate(read_texts(files, full, what=f"the {ending} beside the image")):
+    for row, content in enumerate(read_texts(files, root, beside, what=f"the {ending} beside the image")):
         if isinstance(content, Fault):
             faults.setdefault(row, replace(content, column=column))
         contents.append(None if isinstance(content, Fault) else content)

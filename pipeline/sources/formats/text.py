@@ -131,7 +131,7 @@ def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
 def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[RawTexts]:
     """Reads the files of a chunk, about 8 MiB at a time; a file that cannot be read is a reject."""
     names: list[str] = chunk.work.names
-    contents = enumerate(read_texts(files, [join(root, name) for name in names], encoding))
+    contents = enumerate(read_texts(files, root, names, encoding))
     for batch in batches(contents, _bytes, len(names)):
         texts = {position: text for position, text in batch if isinstance(text, bytes)}
         faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
@@ -170,9 +170,9 @@ def _column(name: str, texts: RawTexts) -> pa.Array:
 
 
 def read_texts(
-    files: Files, paths: Sequence[str | None], encoding: str = "utf-8", what: str = "the file"
+    files: Files, root: str, paths: Sequence[str | None], encoding: str = "utf-8", what: str = "the file"
 ) -> Iterator[bytes | Fault | None]:
-    """Reads files of full paths, decompressed, as UTF-8; a message names one as `what` says.
+    """Reads files of a folder by their paths in it, decompressed, as UTF-8; a message names one as `what` says.
 
     Yields:
         In the order of the paths, the bytes of a text without a byte order mark, valid UTF-8 or not; or a fault:
@@ -185,20 +185,20 @@ def read_texts(
     with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(paths), READ_FILES):
             part = paths[start : start + READ_FILES]
-            yield from pool.map(lambda path: path and _text_or_fault(files, path, encoding, what), part)
+            yield from pool.map(lambda path: path and _text_or_fault(files, root, path, encoding, what), part)
 
 
-def _text_or_fault(files: Files, path: str, encoding: str, what: str) -> bytes | Fault:
+def _text_or_fault(files: Files, root: str, path: str, encoding: str, what: str) -> bytes | Fault:
     if not is_utf8(path):
         return Fault("invalid_utf8", f"{what}'s name is not UTF-8")
     try:
-        text = _text(files, path, encoding)
+        text = _text(files, join(root, path), encoding)
     except SourceError:
         return Fault("invalid_utf8", f"{what} is not {encoding}")
     except OSError as error:
-        fault = _unreadable(error, files, path, what)
+        fault = _unreadable(error, files, root, path, what)
         try:
-            text = _text(files, path, encoding)  # once more, before it is believed
+            text = _text(files, join(root, path), encoding)  # once more, before it is believed
         except OSError as again:
             if is_machine_fault(again):
                 raise
@@ -215,16 +215,16 @@ def _text(files: Files, path: str, encoding: str) -> bytes:
     return text
 
 
-def _unreadable(error: OSError, files: Files, path: str, what: str) -> Fault:
+def _unreadable(error: OSError, files: Files, root: str, path: str, what: str) -> Fault:
     """Says what is wrong with a file. Raises: OSError: it is the machine or the network that is."""
     if is_machine_fault(error):
         raise error
     try:
-        with files.open(path) as file:
+        with files.open(join(root, path)) as file:
             while file.read(PIECE_BYTES):
                 pass
     except OSError as again:
-        why = why_absent(again, path, files)
+        why = why_absent(again, join(root, path), files)
         if why is None:
             raise
         return Fault("unreadable", f"{what} cannot be read: {why}", path=path)

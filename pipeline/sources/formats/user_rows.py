@@ -22,6 +22,7 @@ from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
@@ -110,11 +111,14 @@ class UserRowsReader(SourceReader[UserRows]):
         root = self.root(files)
         inputs: dict[str, FileInfo] = {}
         for pattern in self.source.inputs:
-            matched = files.match(pattern if pattern.startswith("/") or "://" in pattern else join(root, pattern))
+            folder = "" if pattern.startswith("/") or "://" in pattern else f"{root}/"
+            matched = files.match(f"{escape(folder)}{pattern}")
             if not matched:
                 raise SourceError(f"`inputs`: no file matches {pattern}")
-            inputs |= {file.path: file for file in matched}
-        return [FileInfo(path.removeprefix(f"{root}/"), *file[1:]) for path, file in sorted(inputs.items())]
+            for file in matched:
+                path = file.path.removeprefix(folder)
+                inputs[path] = file._replace(path=path)
+        return [inputs[path] for path in sorted(inputs)]
 
     def _notes(self, rows_known: bool) -> list[str]:
         rows = self.source.rows
