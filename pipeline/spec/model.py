@@ -159,11 +159,15 @@ class Spec(Options):
 
     def resolved_sources(self) -> tuple[AnySource, ...]:
         """Returns the sources with paths that can be opened: relative ones are taken from the spec's folder."""
-        return tuple(_with_paths(source, Path(self._folder)) for source in self.source)
+        return tuple(_with_paths(source, self._folder) for source in self.source)
 
     def resolved_features(self) -> dict[str, AnyFeature]:
         """Returns the features, by name, with paths of their files that can be opened."""
-        return {name: _with_files(feature, self._folder) for name, feature in self.features.items()}
+
+        def resolve(path: str) -> str:
+            return path if "://" in path else str(Path(self._folder, path))
+
+        return {name: feature.with_paths(resolve) for name, feature in self.features.items()}
 
     def files(self) -> dict[str, str]:
         """Returns the paths to open of features' files, models and vocabularies, by feature and option."""
@@ -349,33 +353,29 @@ def load_spec(path: str) -> Spec:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     spec = parse_spec(text, path)
-    folder = str(Path(path).resolve().parent)
-    features = {name: _with_classes(each, folder, f"{path}: features.{name}") for name, each in spec.features.items()}
-    spec = spec.model_copy(update={"features": features})
-    spec._folder = folder
-    return spec
+    spec._folder = str(Path(path).resolve().parent)
+    features = {
+        name: _with_classes(feature, f"{path}: features.{name}")
+        for name, feature in spec.resolved_features().items()
+        if isinstance(feature, NamedClasses)
+    }
+    return spec.model_copy(update={"features": spec.features | features})
 
 
-def _with_paths(source: AnySource, folder: Path) -> AnySource:
+def _with_paths(source: AnySource, folder: str) -> AnySource:
     """Resolves a source's paths from the spec's folder, whose own name is escaped in a glob and a template."""
     paths = {name: getattr(source, name, None) for name in PATHS}
     resolved = {
-        name: str(Path(escape(str(folder)) if is_glob(path) or Template(path).names else folder, path))
+        name: str(Path(escape(folder) if is_glob(path) or Template(path).names else folder, path))
         for name, path in paths.items()
         if isinstance(path, str) and path and "://" not in path
     }
     return source.model_copy(update=resolved)
 
 
-def _with_files(feature: AnyFeature, folder: str) -> AnyFeature:
-    """Resolves the paths of a feature's files from the spec's folder."""
-    return feature.with_paths(lambda path: path if "://" in path else str(Path(folder, path)))
-
-
-def _with_classes(feature: AnyFeature, folder: str, where: str) -> AnyFeature:
+def _with_classes(feature: NamedClasses, where: str) -> NamedClasses:
     """Reads the classes of a feature's file."""
-    resolved = _with_files(feature, folder)
     try:
-        return resolved.with_classes() if isinstance(resolved, NamedClasses) else feature
+        return feature.with_classes()
     except ValueError as error:
         raise SpecError(f"{where}.classes_file: {error}") from None
