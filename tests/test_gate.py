@@ -53,7 +53,7 @@ PROFILE = {
     "label": FeatureProfile(800, ids={0: 400, 1: 400}, tokens=800),
     "age": FeatureProfile(800, 8, histogram(np.arange(792))),
     "text": FeatureProfile(800, 0, histogram(np.arange(800) % 20), tokens=8000, unknown=80),
-    "image": FeatureProfile(800),
+    "image": FeatureProfile(800, appearance={"red": histogram(np.arange(200)), "blue": histogram(np.arange(200))}),
 }
 
 
@@ -161,6 +161,7 @@ CASES: Mapping[str, tuple[str, FeatureProfile]] = {
     "shift: age (train)": ("age", FeatureProfile(800, 8, histogram(BULGED))),
     "psi: text (train)": ("text", replace(PROFILE["text"], histogram=histogram(np.arange(800) % 8))),
     "out_of_vocabulary: text (train)": ("text", replace(PROFILE["text"], unknown=800)),
+    "appearance: image (train)": ("image", FeatureProfile(800, appearance={"blue": histogram(np.arange(80, 280))})),
     "l_infinity: label (train)": ("label", replace(PROFILE["label"], ids={0: 500, 1: 300})),
 }
 

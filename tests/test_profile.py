@@ -28,6 +28,7 @@ def profile(values: list[float], ids: dict[int, int] | None = None) -> dict[str,
     return {
         "age": FeatureProfile(len(values) + 1, 1, histogram),
         "class": FeatureProfile(len(values), 0, None, ids or {}, 7, 2),
+        "image": FeatureProfile(len(values), appearance={"red": histogram, f"of {len(values) % 2}": histogram}),
     }
 
 

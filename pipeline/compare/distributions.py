@@ -72,6 +72,13 @@ def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words
             yield Figure("jensen_shannon", "", jensen_shannon(*bins), detail, counted)
             if not before.tokens:  # numbers
                 yield Figure("shift", "", middle_shift(before.histogram, after.histogram), detail, counted)
+    measures = before.appearance.keys() & after.appearance.keys()
+    shifts = {name: middle_shift(before.appearance[name], after.appearance[name]) for name in sorted(measures)}
+    if shifts:
+        largest = max(shifts, key=shifts.__getitem__)
+        both = before.appearance[largest], after.appearance[largest]
+        counted = min(int(each.counts.sum()) for each in both)
+        yield Figure("appearance", "", shifts[largest], f"{largest}, {_medians(*both)}", counted)
     if before.ids and after.ids:
         old, new = (_by_name(each.ids or {}, names) for each, names in zip((before, after), words, strict=True))
         distance, moved = l_infinity(old, new)

@@ -15,7 +15,7 @@ from recordmill.pipeline.safe_text import cut
 
 SLACK = 1.25
 """The factor by which a new span may exceed the largest figure of earlier ones, and what is left up to 1 be less."""
-UNBOUNDED = ("psi", "shift", "pixels")
+UNBOUNDED = ("psi", "shift", "appearance", "pixels")
 """The rules of spans whose figures may exceed 1."""
 
 

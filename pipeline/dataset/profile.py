@@ -16,7 +16,7 @@ Beside it, the lengths of texts in ids, and the share of a batch that is padding
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 import numpy as np
@@ -51,17 +51,20 @@ class FeatureProfile:
     """The ids of a text or category."""
     unknown: int = 0
     """Those among them that stand for unknown names or words."""
+    appearance: Mapping[str, Histogram] = field(default_factory=dict)
+    """The measures of a sample of images, by name (`pipeline.build.images.appearance`); empty for other kinds."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the counts as JSON, without those that the kind does not have."""
         json: dict[str, Any] = {"rows": self.rows, "missing": self.missing}
         if self.histogram is not None:
-            keys, counts = self.histogram.keys.tolist(), self.histogram.counts.tolist()
-            json["histogram"] = {"lost": self.histogram.lost, "keys": keys, "counts": counts}
+            json["histogram"] = _histogram_json(self.histogram)
         if self.ids is not None:
             json["ids"] = {str(id_): self.ids[id_] for id_ in sorted(self.ids)}
         if self.tokens:
             json |= {"tokens": self.tokens, "unknown": self.unknown}
+        if self.appearance:
+            json["appearance"] = {name: _histogram_json(self.appearance[name]) for name in sorted(self.appearance)}
         return json
 
     @classmethod
@@ -74,6 +77,7 @@ class FeatureProfile:
             **counts,
             histogram=None if histogram is None else _read_histogram(histogram),
             ids=None if ids is None else _read_ids(ids),
+            appearance={name: _read_histogram(each) for name, each in _items(json.get("appearance", {}))},
         )
 
 
@@ -85,6 +89,10 @@ class _Rows(TypedDict):
 class _Counts(_Rows, total=False):
     tokens: Count
     unknown: Count
+
+
+def _histogram_json(histogram: Histogram) -> dict[str, Any]:
+    return {"lost": histogram.lost, "keys": histogram.keys.tolist(), "counts": histogram.counts.tolist()}
 
 
 def _read_histogram(json: Any) -> Histogram:
@@ -124,15 +132,21 @@ def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
 
 
 def _sum(features: list[FeatureProfile]) -> FeatureProfile:
-    histograms = [feature.histogram for feature in features if feature.histogram is not None]
+    measures = dict.fromkeys(name for feature in features for name in feature.appearance)
     return FeatureProfile(
         sum(feature.rows for feature in features),
         sum(feature.missing for feature in features),
-        Histogram.merged(histograms, MOST_VALUES) if histograms else None,
+        _merged(feature.histogram for feature in features),
         _added_ids(features),
         sum(feature.tokens for feature in features),
         sum(feature.unknown for feature in features),
+        {name: merged for name in measures if (merged := _merged(each.appearance.get(name) for each in features))},
     )
+
+
+def _merged(histograms: Iterable[Histogram | None]) -> Histogram | None:
+    there = [histogram for histogram in histograms if histogram is not None]
+    return Histogram.merged(there, MOST_VALUES) if there else None
 
 
 def _added_ids(features: list[FeatureProfile]) -> dict[int, int] | None:

@@ -15,8 +15,6 @@ from recordmill.pipeline.options import Options
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-LISTED = ("missing", "l_infinity", "jensen_shannon", "psi", "shift", "out_of_vocabulary", "pixels", "ids_moved")
-"""The limits of features, in the order of the page."""
 
 
 class FeatureGate(Options):
@@ -34,6 +32,8 @@ class FeatureGate(Options):
     """The shift of the middle half of numbers, in the range of the middle 80 %."""
     out_of_vocabulary: Share | None = None
     """The rise of the share of unknown names or words."""
+    appearance: Distance | None = None
+    """The shift of images' brightness, saturation, colours or sharpness."""
     pixels: Distance | None = None
     """The shift of pixels' mean or standard deviation, in standard deviations."""
     ids_moved: Share | None = None
@@ -82,6 +82,9 @@ class Gate(Options):
     version's, by feature and split."""
     out_of_vocabulary: Share | None = 0.05
     """The rise of the share of unknown names or words, by feature and split."""
+    appearance: Distance | None = 0.1
+    """The largest `shift` of the brightness, saturation, blue, red and sharpness of images, of a sample, by image
+    feature and split."""
     pixels: Distance | None = 0.25
     """The shift of pixels' mean or standard deviation, in standard deviations of the live version, by image feature."""
     ids_moved: Share | None = 0.0
@@ -122,7 +125,7 @@ class Gate(Options):
             if feature is None or own is False:
                 continue
             known = feature.contract.limits
-            for rule in (rule for rule in LISTED if rule in own.model_fields_set and rule not in known):
+            for rule in (rule for rule in FeatureGate.model_fields if rule in own.model_fields_set - {*known}):
                 message = f"is never of the kind {feature.kind}: its limits are {', '.join(known)}"
                 raise WrongValueError(message, "gate", "features", name, rule)
 

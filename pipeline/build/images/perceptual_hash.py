@@ -40,14 +40,8 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
     Raises:
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
-    try:
-        header = check_header(data, max_pixels)
-        if header.format == "PNG" and data.count(b"IHDR") > 1:
-            return NONE  # Pillow takes the last one's size, and fills an animation's canvas first
-        pixels = _small(data, NAMED[header.format], max_pixels)
-    except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
-        if is_machine_fault(error):
-            raise
+    pixels = small_pixels(data, max_pixels)
+    if pixels is None:
         return NONE
     frequencies = (WAVES @ pixels[..., 0] @ WAVES.T).ravel()
     if np.sqrt(np.mean(frequencies**2)) < MIN_DETAIL:
@@ -57,8 +51,20 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
     return shape.tobytes() + quarters.tobytes()
 
 
+def small_pixels(data: bytes, max_pixels: int) -> npt.NDArray[np.float64] | None:
+    """Returns an upright image in luma and chroma, 0 to 255, [32, 32, 3]; None and `Raises` as `perceptual_hash`."""
+    try:
+        header = check_header(data, max_pixels)
+        if header.format == "PNG" and data.count(b"IHDR") > 1:
+            return None  # Pillow takes the last one's size, and fills an animation's canvas first
+        return _small(data, NAMED[header.format], max_pixels)
+    except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
+        if is_machine_fault(error):
+            raise
+        return None
+
+
 def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
-    """Returns the upright image in luma and chroma, [32, 32, 3]."""
     with open_image(data, form, max_pixels) as image:
         if form.name == "JPEG":  # a HEIF would give its thumbnail, which may show anything
             image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of its sides

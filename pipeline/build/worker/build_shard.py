@@ -6,7 +6,8 @@ A shard's report is its commit: it is written when the files are in place.
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from functools import partial
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,12 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step, write_report
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
-from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader
+from recordmill.pipeline.build.images.appearance import appearance
+from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
 from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, Stored, StoredGraph
 from recordmill.pipeline.build.worker.examples import PackedRecords, encode
 from recordmill.pipeline.build.worker.packing import Packed, unpack
-from recordmill.pipeline.build.worker.shard_report import ProfileSum, ShardTotals, profile_of
+from recordmill.pipeline.build.worker.shard_report import Appearance, ProfileSum, ShardTotals, profile_of
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel import in_order
@@ -29,6 +31,10 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.stored import part_name
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
+
+
+IS_MEASURED = "@measured"
+MEASURED = 256  # rows of a shard: its first, by the hashes of their keys, are a sample that no batch or worker decides
 
 
 class BuiltBatch(NamedTuple):
@@ -62,6 +68,7 @@ class ShardBuilder:
         context = self._context
         split, shard = context.layout.shard_of_group(group)
         rows, duplicates = drop_duplicates(unpack(packed).sort_by(ORDER))
+        rows = rows.append_column(IS_MEASURED, pa.array(np.arange(rows.num_rows) < MEASURED))
         progress = Progress(context.progress, shard_step(group))
         progress.add(dropped=len(duplicates))
         totals = ShardTotals(duplicates)
@@ -101,12 +108,23 @@ class ShardBuilder:
             labels=Counter(self._labels(stored)),
             transcoded=batch.transcoded,
             lengths={name: [each] for name, each in lengths.items()},
-            profile=ProfileSum(profile_of(self._context.features, batch.rows, stored, lengths)),
+            profile=ProfileSum(
+                profile_of(self._context.features, batch.rows, stored, lengths, self._appearance(batch))
+            ),
             digests=[batch.digest(keys)],
             whole=batch.whole,
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
         )
         return BuiltBatch([] if self._context.packed() else encode(keys, stored), keys, texts, totals)
+
+    def _appearance(self, batch: RowBatch) -> dict[str, Appearance]:
+        """Measures the images of the shard's first rows, by feature."""
+        measured, chosen = dict[str, Appearance](), batch.rows[IS_MEASURED].to_pylist()
+        for name, options in self._context.images().items() if any(chosen) else ():
+            rows = (images if isinstance(images, list) else [images] for images in compress(batch.images[name], chosen))
+            measure = partial(appearance, [*chain.from_iterable(rows)], options.max_pixels)
+            measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
+        return measured
 
     def _texts(self, stored: Stored) -> Mapping[str, tf.RaggedTensor]:
         """Returns the texts' ids, without texts that a function of the user's left out or stored as no list."""

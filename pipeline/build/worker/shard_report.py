@@ -12,7 +12,8 @@ Counter({0: 2})
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 
 Ids = npt.NDArray[np.int64]
+Appearance = Mapping[str, npt.NDArray[np.float32]]
 TOGETHER = 64  # profiles that are added up at once: some 2 MiB
 LARGE = ("label_counts", "profile")
 
@@ -135,13 +137,21 @@ class ShardSums:
 
 
 def profile_of(
-    features: Mapping[str, FeatureOptions], rows: pa.Table, stored: Stored, lengths: Mapping[str, Ids]
+    features: Mapping[str, FeatureOptions],
+    rows: pa.Table,
+    stored: Stored,
+    lengths: Mapping[str, Ids],
+    measured: Mapping[str, Appearance] = MappingProxyType({}),
 ) -> dict[str, FeatureProfile]:
     """Counts every feature of the spec, of keyed rows and of their stored tensors.
 
-    `lengths` are the number of ids of each text, int64 [texts], by feature.
+    `lengths` are the number of ids of each text, int64 [texts], and `measured` the appearance of images, by feature.
     """
-    return {name: _feature(name, options, rows, stored, lengths) for name, options in features.items()}
+    profile = {name: _feature(name, options, rows, stored, lengths) for name, options in features.items()}
+    for name, measures in measured.items():
+        histograms = {measure: _histogram(values) for measure, values in measures.items() if len(values)}
+        profile[name] = replace(profile[name], appearance=histograms)
+    return profile
 
 
 def _feature(

@@ -55,7 +55,7 @@ class ImageOptions(PixelOptions, FeatureOptions):
     """The options of images."""
 
     kind: ClassVar[str] = "image"
-    limits: ClassVar[tuple[str, ...]] = ("missing", "pixels")
+    limits: ClassVar[tuple[str, ...]] = ("missing", "appearance", "pixels")
     store: str = "auto"
     quality: int = 95
     chroma: str = "4:2:0"
