@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -32,6 +32,7 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.history import RUNNING, Entry, write_entry
+from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind, flat
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -45,6 +46,10 @@ HELP = {
     "build_rows": "Rows of the last build's version, by what became of them.",
     "build_rejected_rows": "Rejected rows of the last build's version, by reason.",
     "build_bytes": "Bytes of the shards of the last build's version.",
+    "build_store_requests": "Requests of the last build to object stores, by kind.",
+    "build_store_bytes": "Bytes that it sent to them and got from them, by kind.",
+    "build_store_retries": "Requests that were repeated, by kind.",
+    "build_store_milliseconds": "Milliseconds that all requests took together, by kind.",
     "build_spans": "Spans of the last build's version, built or kept.",
     "gate_figure": "What the last build's version was compared with the live one by, by the gate's rule.",
     "gate_breaches": "Figures of the gate beyond their limits.",
@@ -86,6 +91,9 @@ def _build_samples(entry: Mapping[str, Any]) -> Iterator[Sample]:
         yield "build_rejected_rows", {"reason": reason}, rows
     if entry.get("bytes") is not None:
         yield "build_bytes", {}, entry["bytes"]
+    for kind, counts in entry.get(ASKED, {}).items():
+        for what, count in counts.items():
+            yield f"build_store_{what}", {"kind": kind}, count
     for state, spans in entry.get("spans", {}).items():
         yield "build_spans", {"state": state}, len(spans)
 
@@ -164,6 +172,7 @@ class Journal:
             "bytes": None,
             "spans": {},
             "gate": {},
+            ASKED: {},
             "runner": options.runner,
             "recordmill": VERSION,
             "host": socket.gethostname(),
@@ -217,6 +226,7 @@ class Journal:
         if published is not None and published.manifest.trial:
             self.entry["end"] = TRIAL
         self.entry |= _of_version(published) if published else {"rows": self._rows_so_far()}
+        self.entry[ASKED] = self._asked(published)
         warnings = [self._write_history()]
         if self._options.metrics is not None:
             warnings.append(write_metrics(self._options.metrics, self.entry, live))
@@ -230,6 +240,16 @@ class Journal:
     def _write_history(self) -> str | None:
         """Writes this build's line of the history; gives a warning if that fails."""
         return within(PATIENCE_SECONDS, "the history", lambda: write_entry(self._output, self.entry))
+
+    def _asked(self, published: Published | None) -> dict[str, dict[str, int]]:
+        """Returns the requests to object stores: of a new version as far as its manifest has them, and since."""
+        counts = Counter(TRAFFIC.take())
+        if published is not None and published.is_new:
+            counts.update(flat(published.manifest.provenance.get(ASKED, {})))
+        elif self._planned is not None:
+            with suppress(Exception):  # the folder may be gone
+                counts.update(ProgressReader(self._planned.progress).read())
+        return by_kind(counts)
 
     def _rows_so_far(self) -> dict[str, int]:
         """The rows of a build that did not come to its end, as its counters have them."""

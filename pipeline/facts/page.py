@@ -24,6 +24,7 @@ from recordmill.pipeline.facts.contents import Contents, read_contents, remarks
 from recordmill.pipeline.facts.features import feature_views
 from recordmill.pipeline.facts.sample import ShownRecord
 from recordmill.pipeline.sources.faults import REASONS
+from recordmill.pipeline.versions.stores.traffic import ASKED
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
@@ -155,3 +156,5 @@ def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield what.replace("_", " "), str(manifest.provenance[what])
     for package, version in manifest.provenance.get("packages", {}).items():
         yield package, str(version)
+    for kind, counts in manifest.provenance.get(ASKED, {}).items():
+        yield f"requests: {kind}", ", ".join(f"{count:,} {what}" for what, count in counts.items())

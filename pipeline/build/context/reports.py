@@ -27,6 +27,7 @@ from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
 
 FOLDERS = ("scratch", "progress", "version")
 ANALYSIS = "analysis"
@@ -74,8 +75,9 @@ class Progress:
             self.write()
 
     def write(self) -> None:
-        """Replaces the file, which is no more than a display."""
+        """Replaces the file, which is no more than a display, and takes over what this process has asked of stores."""
         self._written = self._clock()
+        self._counts.update(TRAFFIC.take())
         self._workspace.write(self._name, json.dumps(self._counts).encode(), durable=False)
 
 
@@ -103,6 +105,13 @@ class ProgressReader:
         for name, data in self._workspace.read_all(changed):
             if data is not None:  # else the next look finds it
                 self._counts[name], self._stamps[name] = json.loads(data), stamps[name]
+
+
+def asked_of_stores(progress: Store) -> dict[str, dict[str, int]]:
+    """Returns the requests to object stores so far, of all workers and this process, by kind: see `traffic`."""
+    counts = Counter(TRAFFIC.take())
+    counts.update(ProgressReader(progress).read())
+    return by_kind(counts)
 
 
 def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | None = None) -> Reject:

@@ -23,6 +23,7 @@ from recordmill.pipeline.build.base.live_analysis import (
 from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
+from recordmill.pipeline.build.context.reports import asked_of_stores
 from recordmill.pipeline.build.plan.keys import package_versions
 from recordmill.pipeline.build.publish.features import write_tfds_files
 from recordmill.pipeline.build.results.results import Results
@@ -39,6 +40,7 @@ from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import FORGOTTEN
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
+from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
@@ -239,7 +241,7 @@ def _manifest(
     rejects: dict[str, Any],
     version: str,
 ) -> Manifest:
-    plan, now = results.plan, datetime.now(UTC)
+    plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
     sources, gone = results.by_source(), plan.forgotten
     return Manifest(
         name=plan.spec.name,
@@ -260,6 +262,7 @@ def _manifest(
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "packages": package_versions(),
+            **({ASKED: asked} if asked else {}),
             "source_key": plan.rows_key,
             KEPT_NAMES: {name: len(words) for name, words in plan.kept.items()},
             "inputs_sha256": plan.inputs_sha256,

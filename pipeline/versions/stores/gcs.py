@@ -3,12 +3,13 @@
 Credentials come from the environment, as Google's libraries find them; `STORAGE_EMULATOR_HOST` names another server.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
 from recordmill.pipeline.versions.stores.bucket import (
@@ -22,6 +23,7 @@ from recordmill.pipeline.versions.stores.bucket import (
     load,
     size_of,
 )
+from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 TIMEOUT_SECONDS = 60  # for the next bytes of an answer
 _PROJECT = "recordmill"  # the library requires one, and uses it only to make buckets
@@ -41,8 +43,9 @@ class GcsStore(BucketStore):
         library = load("google.cloud.storage", self.url, "gcp")
         with refusals(self.url, "reached"):
             client = library.Client(project=_PROJECT)
+        adapter = _counting(load("requests.adapters", self.url, "gcp").HTTPAdapter)
         for scheme in ("https://", "http://"):  # by itself it keeps 10 connections, and opens others anew each time
-            client._http.mount(scheme, load("requests.adapters", self.url, "gcp").HTTPAdapter(pool_maxsize=CONNECTIONS))
+            client._http.mount(scheme, adapter(pool_maxsize=CONNECTIONS))
         return client.bucket(self._bucket_name)
 
     def read_tagged(self, name: str) -> Content | None:
@@ -113,6 +116,40 @@ class GcsStore(BucketStore):
 
     def _write(self, key: str, data: bytes) -> None:
         self._bucket.blob(key).upload_from_string(data, "application/json")
+
+
+def _counting(adapter: Any) -> Any:
+    """Makes a class of HTTP adapters that count; a refused request counts as one to be repeated."""
+
+    class Counting(adapter):  # type: ignore[misc]
+        def send(self, request: Any, **options: Any) -> Any:
+            began = time.monotonic()
+            answer = super().send(request, **options)
+            refused = answer.status_code in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+            TRAFFIC.add(
+                _kind(request),
+                bytes=int(answer.headers.get("Content-Length") or 0)
+                if request.method == "GET"
+                else _size(request.body),
+                retries=int(refused or answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR),
+                milliseconds=round(1000 * (time.monotonic() - began)),
+            )
+            return answer
+
+    return Counting
+
+
+def _size(body: Any) -> int:
+    return len(body) if isinstance(body, bytes | str) else 0
+
+
+def _kind(request: Any) -> str:
+    """Returns the kind of a request of the JSON API."""
+    url = urlsplit(request.url)
+    if request.method == "GET":
+        return "get" if "alt=media" in url.query else "list" if url.path.endswith("/o") else "head"
+    copies = "/rewriteTo/" in url.path or "/copyTo/" in url.path
+    return "delete" if request.method == "DELETE" else "copy" if copies else "put"
 
 
 class _ResumableUpload(Upload):

@@ -4,11 +4,12 @@ Endpoint, region and credentials come from the environment, as boto3 reads them:
 The store must support conditional writes, as S3 does since 2024.
 """
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
@@ -22,6 +23,7 @@ from recordmill.pipeline.versions.stores.bucket import (
     load,
     size_of,
 )
+from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _CONFLICTS = ("409", "412", "ConditionalRequestConflict", "PreconditionFailed")
@@ -32,7 +34,7 @@ _CONFIG = {
     "retries": {"mode": "standard", "max_attempts": 10},  # by backoff up to a minute: a store that is away for a while
     "response_checksum_validation": "when_required",  # else each answer is digested in Python, 1 ms a MiB
 }
-_MAKING = Lock()
+_MAKING = threading.Lock()
 """Held while a client is made: boto3 loads its models without a lock."""
 
 
@@ -49,7 +51,10 @@ class S3Store(BucketStore):
     def _client(self) -> Any:
         library, config = load("boto3", self.url, "aws"), load("botocore.config", self.url, "aws")
         with refusals(self.url, "reached"), _MAKING:
-            return library.Session().client("s3", config=config.Config(**_CONFIG))
+            client = library.Session().client("s3", config=config.Config(**_CONFIG))
+        client.meta.events.register("before-send.s3", _began)
+        client.meta.events.register("response-received.s3", _answered)
+        return client
 
     @contextmanager
     def _passing(self, *codes: str) -> Iterator[None]:
@@ -150,6 +155,24 @@ class S3Store(BucketStore):
 
     def _write(self, key: str, data: bytes) -> None:
         self._client.put_object(Bucket=self._bucket_name, Key=key, Body=data)
+
+
+_REQUEST = threading.local()
+
+
+def _began(request: Any, **_: Any) -> None:
+    """Notes a request, or a repetition, of this thread."""
+    body = request.body if isinstance(request.body, bytes) else b""
+    _REQUEST.sent, _REQUEST.began = len(body), time.monotonic()
+    _REQUEST.retries = int(b"attempt=1;" not in request.headers.get("amz-sdk-request", b"attempt=1;"))
+
+
+def _answered(response_dict: Any, event_name: str, **_: Any) -> None:
+    """Counts it."""
+    kind = kind_of(event_name.rpartition(".")[2])
+    received = int((response_dict or {}).get("headers", {}).get("Content-Length", 0)) if kind == "get" else 0
+    milliseconds = round(1000 * (time.monotonic() - _REQUEST.began))
+    TRAFFIC.add(kind, bytes=received or _REQUEST.sent, retries=_REQUEST.retries, milliseconds=milliseconds)
 
 
 class _MultipartUpload(Upload):
