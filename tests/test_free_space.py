@@ -27,7 +27,7 @@ from recordmill.pipeline.build.plan import free_space
 from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space, scratch_bytes, size
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.up_to_date import InputsChangedError, check_unchanged
+from recordmill.pipeline.build.plan.under_way import InputsChangedError, check_unchanged
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
 from recordmill.pipeline.dataset.tfrecord import ShardWriter

@@ -3,7 +3,7 @@
 import os
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,16 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.spans import SpanError
-from recordmill.pipeline.build.plan.up_to_date import compare_inputs
+from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import ExitCode, code_of
 from recordmill.pipeline.forget import forget
-from recordmill.pipeline.sources.files import LocalFiles
+from recordmill.pipeline.sources.files import FileInfo, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions.base import Base
 
 from .opened import opened
 
@@ -188,15 +186,24 @@ def test_a_span_is_built_alone(tmp_path: Path) -> None:
         build_days(data, "out", more="analysis: refresh", spans=("b",))
 
 
-def test_the_files_of_other_spans_are_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class WatchedFiles(LocalFiles):
+    """Files that remember the patterns that they were asked for."""
+
+    def __init__(self) -> None:
+        self.patterns = list[str]()
+
+    def match(self, pattern: str) -> Sequence[FileInfo]:
+        self.patterns.append(pattern)
+        return super().match(pattern)
+
+
+def test_the_files_of_other_spans_are_not_listed(tmp_path: Path) -> None:
     write(tmp_path / "data", {name: [1] for name in "abc"})
-    patterns, match = list[str](), LocalFiles.match
-    monkeypatch.setattr(LocalFiles, "match", lambda files, pattern: patterns.append(pattern) or match(files, pattern))
+    files = WatchedFiles()
     spec = parse_spec(f"name: d\nsource: {{format: csv, path: '{tmp_path}/data/{{span}}/*.csv'}}\n{TABLE}\n")
-    compare_inputs(spec, Base(str(tmp_path / "out")), Listings(LocalFiles()), ("b",))
-    make_plan(spec, LocalFiles(), RunOptions(spans=("b",)))
-    assert patterns
-    assert all(pattern.startswith(f"{tmp_path}/data/b/") for pattern in patterns)
+    Build(spec, str(tmp_path / "out"), Listings(files), RunOptions(spans=("b",))).plan()
+    assert files.patterns
+    assert all(pattern.startswith(f"{tmp_path}/data/b/") for pattern in files.patterns)
 
 
 def test_a_touched_span_is_known_by_its_content(tmp_path: Path) -> None:

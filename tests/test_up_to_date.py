@@ -8,17 +8,16 @@ from typing import BinaryIO
 import pyarrow.feather
 import pytest
 
-from recordmill.pipeline.build.build import build, source_files, up_to_date
+from recordmill.pipeline.build.build import build, source_files
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, SCHEMA, Remembered
 from recordmill.pipeline.build.inputs.listings import Listings
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.plan.up_to_date import Inputs, InputsChangedError, check_unchanged, compare_inputs
-from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
+from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.sources.files import LocalFiles
-from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions.base import Base
 
 pytestmark = pytest.mark.slow
 ROWS = "".join(f"k{row},{row},x\n" for row in range(60))
@@ -29,28 +28,26 @@ class _OpenedError(Exception):
 
 
 class Dataset:
-    """A spec of CSV files, and its output."""
+    """A spec, of CSV files where it is not another, and its output."""
 
-    def __init__(self, folder: Path) -> None:
-        self.rows, self.output = folder / "rows", str(folder / "out")
-
-    @property
-    def spec(self) -> Spec:
-        return parse_spec(
-            f"name: d\nsource: {{format: csv, path: {self.rows}}}\nkey: id\nshards: 1\n"
+    def __init__(self, folder: Path, spec: str = "") -> None:
+        self.output = str(folder / "out")
+        self.spec = parse_spec(
+            spec
+            or f"name: d\nsource: {{format: csv, path: {folder}/rows}}\nkey: id\nshards: 1\n"
             "features: {price: {kind: number, normalize: none}}"
         )
 
-    def inputs(self) -> Inputs:
-        return compare_inputs(self.spec, Base.read(self.output), Listings(source_files()))
+    def begin(self) -> Build:
+        return Build(self.spec, self.output, Listings(source_files()))
 
     def is_up_to_date(self) -> bool:
-        return up_to_date(Base.read(self.output), self.inputs(), RunOptions()) is not None
+        return self.begin().done is not None
 
     def plan(self) -> tuple[BuildPlan, Listings]:
-        assert not self.is_up_to_date()
-        inputs = self.inputs()
-        return make_plan(self.spec, inputs.files, base=Base.read(self.output)), inputs.files
+        build = self.begin()
+        assert not build.done
+        return build.plan(), build.files
 
     def is_known_at_once(self, monkeypatch: pytest.MonkeyPatch) -> bool:
         """Whether the live version is found without opening any input."""
@@ -143,9 +140,8 @@ def test_a_listing_of_more_files_than_are_used_is_remembered(tmp_path: Path, mon
     (rows / "metadata.csv").write_text("file_name,price\n" + "".join(f"{row}.bin,{row}\n" for row in range(30)))
     for row in range(31):
         (rows / f"{row}.bin").write_bytes(b"data")
-    dataset = Dataset(tmp_path)
     text = f"name: d\nsource: {{format: image_folder, path: {rows}}}\nfeatures: {{price: {{kind: number}}}}"
-    monkeypatch.setattr(Dataset, "spec", parse_spec(text))
+    dataset = Dataset(tmp_path, text)
     first = build(dataset.spec, dataset.output)
     assert first.is_new
     assert dataset.is_known_at_once(monkeypatch)

@@ -9,10 +9,11 @@ output is reported before, and a build that has nothing to do ends without them.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.journal import Journal
@@ -20,8 +21,8 @@ from recordmill.pipeline.build.outcome import GateBreachedError, Published
 from recordmill.pipeline.build.plan.free_space import check_free_space
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.up_to_date import Inputs, compare_inputs
-from recordmill.pipeline.build.publish.same_version import earlier_version, is_repeated
+from recordmill.pipeline.build.plan.under_way import Build
+from recordmill.pipeline.build.publish.same_version import earlier_version
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.cloud_clients import without_cloud_clients
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
@@ -95,77 +96,60 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
         FlinkCluster(options.flink).jar()  # an option is missing, or the cluster does not answer
     publishing.check_output(output)
     files = Listings(source_files(options.beam_options, passes_on=options.runner == "flink"))
-    building = building_folder(output, options.work)
-    base = Base.read(output, spec.name)
-    inputs = compare_inputs(spec, base, files, options.spans)
-    published = up_to_date(base, inputs, options)
+    build = Build(spec, output, files, options, listener)
+    published = build.done
     if published is None:
-        waited_for: list[Holder] = []
-
-        def wait(holder: Holder) -> None:
-            waited_for.append(holder)
-            listener.on_note(f"waiting for {holder}, which builds in {output}")
-            make_plan(spec, files, options)  # a mistake is reported at once
-
-        with _lease(output, wait) as lease:
-            now = Base.read(output, spec.name)
-            if waited_for or now.latest != base.latest:
-                inputs = compare_inputs(spec, now, files.again(), options.spans)
-            published = up_to_date(now, inputs, options)
-            if published is None:
-                published = _build(spec, now, inputs, building, options, listener, lease, alone)
+        with _leased(build) as (build, lease):
+            published = build.done or _publish(build, lease, alone=alone)
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
         if published.exit_code is ExitCode.UP_TO_DATE and not options.spans:
             remove_held_back(output, published.manifest.version)
         if published.is_new or is_local(output):  # in a bucket a sweep takes a request a version
-            sweep(output, building)
+            sweep(output, building_folder(output, options.work))
     return published
 
 
 @contextmanager
-def _lease(output: str, on_wait: Callable[[Holder], None]) -> Iterator[Lease]:
-    """Holds the lease of an output; a folder that is made for it, and in which nothing was written, goes again."""
+def _leased(build: Build) -> Iterator[tuple[Build, Lease]]:
+    """Holds the lease of the output; yields the build, begun again if others built meanwhile, and the lease.
+
+    A folder that is made for the lease, and in which nothing was written, goes again.
+    """
+    output, waited_for = build.output, list[Holder]()
     was_there = os.path.lexists(output)
+
+    def wait(holder: Holder) -> None:
+        waited_for.append(holder)
+        build.listener.on_note(f"waiting for {holder}, which builds in {output}")
+        make_plan(build.spec, build.files, build.options)  # a mistake is reported at once
+
     try:
-        with leases.hold(open_store(output), leases.BUILD, on_wait) as lease:
-            yield lease
+        with leases.hold(open_store(output), leases.BUILD, wait) as lease:
+            yield (build.again() if waited_for or not build.base.is_current() else build), lease
     finally:
         if is_local(output) and not was_there:
             with suppress(OSError):  # it holds something
                 os.rmdir(output)
 
 
-def up_to_date(base: Base, inputs: Inputs, options: RunOptions) -> Published | None:
-    """Returns the live version where there is nothing to build; needs no lease."""
-    asks_for_more = options.spans or options.compact or options.limit is not None
-    if base.live is None or not inputs.are_those_of_live or asks_for_more or is_repeated(base.live, options):
-        return None
-    return Published(str(base.folder), base.live, is_new=False, went_live=False, before=base.version)
-
-
-def _build(
-    spec: Spec,
-    base: Base,
-    inputs: Inputs,
-    building: str,
-    options: RunOptions,
-    listener: Listener,
-    lease: Lease,
-    alone: bool,
-) -> Published:
-    """Plans, and takes the earlier version of the same key, or makes one; holds the output's lease."""
-    if options.limit is not None:
-        _check_trial(base)
-    plan = make_plan(spec, inputs.files, options, base, inputs.table)
-    if published := earlier_version(base, plan, inputs, options):
+def _publish(build: Build, lease: Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
+    """Plans, and takes the earlier version of the same key, or makes one."""
+    if build.options.limit is not None:
+        _check_trial(build.base)
+    plan = build.plan(keeps_spans=keeps_spans)
+    if published := earlier_version(build, plan):
         return published
-    _check_space(plan, building, options)
-    listener.on_stage(Stage.LOAD)
+    _check_space(build, plan)
+    build.listener.on_stage(Stage.LOAD)
     with private_temporary_files():
-        with without_cloud_clients() if alone and _is_of_this_machine(plan, base, options) else nullcontext():
+        with without_cloud_clients() if alone and _is_of_this_machine(build, plan) else nullcontext():
             from recordmill.pipeline.build.make_version import make_version  # four seconds of CPU
 
-        return make_version(plan, base, inputs, building, options, listener, lease)
+        try:
+            return make_version(build, plan, lease)
+        except LearnedAnewError as changed:  # the kept spans are of another graph
+            build.listener.on_note(str(changed))
+    return _publish(build, lease, alone=alone, keeps_spans=False)
 
 
 def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -> Files:
@@ -196,15 +180,17 @@ def _check_trial(base: Base) -> None:
             )
 
 
-def _check_space(plan: BuildPlan, building: str, options: RunOptions) -> None:
+def _check_space(build: Build, plan: BuildPlan) -> None:
     """Refuses a local build that the disk cannot hold, unless an earlier attempt's shards may be there."""
-    if options.runner == "local" and plan.build_key[:16] not in builds(building):
+    building = building_folder(build.output, build.options.work)
+    if build.options.runner == "local" and plan.build_key[:16] not in builds(building):
         folder = os.path.join(building, plan.build_key[:16], "run")
         check_free_space(plan, planned_build(plan, folder, LocalFiles(), inline=False, threads=1), kept=0)
 
 
-def _is_of_this_machine(plan: BuildPlan, base: Base, options: RunOptions) -> bool:
+def _is_of_this_machine(build: Build, plan: BuildPlan) -> bool:
     """Whether a build opens nothing at a URL; code of the user's may open anything."""
+    options = build.options
     if plan.user_code is not None or options.runner != "local" or options.beam_options:
         return False
-    return not any("://" in path for path in (*plan.spec.paths(), base.output, options.temp or "", options.work or ""))
+    return not any("://" in path for path in (*plan.spec.paths(), build.output, options.temp or "", options.work or ""))

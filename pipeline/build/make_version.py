@@ -28,20 +28,21 @@ from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import is_counted, run_job
 from recordmill.pipeline.build.context.arrow_files import FileDigests
+from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.free_space import check_free_space
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, pieces
+from recordmill.pipeline.build.plan.plan import BuildPlan, pieces
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.up_to_date import Inputs, InputsChangedError, check_unchanged, remember
+from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble
 from recordmill.pipeline.build.publish.features import describe_features
-from recordmill.pipeline.build.publish.same_version import earlier_version, find_version, same_as_live
+from recordmill.pipeline.build.publish.same_version import find_version, same_as_live
 from recordmill.pipeline.build.results.results import Results, collect
-from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
@@ -50,7 +51,7 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -64,48 +65,37 @@ class NothingMendedError(UserError):
     exit_code = ExitCode.UP_TO_DATE
 
 
-def make_version(
-    plan: BuildPlan,
-    base: Base,
-    inputs: Inputs,
-    building: str,
-    options: RunOptions,
-    listener: Listener,
-    lease: Lease,
-) -> Published:
-    """Builds a version by its plan and publishes it; the caller holds the output's lease."""
-    with make_runner(options) as runner:
+def make_version(build: Build, plan: BuildPlan, lease: Lease) -> Published:
+    """Builds a version by its plan and publishes it; the caller holds the output's lease.
+
+    Raises:
+        LearnedAnewError: spans are kept, and their graph would be another.
+    """
+    with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
-        try:
-            return _Attempt(plan, base, inputs, building, runner, options, listener, lease).publish()
-        except LearnedAnewError as changed:
-            listener.on_note(str(changed))
-        plan = make_plan(plan.spec, inputs.files, options, base, inputs.table, keeps_spans=False)
-        if published := earlier_version(base, plan, inputs, options):
-            return published
-        return _Attempt(plan, base, inputs, building, runner, options, listener, lease).publish()
+        return _Attempt(build, plan, lease, runner).publish()
 
 
 @dataclass(frozen=True)
 class _Attempt:
     """One attempt at a build, by the process that holds the output's lease."""
 
+    build: Build
     plan: BuildPlan
-    base: Base
-    inputs: Inputs
-    building: str
-    runner: Runner
-    options: RunOptions
-    listener: Listener
     lease: Lease
+    runner: Runner
+
+    @property
+    def listener(self) -> Listener:
+        return self.build.listener
 
     @property
     def output(self) -> str:
-        return self.base.output
+        return self.build.output
 
     @property
     def files(self) -> Listings:
-        return self.inputs.files
+        return self.build.files
 
     def publish(self) -> Published:
         """Publishes; where a job failed that may succeed, tries again with the finished work."""
@@ -121,7 +111,7 @@ class _Attempt:
         self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
         run = self._begin()
         inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads some rows, and no whole file
-        remembered = self.inputs.remembered
+        remembered = self.build.remembered
         table = TableInMaking(inputs, self.files, self.files.times, remembered, self._inputs_of_kept())
         try:
             with table:
@@ -138,13 +128,14 @@ class _Attempt:
 
     def _inputs_of_kept(self) -> pa.Table | None:
         """Returns the inputs of the spans that are taken over; None where there are none."""
-        remembered = self.inputs.remembered
+        remembered = self.build.remembered
         names = [name for each, span in self.plan.spans.kept.items() for name in span.members or (each,)]
         return remembered.of_spans(names) if names and remembered else None
 
     def _begin(self) -> Run:
+        building = building_folder(self.output, self.build.options.work)
         try:
-            run = attempts.begin(self.output, self.building, self.plan.build_key, pieces(self.plan), self._was_away)
+            run = attempts.begin(self.output, building, self.plan.build_key, pieces(self.plan), self._was_away)
         except OSError as error:
             message = f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
             raise OutputError(message) from None
@@ -167,52 +158,67 @@ class _Attempt:
 
     def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
         """Runs what an earlier attempt left to do: looks at the rows, and the job that writes the shards."""
-        plan, kept, chunks = self.plan, run.kept, self.plan.chunks
+        planned = self._plan_work(run)
+        kept_spans = read_spans(self.output, self.plan.spans.base, self.plan.spans.kept) if self.plan.spans.base else {}
+        self.listener.on_plan(self.plan, planned)
+        if not self.runner.is_local and self.runner.probes_workers and run.kept is None:
+            probe_workers(planned, self.runner)
+        context = self._look(run, planned)
+        live = self.plan.live
+        if live is not None and not live.is_frozen:
+            message = f"nothing of the graph changed: {len(kept_spans)} spans keep their shards of"
+            self.listener.on_note(f"{message} {live.manifest.version}")
+        self._write(run, context)
+        self.listener.on_stage(Stage.COMPARE)
+        inputs.finish(FileDigests(planned.workspace))  # so that what was digested is what was read
+        check_unchanged(self.plan, self.files)
+        return collect(self.plan, context, kept_spans)
+
+    def _plan_work(self, run: Run) -> PlannedBuild:
+        """Returns what the workers are told, if there is space for it."""
         planned = planned_build(
-            plan,
+            self.plan,
             run.folder,
             self.files.files,
             inline=not self.runner.is_local,
             threads=self.runner.threads,
-            isolated=self.options.isolated,
+            isolated=self.build.options.isolated,
             workspace=run.workspace,
             shards=run.shards,
         )
-        note = check_free_space(plan, planned, kept.bytes if kept else 0)
+        note = check_free_space(self.plan, planned, run.kept.bytes if run.kept else 0)
         if note is not None:
             self.listener.on_note(note)
-        if kept is not None:
-            Progress(planned.progress, "kept").add(**kept.counts)
-        kept_spans = read_spans(self.output, plan.spans.base, plan.spans.kept) if plan.spans.base else {}
-        self.listener.on_plan(plan, planned)
-        if not self.runner.is_local and self.runner.probes_workers and kept is None:
-            probe_workers(planned, self.runner)
-        decisions = place(planned, chunks, self.runner)
-        export = kept.export if kept else None
+        if run.kept is not None:
+            Progress(planned.progress, "kept").add(**run.kept.counts)
+        return planned
+
+    def _look(self, run: Run, planned: PlannedBuild) -> BuildContext:
+        """Decides where rows go, learns what the graph must hold, and makes the graph."""
+        plan, kept = self.plan, run.kept
+        decisions = place(planned, plan.chunks, self.runner)
+        export, temp = kept.export if kept else None, self.build.options.temp
         try:
-            context = learn(planned, decisions, chunks, self.runner, export, self.options.temp, plan.live)
+            context = learn(planned, decisions, plan.chunks, self.runner, export, temp, plan.live)
         except UserError:
             RejectLimits(plan, planned)()  # nothing may have been learned because so many rows were rejected
             raise
-        if plan.live is not None and not plan.live.is_frozen:
-            message = f"nothing of the graph changed: {len(kept_spans)} spans keep their shards of"
-            self.listener.on_note(f"{message} {plan.live.manifest.version}")
+        return replace(context, groups=kept.groups) if kept else context
+
+    def _write(self, run: Run, context: BuildContext) -> None:
+        """Writes the shards that an earlier attempt left."""
+        kept, chunks = run.kept, self.plan.chunks
         if kept is not None:
-            context = replace(context, groups=kept.groups)
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
         install_user_code(context)  # the serving model is made of the same operations, also where no job is left
         finished = sorted(kept.shards) if kept else []
         self.listener.on_stage(Stage.WRITE)
         if chunks or (finished and not is_counted(context)):
             run_job(context, chunks, finished, self.runner)
-        self.listener.on_stage(Stage.COMPARE)
-        inputs.finish(FileDigests(planned.workspace))  # so that what was digested is what was read
-        check_unchanged(plan, self.files)
-        return collect(plan, context, kept_spans)
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""
-        before = find_version(self.base, self.plan)
+        before = find_version(self.build.base, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
@@ -231,17 +237,17 @@ class _Attempt:
         manifest = assemble(
             results, self.output, descriptions, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
         )
-        if not manifest.trial and same_as_live(self.base, manifest):
+        if not manifest.trial and same_as_live(self.build.base, manifest):
             return self._stay()
-        gate = {} if manifest.trial else gate_entry(self.plan.spec, self.base, Path(context.assembled), manifest)
+        gate = {} if manifest.trial else gate_entry(self.plan.spec, self.build.base, Path(context.assembled), manifest)
         breaches = breach_lines(gate)
         for line in gate.get("not_compared", ()):
             self.listener.on_note(f"the gate did not compare {line}")
         goes_live = not breaches and not manifest.trial
         manifest = replace(manifest, gate=gate)
-        manifest = publishing.publish(self.base, context.assembled, manifest, self.lease, live=goes_live)
+        manifest = publishing.publish(self.build.base, context.assembled, manifest, self.lease, live=goes_live)
         if goes_live:
-            remember(self.base, manifest, {self.plan.source_key, self.inputs.key})
+            self.build.remember(manifest, self.plan)
         for name in (name for name, split in manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")
         return Published(
@@ -249,7 +255,7 @@ class _Attempt:
             manifest,
             is_new=True,
             went_live=goes_live,
-            before=self.base.version,
+            before=self.build.base.version,
             breaches=breaches,
             built_spans=tuple(self.plan.spans.built),
             kept_spans=tuple(self.plan.spans.kept),
@@ -257,12 +263,11 @@ class _Attempt:
 
     def _stay(self) -> Published:
         """Leaves the live version, which holds the same bytes."""
-        live = self.base.live
-        assert live is not None  # noqa: S101 - for mypy
+        published = self.build.live()
         publishing.end_uploads(self.output, self.plan.build_key)
-        remember(self.base, live, {self.plan.source_key, self.inputs.key})
+        self.build.remember(published.manifest, self.plan)
         self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
-        return Published(str(self.base.folder), live, is_new=False, went_live=False, before=self.base.version)
+        return published
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
         """Notes which ids are new, which have moved, and which no longer stand for anything."""
@@ -271,8 +276,8 @@ class _Attempt:
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # a damaged version is no reason to build none
             notes += drift_lines(results.drift)
-            if live := self.base.live:
-                notes += id_changes(live, self.base.folder, features, Path(results.export))
+            if live := self.build.base.live:
+                notes += id_changes(live, self.build.base.folder, features, Path(results.export))
         for note in notes:
             self.listener.on_note(note)
 

@@ -13,14 +13,13 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.build.build import up_to_date
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
 from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space, scratch_bytes
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.up_to_date import compare_inputs
+from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.ids import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import Location, Manifest
@@ -32,7 +31,6 @@ from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
 from recordmill.pipeline.versions.stores.open_store import is_local
@@ -131,12 +129,11 @@ def forecast(
         plan = make_plan(spec, Listings(files), options)
     else:
         publishing.check_output(output)
-        base, listings = Base.read(output, spec.name), Listings(files)
-        inputs = compare_inputs(spec, base, listings, options.spans)
-        if published := up_to_date(base, inputs, options):
-            return published.manifest
-        plan = make_plan(spec, listings, options, base, inputs.table)
-        live = (base.folder, base.live) if base.live else None
+        build = Build(spec, output, Listings(files), options)
+        if build.done:
+            return build.done.manifest
+        plan = build.plan()
+        live = (build.base.folder, build.base.live) if build.base.live else None
     folder = os.path.join(building_folder(output or ".", options.work), plan.build_key[:16], "run")
     planned = planned_build(plan, folder, files, inline=options.runner != "local", threads=1)
     return _forecast(plan, planned, output, live)

@@ -27,7 +27,7 @@ from recordmill.pipeline.build.context.graph import pack_graph
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, pieces
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.up_to_date import check_unchanged, take_times
+from recordmill.pipeline.build.plan.under_way import check_unchanged, take_times
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
 from recordmill.pipeline.dataset.paths import attempt_name, path_within, write_atomically

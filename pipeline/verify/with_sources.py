@@ -29,7 +29,7 @@ from recordmill.pipeline.build.images.read import image_reader, kept
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.up_to_date import take_times
+from recordmill.pipeline.build.plan.under_way import take_times
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.errors import UserError

@@ -288,6 +288,11 @@ class Base:
         """Whether the live version was made before some keys were forgotten."""
         return self.live is not None and not self.forgotten.are_left_out_of(self.live)
 
+    def is_current(self) -> bool:
+        """Whether the output still holds this. Raises: OutputError, as `read`."""
+        store = open_store(self.output)
+        return latest_of(store) == self.latest and read_forgotten(store).sha256 == self.forgotten.sha256
+
     def check(self, latest: Latest | None) -> None:
         """Checks that an output still holds this.
 

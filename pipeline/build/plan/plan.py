@@ -68,14 +68,14 @@ class BuildPlan:
     scratch_bytes: int
     """The estimated size of the packed rows in bytes, with the images inside them."""
     layout: Layout
-    source_key: str
-    """The digest of the spec, the packages and the inputs."""
     notes: list[str]
     roots: tuple[str, ...]
     inputs_sha256: str
     inputs: tuple[Group, ...]
     """The files that are used, by source."""
     pack_bytes: int
+    source_key: str = ""
+    """The digest of the spec, the packages and the inputs."""
     user_code: UserCode | None = None
     """The user's modules that the spec names."""
     kept: Names = field(default_factory=dict)
@@ -152,11 +152,26 @@ def make_plan(
     taken = inherit(spec, base, graph, options, keeps_spans=keeps_spans)
     parts = key_parts(spec, code, feature_files) | ({} if options.limit is None else {"limit": options.limit})
     spans = choose(spec, files, sha256_of(recipe_of(parts)), taken.spans_of, options, inputs)
-    pack_bytes, plans = _packed_plans(spec, spans, files, options.chunk_bytes)
-    sha256 = spans.inputs_sha256 if spec.has_spans else files_digest(plan.inputs for plan in plans)
-    chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
+    plan = _lay_out(spec, spans, files, options.chunk_bytes)
     live = taken.frozen or (taken.spans if spans.kept else None)
-    plan = BuildPlan(
+    plan = replace(
+        plan,
+        source_key=sha256_of(parts | {"inputs": plan.inputs_sha256}),
+        notes=[*plan.notes, *taken.notes],
+        user_code=code,
+        kept=taken.names,
+        forgotten=taken.forgotten,
+        live=live and replace(live, spans=tuple(spans.kept)),
+        feature_files=feature_files,
+    )
+    return plan if options.limit is None else _trial(plan, options.limit)
+
+
+def _lay_out(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int) -> BuildPlan:
+    """Plans the sources: their chunks, and the layout and sizes that follow from them."""
+    pack_bytes, plans = _packed_plans(spec, spans, files, chunk_bytes)
+    chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
+    return BuildPlan(
         spec=spec,
         spans=spans,
         chunks=[replace(chunk, index=index, source=source) for index, (source, chunk) in enumerate(chunks)],
@@ -166,19 +181,12 @@ def make_plan(
         source_bytes=sum(plan.bytes for plan in plans),
         scratch_bytes=sum(_scratch_bytes(spec, plan) for plan in plans),
         layout=_layout(spec, spans, plans),
-        source_key=sha256_of(parts | {"inputs": sha256}),
-        notes=[*spans.notes(), *dict.fromkeys(note for plan in plans for note in plan.notes), *taken.notes],
+        notes=[*spans.notes(), *dict.fromkeys(note for plan in plans for note in plan.notes)],
         roots=tuple(each.reader.image_root(files) for each in spans.sources),
-        inputs_sha256=sha256,
+        inputs_sha256=spans.inputs_sha256 if spec.has_spans else files_digest(plan.inputs for plan in plans),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(spans.sources, plans, strict=True)),
         pack_bytes=pack_bytes,
-        user_code=code,
-        kept=taken.names,
-        forgotten=taken.forgotten,
-        live=live and replace(live, spans=tuple(spans.kept)),
-        feature_files=feature_files,
     )
-    return plan if options.limit is None else _trial(plan, options.limit)
 
 
 def _packed_plans(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int) -> tuple[int, list[Plan]]:

@@ -8,8 +8,7 @@ from recordmill.pipeline.build.base.live_analysis import ANALYSIS, graph_digest
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.plan import BuildPlan
-from recordmill.pipeline.build.plan.up_to_date import Inputs, remember
-from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
 from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folder
 from recordmill.pipeline.errors import UserError
@@ -22,13 +21,14 @@ GRAPHS = ("saved_model.pb", "fingerprint.pb")
 """Files whose bytes are not compared: TensorFlow numbers the functions of a graph by the process' earlier ones."""
 
 
-def earlier_version(base: Base, plan: BuildPlan, inputs: Inputs, options: RunOptions) -> Published | None:
+def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     """Makes the version of an equal earlier build live; None without one, or if it is to be repeated.
 
     The gate compares it with the live one first: it may be held back, or be the data of long ago.
     """
+    base = build.base
     version = find_version(base, plan)
-    if version is None or is_repeated(version, options):
+    if version is None or build.repeats(version):
         return None
     folder = version_folder(open_location(base.output), version.version)
     if version.trial:
@@ -41,7 +41,7 @@ def earlier_version(base: Base, plan: BuildPlan, inputs: Inputs, options: RunOpt
             return version
 
         publishing.make_live(open_store(base.output), choose)
-        remember(base, version, {plan.source_key, inputs.key})
+        build.remember(version, plan)
     return Published(
         str(folder),
         version,
@@ -71,11 +71,6 @@ def find_version(base: Base, plan: BuildPlan) -> Manifest | None:
         return False
 
     return publishing.find_version(base.output, plan.rows_key, fits)
-
-
-def is_repeated(version: Manifest, options: RunOptions) -> bool:
-    """Whether a build of a version is repeated, since rows of it may be mended."""
-    return bool(options.again and version.rejects.get("files"))
 
 
 def same_as_live(base: Base, manifest: Manifest) -> bool:

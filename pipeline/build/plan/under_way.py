@@ -1,0 +1,175 @@
+"""A build under way: what was asked for, the base, and the inputs as they are listed.
+
+A build begins by comparing the inputs with those of the live version: there may be nothing to do. The sources are
+listed and not planned, so no file is opened, and neither TensorFlow nor Beam is needed. A listing may show more files
+than a build uses, so that a build may come to the live version where this finds no answer. Such keys, and those of
+inputs that only came to the same bytes, are remembered in `LATEST`.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from recordmill.pipeline.build.base.live_analysis import ANALYSIS
+from recordmill.pipeline.build.inputs.input_table import Remembered
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.plan.keys import list_groups, listing_digest, listing_key
+from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.errors import ExitCode, UserError
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base, source_key_of
+from recordmill.pipeline.versions.stores.open_store import open_store
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build under way: what was asked for, and what it begins with, which is read once and then stays as it was.
+
+    >>> build = Build(spec, "out/emoji", Listings(files))                   # doctest: +SKIP
+    >>> published = build.done or make_version(build, build.plan(), lease)  # doctest: +SKIP
+    """
+
+    spec: Spec
+    output: str
+    """The dataset's folder, or its URL."""
+    files: Listings
+    """The sources' files, each with the time that stands for its content."""
+    options: RunOptions = RunOptions()
+    listener: Listener = Listener()
+
+    @cached_property
+    def base(self) -> Base:
+        """What the output holds. Raises: OutputError, as `Base.read`."""
+        return Base.read(self.output, self.spec.name)
+
+    @cached_property
+    def done(self) -> Published | None:
+        """The live version, where there is nothing to do; needs no lease."""
+        options, live = self.options, self.base.live
+        if live is None or options.spans or options.compact or options.limit is not None or self.repeats(live):
+            return None
+        if self.listing_key not in self._known_keys:
+            if not self._known_keys or self.remembered is None or self._list() not in self._known_keys:
+                return None
+            with suppress(UserError):  # the next build compares contents again
+                publishing.remember_same(self.output, live.version, self.listing_key)
+        return self.live()
+
+    def again(self) -> "Build":
+        """Begins again, with the output and the sources as they are now."""
+        return replace(self, files=self.files.again())
+
+    def plan(self, *, keeps_spans: bool = True) -> BuildPlan:
+        """Lays out the build; `keeps_spans` is False where shards of the live version's spans cannot stay.
+
+        Raises:
+            SourceError, SpanError, OutputError: as `make_plan`.
+        """
+        inputs = self.remembered.table if self.remembered else None
+        return make_plan(self.spec, self.files, self.options, self.base, inputs, keeps_spans=keeps_spans)
+
+    def repeats(self, version: Manifest) -> bool:
+        """Whether a version is built again, since rows of it may be mended."""
+        return bool(self.options.again and version.rejects.get("files"))
+
+    def live(self) -> Published:
+        """Returns the live version, which stays as it is."""
+        assert self.base.live is not None  # noqa: S101 - for mypy
+        live = self.base.live
+        return Published(str(self.base.folder), live, is_new=False, went_live=False, before=live.version)
+
+    def remember(self, version: Manifest, plan: BuildPlan) -> None:
+        """Notes that these inputs come to the live version, so that the next build has no plan to make."""
+        with suppress(UserError):  # the next build is only slower
+            for key in {plan.source_key, self.listing_key} - {source_key_of(version), ""}:
+                publishing.remember_same(self.output, version.version, key)
+
+    @cached_property
+    def listing_key(self) -> str:
+        """The source key of the first listing; empty where it cannot be computed, or only some spans are listed."""
+        return "" if self.options.spans else self._list()
+
+    @cached_property
+    def remembered(self) -> Remembered | None:
+        """The inputs of the live version; None where it has none, or they are those that are listed.
+
+        Files of another time of change than the remembered ones are compared by their content: where it is the same,
+        `files` gives them their old time from then on.
+        """
+        if self.base.live is None or self.listing_key in self._known_keys:
+            return None
+        return take_times(self.spec, self.base.folder, self.files, self.options.spans)
+
+    def _list(self) -> str:
+        with suppress(UserError, OSError):  # the plan says what is wrong
+            return listing_key(self.spec, list_groups(self.spec, self.files), self.files)
+        return ""
+
+    @cached_property
+    def _known_keys(self) -> set[str]:
+        """The source keys whose inputs come to the live version; none where it must be built again."""
+        base, live = self.base, self.base.live
+        if base.latest is None or live is None or base.holds_forgotten_rows:
+            return set()
+        if not self.spec.is_frozen and ANALYSIS in live.provenance:  # it did not learn from its own rows
+            return set()
+        with suppress(UserError):
+            if publishing.is_whole(open_store(self.output), live):
+                return {source_key_of(live), *base.latest.same}
+        return set()
+
+
+def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str] = ()) -> Remembered | None:
+    """Sets the remembered time for files that have the content, but not the time, that a version remembers.
+
+    Args:
+        spec: the dataset's.
+        folder: the version's.
+        files: the files of the sources.
+        only: the spans whose files are listed; none for all files.
+
+    Returns:
+        The inputs that it remembers; None where it has none.
+    """
+    remembered = Remembered.read(folder, by_span=spec.has_templates)
+    if remembered is not None:
+        with suppress(UserError, OSError):  # the plan says what is wrong
+            files.take(remembered.times(list_groups(spec, files, only), files))
+    return remembered
+
+
+SHOWN = 3
+
+
+class InputsChangedError(UserError):
+    """The inputs changed since the build began; the message names some."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+def check_unchanged(plan: BuildPlan, files: Listings) -> None:
+    """Checks that a build of these inputs would still be the same.
+
+    Raises:
+        InputsChangedError: it would differ.
+    """
+    listed, now = files.again(), ""
+    with suppress(SourceError, OSError):
+        if not plan.spec.has_spans and listing_digest(list_groups(plan.spec, listed)) == plan.inputs_sha256:
+            return
+        now = inputs_digest(plan, listed)  # a listing may hold files that are not used
+    if now == plan.inputs_sha256:
+        return
+    changed = sorted(set(files.changes()))
+    if now or changed:  # otherwise the source cannot be planned for another reason
+        more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        named = f" ({', '.join(changed[:SHOWN])}{more})" if changed else ""
+        raise InputsChangedError(
+            f"the inputs changed while they were read{named}: build again when nothing writes to them"
+        )
