@@ -55,7 +55,7 @@ class StoredRow(NamedTuple):
         return inner_paths(self.shard)[0]
 
 
-class Run(NamedTuple):
+class RisingShards(NamedTuple):
     """The shards of one split whose records rise together: of one span, or of all rows where there are no spans."""
 
     split: str
@@ -97,13 +97,13 @@ def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes])
             first += shard.records
 
 
-def runs(manifest: Manifest) -> Iterator[Run]:
+def runs(manifest: Manifest) -> Iterator[RisingShards]:
     """Yields the runs of shards of a version, split by split."""
     for name, split in manifest.splits.items():
         first = 0
         for _, group in groupby(split.shards, key=lambda shard: shard.span):
             shards = list(group)
-            yield Run(name, shards, first)
+            yield RisingShards(name, shards, first)
             first += sum(shard.records for shard in shards)
 
 

@@ -17,7 +17,7 @@ from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Window
 from recordmill.transforms.numpy.image_decode import DecodeError, jpeg
 from recordmill.transforms.numpy.images import ImageReader
-from recordmill.transforms.numpy.jpeg_parts import Layout, read_layout
+from recordmill.transforms.numpy.jpeg_parts import JpegLayout, read_layout
 
 SAMPLINGS = {"4:4:4": (8, 8), "4:2:0": (16, 16), "4:2:2": (8, 16)}
 
@@ -39,7 +39,7 @@ def marked(image: Image.Image, sampling: str = "4:2:0", *, interval: int | None 
     return file.getvalue()
 
 
-def read(data: bytes) -> Layout:
+def read(data: bytes) -> JpegLayout:
     layout = read_layout(data)
     assert layout is not None
     return layout

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.versions.listing import Version
 
 
-class Chosen(NamedTuple):
+class Viewed(NamedTuple):
     """The version that a command looks at."""
 
     folder: "Location"
@@ -28,7 +28,7 @@ class Chosen(NamedTuple):
     """The dataset's folder; None where the version's own was given."""
 
 
-def choose(folder: str, version: str | None) -> Chosen:
+def choose(folder: str, version: str | None) -> Viewed:
     """Finds a version by the dataset's folder and the version's name, or by its own folder.
 
     Raises:
@@ -41,9 +41,9 @@ def choose(folder: str, version: str | None) -> Chosen:
     if (location / MANIFEST_FILE).is_file():
         if version is not None:
             raise DatasetError(f"{folder} is a version already: leave out --version, or name the dataset's folder")
-        return Chosen(location, None)
+        return Viewed(location, None)
     name = read_latest(location).version if version is None else find(folder, version).version
-    return Chosen(version_folder(location, name), folder)
+    return Viewed(version_folder(location, name), folder)
 
 
 def show(

@@ -54,7 +54,7 @@ class RowChanges:
     """The number of rows in which each feature differs, among the first 1,000 changed ones."""
 
 
-class _Rows(NamedTuple):
+class _RowsOfVersion(NamedTuple):
     """Some rows of a version."""
 
     keys: npt.NDArray[np.uint64]
@@ -126,7 +126,7 @@ def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iter
             yield name, shard
 
 
-def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[str, str]]) -> _Rows:
+def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[str, str]]) -> _RowsOfVersion:
     """Reads the rows of all shards but the shared ones."""
     chosen = list(_unshared(dataset, shared))
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
@@ -135,7 +135,7 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
             keys += _hashes(data, offsets, shard)
             contents.append(_contents(data, offsets))
     counts = [shard.records for _, shard in chosen]
-    return _Rows(
+    return _RowsOfVersion(
         np.concatenate(keys),
         np.concatenate(contents),
         np.repeat(np.array([splits.index(name) for name, _ in chosen], np.int64), counts),
@@ -190,7 +190,7 @@ def _contents(data: memoryview, offsets: Ints) -> npt.NDArray[np.uint64]:
     return footers.astype(np.uint64) << np.uint64(32) | np.diff(offsets).astype(np.uint64) & np.uint64(0xFFFFFFFF)
 
 
-def _pairs(old: _Rows, new: _Rows) -> tuple[Ints, Ints]:
+def _pairs(old: _RowsOfVersion, new: _RowsOfVersion) -> tuple[Ints, Ints]:
     """Returns the numbers of the rows in both; of rows of one key it pairs the first with the first."""
     keys = np.concatenate([old.keys, new.keys])
     is_new = np.arange(len(keys)) >= len(old.keys)
@@ -211,7 +211,7 @@ def _others(count: int, rows: Ints) -> Ints:
     return np.flatnonzero(np.bincount(rows, minlength=count) == 0)
 
 
-def _records_of(dataset: DatasetVersion, rows: _Rows, chosen: Ints) -> dict[int, bytes]:
+def _records_of(dataset: DatasetVersion, rows: _RowsOfVersion, chosen: Ints) -> dict[int, bytes]:
     """Reads the records of some rows, opening each shard once; returns them by the numbers of their rows."""
     found: dict[int, bytes] = {}
     starts = np.cumsum([0, *(shard.records for shard in rows.shards)])

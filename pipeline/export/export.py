@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.export.columns import Columns, columns_of
-from recordmill.pipeline.export.formats import FORMATS, Row, ShardWriter
+from recordmill.pipeline.export.formats import FORMATS, ExportWriter, Row
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.base import ExportError
@@ -81,7 +81,7 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
     return Exported(rows, len(files), sum(files), columns.notes, spec is not None)
 
 
-def _writer(to: str) -> type[ShardWriter]:
+def _writer(to: str) -> type[ExportWriter]:
     if to not in FORMATS:
         raise ExportError(f"there is no format '{to}'{did_you_mean(to, FORMATS)}; there are: {', '.join(FORMATS)}")
     return FORMATS[to]
@@ -99,7 +99,7 @@ def _target(given: Path) -> Path:
 
 
 def _write(
-    dataset: DatasetVersion, writer: type[ShardWriter], columns: Columns, folder: Path, split: str | None
+    dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns, folder: Path, split: str | None
 ) -> int:
     """Writes a file for each shard that has records; returns the number of rows."""
     rows = 0
@@ -151,7 +151,7 @@ def _write_spec(spec: str, columns: Columns, folder: Path) -> None:
     (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
 
 
-def _spec(dataset: DatasetVersion, writer: type[ShardWriter], columns: Columns) -> str:
+def _spec(dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns) -> str:
     """Returns the spec that builds the exported rows. Raises: SpecError where none can."""
     given = dataset.manifest.spec
     version = " ".join(dataset.version.split())  # on one line, so that nothing of it leaves the comment
@@ -173,7 +173,7 @@ def _spec(dataset: DatasetVersion, writer: type[ShardWriter], columns: Columns) 
     return text
 
 
-def _features(writer: type[ShardWriter], columns: Columns) -> dict[str, Any]:
+def _features(writer: type[ExportWriter], columns: Columns) -> dict[str, Any]:
     """Returns the features of the spec, each with the name of its column where that is another."""
     by_name = {column.name: column for column in columns.columns}
     features = {}

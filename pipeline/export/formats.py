@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 """The cells of a row by column, its key and its split among them."""
 
 
-class ShardWriter(AbstractContextManager["ShardWriter"]):
+class ExportWriter(AbstractContextManager["ExportWriter"]):
     """Writes the rows of one shard: a file in a folder, named after the shard such as `train-00000-of-00004`."""
 
     source: ClassVar[Mapping[str, str]]
@@ -67,7 +67,7 @@ def _arrow(column: ExportColumn) -> pa.DataType:
     return cell
 
 
-class ParquetWriter(ShardWriter):
+class ParquetWriter(ExportWriter):
     """Writes one Parquet file, with images' bytes in its rows."""
 
     source = {"format": "parquet", "path": "data/*.parquet"}
@@ -101,7 +101,7 @@ def _bytes(cell: Any) -> Any:
     return [_bytes(each) for each in cell] if isinstance(cell, list) else cell
 
 
-class WebDatasetWriter(ShardWriter):
+class WebDatasetWriter(ExportWriter):
     """Writes one tar file of samples: `00000017.json`, and `00000017.photo.jpeg` for the column `photo`."""
 
     source = {"format": "webdataset", "path": "data/*.tar"}
@@ -164,5 +164,5 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-FORMATS: Mapping[str, type[ShardWriter]] = {"parquet": ParquetWriter, "webdataset": WebDatasetWriter}
+FORMATS: Mapping[str, type[ExportWriter]] = {"parquet": ParquetWriter, "webdataset": WebDatasetWriter}
 """The formats by the names that the command takes."""

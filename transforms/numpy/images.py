@@ -17,11 +17,11 @@ import numpy as np
 from recordmill.transforms.contract.array_layout import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
-from recordmill.transforms.numpy.augment.base import Part, Shape
+from recordmill.transforms.numpy.augment.base import ImagePart, Shape
 from recordmill.transforms.numpy.augment.chain import Acting, Augment, acting, apply_acting, first_window, output_shape
 from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, jpeg
-from recordmill.transforms.numpy.jpeg_parts import JpegPart, Layout, read_layout
+from recordmill.transforms.numpy.jpeg_parts import JpegLayout, JpegPart, read_layout
 from recordmill.transforms.numpy.pixels import normalizer, resize
 from recordmill.transforms.numpy.texts import mask
 
@@ -91,7 +91,7 @@ class ImageReader:
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._boxes = MovingBoxes(boxes)
         self._parameters = [] if augment is None else augment.parameters.tolist()
-        self._layout: Layout | None = None
+        self._layout: JpegLayout | None = None
         self._stored: Shape = description.shape
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = numpy_dtype(dtype or description.dtype, ", or take dtype='float32'")
@@ -210,14 +210,14 @@ class ImageReader:
         self._boxes.put(image.row, moved)
         return changed
 
-    def _part(self, part: JpegPart | None) -> Part | None:
+    def _part(self, part: JpegPart | None) -> ImagePart | None:
         if part is None:
             return None
         try:
             pixels = jpeg(part.data, self._stored[2], self._scratch, most=self._description.most_pixels)
         except DecodeError:  # the whole image's error says more
             return None
-        return Part(pixels, *part[1:])
+        return ImagePart(pixels, *part[1:])
 
     def _whole(self, image: _Image, out: Array | None) -> Array:
         try:

@@ -46,7 +46,7 @@ class JpegPart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class JpegLayout:
     """The header of a baseline JPEG of one scan whose restart markers divide each row of MCUs into segments.
 
     An MCU is what the scan codes at a time: blocks of all components. Images that a build brought to one size have the
@@ -140,7 +140,7 @@ def _touched(start: int, length: int, margin: int, step: int, count: int) -> tup
     return max(start - margin, 0) // step, min(-(-(start + length + margin) // step), count)
 
 
-def read_layout(data: bytes | memoryview, latest: Layout | None = None) -> Layout | None:
+def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> JpegLayout | None:
     """Reads a JPEG's header; None where it is no JPEG, or has no restart markers that it can be cut at.
 
     Args:
@@ -184,7 +184,7 @@ def _of_scan(
     frame: int | None,
     unit: tuple[int, int] | None,
     interval: int,
-) -> Layout | None:
+) -> JpegLayout | None:
     if frame is None or unit is None or not interval:
         return None
     height, width, components = struct.unpack_from(">HHB", data, frame + 5)
@@ -192,4 +192,4 @@ def _of_scan(
     is_whole = length == 6 + 2 * components and data[offset + 4] == components and data[scan - 3 : scan] == WHOLE_SCAN
     if not is_whole or not height or not width or -(-width // unit[1]) % interval:
         return None
-    return Layout(bytes(data[:scan]), height, width, unit, interval, frame)
+    return JpegLayout(bytes(data[:scan]), height, width, unit, interval, frame)

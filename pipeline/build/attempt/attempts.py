@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.build.attempt.places import PLAN, BucketPlace, Kept, LocalPlace, Place, Run
+from recordmill.pipeline.build.attempt.places import PLAN, AttemptPlace, BucketPlace, Kept, LocalPlace, Run
 from recordmill.pipeline.build.attempt.reconcile import take_groups
 from recordmill.pipeline.build.context.reports import (
     ANALYSIS,
@@ -66,7 +66,7 @@ def begin(
         OSError: the folder cannot be made or written.
         OutputError: the bucket cannot be read or written.
     """
-    place: Place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
+    place: AttemptPlace = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
     fitting = [
         run

@@ -74,7 +74,7 @@ class Run:
     """The folder of the shards and their indexes."""
     folder: str
     """Its folder on this machine, absolute: the workspace itself, or only scratch where that is in a bucket."""
-    place: "Place"
+    place: "AttemptPlace"
     version: str = ""
     """The name of the version to be, where its shards lie in its folder already."""
     kept: Kept | None = None
@@ -95,7 +95,7 @@ class Run:
             self.remove()
 
 
-class Place(Protocol):
+class AttemptPlace(Protocol):
     """The attempts at one build; the caller holds the output's lease."""
 
     def __init__(self, output: str, building: str, build_key: str) -> None: ...
@@ -127,7 +127,7 @@ class Place(Protocol):
         """Removes an attempt."""
 
 
-class LocalPlace(Place):
+class LocalPlace(AttemptPlace):
     """The attempts in the folder of an output."""
 
     def __init__(self, output: str, building: str, build_key: str) -> None:
@@ -176,7 +176,7 @@ def _new_name() -> str:
     return f"{RUN}{uuid.uuid4().hex[:12]}"
 
 
-class BucketPlace(Place):
+class BucketPlace(AttemptPlace):
     """The attempts in a bucket, each with a folder on this machine for scratch."""
 
     def __init__(self, output: str, building: str, build_key: str) -> None:

@@ -22,7 +22,7 @@ from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.faults import Reject
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """The file and line of a row."""
 
     source: int
@@ -58,12 +58,12 @@ class RejectPlaces:
             self._bases.append(base)
             before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 
-    def of(self, number: int, position: int) -> Place:
+    def of(self, number: int, position: int) -> RowPlace:
         """The place of a position of a chunk."""
         chunk, base = self._plan.chunks[number], self._bases[number]
         source = self._plan.sources[chunk.source]
         file, line = source.reader.locate(chunk, position)
-        return Place(source.index, file, None if line is None or base is None else base + line)
+        return RowPlace(source.index, file, None if line is None or base is None else base + line)
 
     def published(self, reject: Reject) -> dict[str, Any]:
         """A reject's line of the published JSONL."""

@@ -164,7 +164,7 @@ def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Colu
         if example is None:
             unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
             continue
-        piece = RecordPlace(record, chunk.file, offset + HEADER_BYTES) if in_place else None
+        piece = RecordInFile(record, chunk.file, offset + HEADER_BYTES) if in_place else None
         for column in gathered.values():
             column.add(len(positions), example, piece)
         positions.append(position)
@@ -174,7 +174,7 @@ def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Colu
     return TypedRows(typed, np.array(positions, np.int64), made, len(batch), faults, unparsed)
 
 
-class RecordPlace(NamedTuple):
+class RecordInFile(NamedTuple):
     """A record in a file that is not compressed."""
 
     data: bytes
@@ -185,7 +185,7 @@ class RecordPlace(NamedTuple):
 
 
 @dataclass
-class _Values:
+class _ValuesOfKind:
     """The values of one kind: their rows, how many each row has where there may be many, and all of them."""
 
     rows: list[int] = field(default_factory=list)
@@ -200,10 +200,10 @@ class ExampleColumn:
         """Takes the column; its name is the feature's, too."""
         self._name, self._column = name, column
         self._many, self._is_image = column.many or column.array is not None, column.type is ColumnType.IMAGE
-        self._parts: dict[str, _Values] = {}
+        self._parts: dict[str, _ValuesOfKind] = {}
         self._faults: Faults = {}
 
-    def add(self, row: int, example: Example, piece: RecordPlace | None) -> None:
+    def add(self, row: int, example: Example, piece: RecordInFile | None) -> None:
         """Adds the values of a row; `piece` is its record, where images can stay there."""
         kind_and_values = example.values(self._name)
         if kind_and_values is None:
@@ -217,7 +217,7 @@ class ExampleColumn:
             return
         part = self._parts.get(kind)
         if part is None:
-            part = self._parts[kind] = _Values()
+            part = self._parts[kind] = _ValuesOfKind()
         part.rows.append(row)
         if self._many:
             part.lengths.append(len(values))
@@ -235,7 +235,7 @@ class ExampleColumn:
         groups = [(part.rows, partial(self._typed, kind, part)) for kind, part in self._parts.items()]
         return in_groups(rows, arrow_type(self._column), groups, faults)
 
-    def _typed(self, kind: str, part: _Values, faults: Faults) -> pa.Array:
+    def _typed(self, kind: str, part: _ValuesOfKind, faults: Faults) -> pa.Array:
         count = len(part.rows)
         if kind == SEVERAL:
             several = Fault("wrong_type", "the steps hold values of several types", self._name)
@@ -247,7 +247,7 @@ class ExampleColumn:
         return values if kind == PIECES else typed_values(self._name, self._column, values, ("", ""), faults)
 
 
-def _reference(value: bytes, piece: RecordPlace) -> bytes | None:
+def _reference(value: bytes, piece: RecordInFile) -> bytes | None:
     """Refers to a value by its place in its record: where the same bytes come first."""
     if not value:
         return None

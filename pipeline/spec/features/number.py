@@ -54,7 +54,7 @@ Impute = Annotated[
 ]
 
 
-class Scaled(Feature):
+class ScaledFeature(Feature):
     """The steps that numbers go through, in this order: clip, transform, normalize or bucket."""
 
     column_type = ColumnType.NUMBER
@@ -84,7 +84,7 @@ class Scaled(Feature):
         return {**normalize, **given, **clip}
 
     @model_validator(mode="after")
-    def _check_number(self) -> "Scaled":
+    def _check_number(self) -> "ScaledFeature":
         if self.quantiles is not None and self.boundaries is not None:
             raise ValueError("`quantiles` and `boundaries` exclude each other: both say where buckets begin")
         if self.is_bucket and self.normalize != "none":
@@ -117,7 +117,7 @@ class Scaled(Feature):
         return {**stored, "boundaries": boundaries, "buckets": len(boundaries) + 1}
 
 
-class Number(Scaled):
+class Number(ScaledFeature):
     """A number."""
 
     kind: Literal["number"]
@@ -151,7 +151,7 @@ class Number(Scaled):
         return self._make(NumberDescription, **self.scaling(statistics), impute=impute, indicator=indicator)
 
 
-class Numbers(ListFeature, Scaled):
+class Numbers(ListFeature, ScaledFeature):
     """A list of numbers, of a fixed length or of any."""
 
     contract = NumbersOptions

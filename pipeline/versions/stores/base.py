@@ -180,7 +180,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredPath:
     """A file or a folder of an object store, as a `safe_paths.Remote`."""
 
     store: Store
@@ -189,9 +189,9 @@ class Stored:
     def __str__(self) -> str:
         return f"{self.store.url}/{self.name}".rstrip("/")
 
-    def __truediv__(self, inner: str) -> "Stored":
+    def __truediv__(self, inner: str) -> "StoredPath":
         """A file or a folder in this one."""
-        return Stored(self.store, f"{self.name}/{inner}".lstrip("/"))
+        return StoredPath(self.store, f"{self.name}/{inner}".lstrip("/"))
 
     def is_file(self) -> bool:
         """Whether there is such an object."""

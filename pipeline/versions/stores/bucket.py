@@ -27,7 +27,7 @@ from recordmill.pipeline.versions.stores.base import (
     Conflict,
     OutputError,
     Store,
-    Stored,
+    StoredPath,
     TooLargeError,
     UnsettledOutputError,
     refusals,
@@ -150,7 +150,7 @@ class BucketStore(Store):
 
     @property
     def location(self) -> Location:
-        return Stored(self)
+        return StoredPath(self)
 
     def at(self, prefix: str) -> Self:
         inner = type(self)(self._bucket_name, f"{self._prefix}{prefix}")

@@ -107,7 +107,7 @@ class Window(NamedTuple):
     width: int
 
 
-class Part(NamedTuple):
+class ImagePart(NamedTuple):
     """Some pixels of an image, uint8 [h, w, c]: all that its first crop needs."""
 
     pixels: Pixels

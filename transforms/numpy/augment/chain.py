@@ -17,8 +17,8 @@ import numpy.typing as npt
 from recordmill.transforms.numpy.augment.base import (
     Augmentation,
     Floats,
+    ImagePart,
     Movement,
-    Part,
     Pixels,
     Shape,
     Values,
@@ -182,7 +182,7 @@ def apply(
 
 
 def apply_acting(
-    pixels: Pixels | Part, boxes: Boxes | None, changes: Sequence[Acting], out: Pixels | None = None, *, mask: bool
+    pixels: Pixels | ImagePart, boxes: Boxes | None, changes: Sequence[Acting], out: Pixels | None = None, *, mask: bool
 ) -> tuple[Pixels, Boxes | None]:
     """Changes one image, as `apply`, or the part of an image that holds all pixels of `first_window`."""
     moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
@@ -191,19 +191,19 @@ def apply_acting(
         into = out if number >= sized else None
         if moved is not None:
             moved = change.move_boxes(moved, values, *_sides(pixels))
-        if isinstance(pixels, Part):
+        if isinstance(pixels, ImagePart):
             pixels = change.apply_to_part(pixels, values, into, mask=mask)  # type: ignore[attr-defined] # a Crop
         else:
             change_pixels = change.apply_to_mask if mask else change.apply
             pixels = change_pixels(pixels, values, into)
-    assert not isinstance(pixels, Part)  # noqa: S101 - its first change is a crop
+    assert not isinstance(pixels, ImagePart)  # noqa: S101 - its first change is a crop
     if out is not None and pixels is not out:
         pixels = copied(pixels, out)
     return pixels, None if moved is None else _without_slivers(moved)
 
 
-def _sides(pixels: Pixels | Part) -> tuple[int, int]:
-    return (pixels.height, pixels.width) if isinstance(pixels, Part) else pixels.shape[:2]
+def _sides(pixels: Pixels | ImagePart) -> tuple[int, int]:
+    return (pixels.height, pixels.width) if isinstance(pixels, ImagePart) else pixels.shape[:2]
 
 
 def by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:
@@ -225,7 +225,7 @@ NO_BOXES = "Views gives several views of an image, and boxes belong to one: leav
 
 
 @dataclass(frozen=True)
-class Group(Movement):
+class Changes(Movement):
     """Changes, and users' functions, one after another."""
 
     changes: Sequence[Augmentation | UserFunction]
@@ -240,7 +240,7 @@ class Group(Movement):
 
 
 @dataclass(frozen=True)
-class RandomApply(Group):
+class RandomApply(Changes):
     """Makes all of the changes with probability `p`, or none; they keep the image's size."""
 
     p: float = 0.5
@@ -286,7 +286,7 @@ class RandomApply(Group):
 
 
 @dataclass(frozen=True)
-class Views(Group):
+class Views(Changes):
     """Returns `count` views of each image, one below the other, each changed by draws of its own.
 
     The result is `count` times as high; `images.reshape(-1, count, height, width, channels)` parts the views of a batch

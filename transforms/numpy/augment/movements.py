@@ -12,8 +12,8 @@ import numpy.typing as npt
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.base import (
     Floats,
+    ImagePart,
     Movement,
-    Part,
     Pixels,
     Shape,
     Values,
@@ -79,13 +79,15 @@ class Crop(Movement):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Crops; returns a view where nothing is scaled and the window is inside the image."""
-        return self._cropped(Part(pixels, 0, 0, *pixels.shape[:2]), values, out, resize)
+        return self._cropped(ImagePart(pixels, 0, 0, *pixels.shape[:2]), values, out, resize)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Crops; scales by the nearest pixel."""
-        return self._cropped(Part(pixels, 0, 0, *pixels.shape[:2]), values, out, nearest)
+        return self._cropped(ImagePart(pixels, 0, 0, *pixels.shape[:2]), values, out, nearest)
 
-    def apply_to_part(self, part: Part, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
+    def apply_to_part(
+        self, part: ImagePart, values: Values, out: Pixels | None = None, *, mask: bool = False
+    ) -> Pixels:
         """Crops an image of which only a part is there, with all pixels of `inside`."""
         return self._cropped(part, values, out, nearest if mask else resize)
 
@@ -96,7 +98,7 @@ class Crop(Movement):
         left, right, _ = overlap(x, wide, width)
         return Window(top, left, bottom - top, right - left)
 
-    def _cropped(self, part: Part, values: Values, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
+    def _cropped(self, part: ImagePart, values: Values, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
         y, x, high, wide = self.window(values, part.height, part.width)
         top, bottom, above = overlap(y, high, part.height)
         left, right, before = overlap(x, wide, part.width)
