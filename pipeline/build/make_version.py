@@ -175,7 +175,7 @@ class _Attempt:
         return collect(self.plan, context, kept_spans)
 
     def _plan_work(self, run: Run) -> PlannedBuild:
-        """Returns what the workers are told, if there is space for it."""
+        """Returns the build as the workers need it, if there is space for it."""
         planned = planned_build(
             self.plan,
             run.folder,

@@ -45,7 +45,7 @@ class Build:
 
     @cached_property
     def base(self) -> Base:
-        """What the output holds. Raises: OutputError, as `Base.read`."""
+        """The state of the output. Raises: OutputError, as `Base.read`."""
         return Base.read(self.output, self.spec.name)
 
     @cached_property
