@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +259,80 @@ def test_after_a_span_that_was_nearly_empty_another_one_is_still_too_short(live:
     known = replace(with_spans(replace(with_spans(live, days), spans={}), {"2026-11-07": {}}, rows=80), spans={})
     assert breaches(known, with_spans(known, {"2026-11-08": {}}, rows=80)) == []
     assert breaches(known, with_spans(known, {"2026-11-08": {}}, rows=60)) == ["rows_short: rows (2026-11-08)"]
+
+
+LABELS = [replace(PROFILE["label"], ids={0: 400 + more, 1: 400 - more}) for more in (100, 110, 260)]
+
+
+def test_an_approved_day_is_usual_until_it_is_worse(live: ComparedVersion) -> None:
+    """One changed picture in it is no news, on any later night; in another day the same figure is."""
+    held, little, worse = ({"d1": {"train": PROFILE | {"label": label}}} for label in LABELS)
+    approved = follow(live, with_spans(live, held))
+    assert approved.manifest.gate["breaches"]
+    later = follow(approved, with_spans(approved, {"d2": {"train": PROFILE}}))
+    for base in (approved, later):
+        assert breaches(base, with_spans(base, little)) == []
+        assert breaches(base, with_spans(base, worse)) == ["l_infinity: label (train, d1)"]
+    assert breaches(later, with_spans(later, {"d3": held["d1"]})) == ["l_infinity: label (train, d3)"]
+    assert breaches(live, with_spans(live, little)) == ["l_infinity: label (train, d1)"]  # rolled back, or rejected
+    compacted = Span("", {"written": 1600}, 1, 1, "", {"d1": "", "d2": ""})
+    together = replace(described(later, spans={"d1+d2": compacted}), spans={})
+    assert breaches(together, with_spans(together, {"d1+d2": little["d1"]})) == []
+    gone = follow(later, described(later, spans={}))
+    assert breaches(gone, with_spans(gone, little)) == ["l_infinity: label (train, d1)"]
+
+
+def test_an_approved_drift_from_a_frozen_analysis_is_usual(live: ComparedVersion) -> None:
+    def shifted(by: float) -> ComparedVersion:
+        return described(live, drift={"features": {"image": {"images": 200, "mean_shift": [0.1, by, 0.0]}}})
+
+    approved = follow(live, shifted(0.5))
+    assert approved.manifest.gate["approved"] == {"pixels": {"image": {"": 0.5}}}
+    night = follow(approved, shifted(0.6))
+    assert (night.manifest.gate["breaches"], breaches(night, shifted(0.6))) == ([], [])
+    assert breaches(night, shifted(0.7)) == ["pixels: image"]  # the approved figure stays what it was
+
+
+def test_a_name_that_is_lost(live: ComparedVersion, tmp_path: Path) -> None:
+    """However rare, if it had `min_values` values in all splits together."""
+    many = replace(live, profiles={split: {"label": FeatureProfile(9900, ids={0: 9650, 1: 250})} for split in "ab"})
+
+    def without(ids: Mapping[int, int]) -> ComparedVersion:
+        return replace(many, profiles={"a": {"label": FeatureProfile(9900, ids=ids)}})
+
+    many = replace(many, profiles={s: {"label": replace(p["label"], tokens=9900)} for s, p in many.profiles.items()})
+    (breach,) = judge(many, without({0: 9900}), Gate()).breaches
+    assert str(breach) == "names_lost of label is 0.02525, more than 0: 'dog' 500 → 0"
+    assert breaches(many, without({0: 9899, 1: 1})) == []
+    assert breaches(many, without({0: 9900}), Gate(min_values=501)) == []
+    assert breaches(many, without({0: 9900}), Gate(names_lost=0.03)) == []
+    day = FeatureProfile(9900, ids={0: 9900}, tokens=9900)  # should have 250 of them
+    after = with_spans(many, {"a": {"train": {"label": day}}})
+    assert breaches(many, after) == []
+    assert breaches(many, after, Gate(min_values=250)) == ["names_lost: label (a)"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [(1000, []), (860, []), (700, ["rows_short: rows (2026-03-02)"])],
+    ids=["usual", "-14%", "-30%"],
+)
+def test_a_small_day_is_one_that_is_small_among_steady_days(
+    live: ComparedVersion, rows: int, expected: list[str]
+) -> None:
+    """Days of 950 to 1,050 rows, a third of that on Sundays; from two weeks on they decide, before that the limit."""
+    days = [date(2026, 2, 16) + timedelta(day) for day in range(14)]
+    counts = {str(day): (950 + day.day * 7 % 11 * 10) // (3 if day.weekday() == 6 else 1) for day in days}
+    known = with_spans(live, dict.fromkeys(counts, {}))
+    spans = {name: replace(span, rows={"written": counts[name]}) for name, span in known.manifest.spans.items()}
+    known = replace(described(known, spans=spans), spans={})
+    assert breaches(known, with_spans(known, {"2026-03-02": {}}, rows=rows)) == expected
+    assert breaches(known, with_spans(known, {"2026-03-01": {}}, rows=rows // 3)) == [
+        each.replace("-02)", "-01)") for each in expected
+    ]
+    assert breaches(known, with_spans(known, {"2026-03-02": {}}, rows=rows), Gate(rows_short=0.4)) == []
+    young = replace(described(known, spans=dict([*spans.items()][1:])), spans={})
+    assert breaches(young, with_spans(young, {"2026-03-02": {}}, rows=rows)) == []
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,14 @@ def test_an_approved_version_is_live(output: str) -> None:
         approve(output, "v2")
 
 
+def test_a_rollback_never_takes_the_place_of_an_approval(output: str) -> None:
+    with pytest.raises(
+        OutputError, match="the gate held v2 back, and nobody approved it: `recordmill versions approve"
+    ):
+        rollback(output, "v2")
+    assert live(output).version == "v1"
+
+
 def test_an_approved_version_stays_where_latest_was_lost(local: str, tmp_path: Path) -> None:
     approve(local)
     publish(local, tmp_path, "v3", "33" * 32)
@@ -152,7 +160,7 @@ def test_the_version_before_was_never_held_back(local: str, tmp_path: Path) -> N
     sweep(local, str(tmp_path / "building"))
     assert names(local) == ["v1", "v2", "v3"]  # it is pinned
     assert find(local, "-1").version == "v1"
-    rollback(local, "v2")
+    approve(local, "v2")
     assert find(local, "-1").version == "v1"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.pipeline.compare.distributions import pixel_figures, value_figures
+from recordmill.pipeline.compare.distributions import lost_names, pixel_figures, value_figures
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.ids import compare_ids
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
@@ -59,7 +59,7 @@ def _left_out(before: Manifest, after: Manifest) -> Iterator[str]:
 
 
 def _feature_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> list[Figure]:
-    figures = [*_id_figures(name, before, after), *pixel_figures(name, before, after)]
+    figures = [*_id_figures(name, before, after), *lost_names(name, before, after), *pixel_figures(name, before, after)]
     if not _splits_are_edited(before.manifest, after.manifest):
         for split in before.manifest.splits:
             figures += value_figures(name, split, before, after)

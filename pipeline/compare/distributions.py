@@ -22,7 +22,9 @@ from recordmill.pipeline.compare.distances import (
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
+from recordmill.pipeline.dataset.profile import FeatureProfile, Profile, Profiles, add_up
+from recordmill.pipeline.dataset.vocabulary import PADDING
+from recordmill.transforms.contract.kinds.base import UNKNOWN
 
 SHOWN = 5
 """The features whose drift is shown while a build runs: those that moved the most."""
@@ -91,6 +93,30 @@ def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words
 
 def _medians(before: Histogram, after: Histogram) -> str:
     return f"median {before.median():.6g} → {after.median():.6g}"
+
+
+def lost_names(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
+    """Returns the share of the most frequent of a category's names that occur no more, in all splits together.
+
+    It counts its occurrences, and for a new span those that as many values should have.
+
+    Raises:
+        DatasetError: a vocabulary is broken.
+    """
+    old = _all_rows(before.profiles, name)
+    for span, profiles in {"": after.profiles, **{span: each.profiles for span, each in after.spans.items()}}.items():
+        new = _all_rows(profiles, name)
+        if old.ids and new.ids:
+            counts, there = _by_name(old.ids, before.words(name)), _by_name(new.ids, after.words(name))
+            lost = {word: count for word, count in counts.items() if word not in {*there, UNKNOWN, PADDING}}
+            word, count = max(lost.items(), key=lambda each: each[1], default=("", 0))
+            expected = count * (new.tokens / old.tokens if span else 1)
+            detail = f"'{word}' {count:,} → 0" if lost else ""
+            yield Figure("names_lost", name, count / old.tokens, detail, expected if lost else math.inf, name, span)
+
+
+def _all_rows(profiles: Profiles, name: str) -> FeatureProfile:
+    return add_up({name: profile[name]} for profile in profiles.values() if name in profile).get(name, FeatureProfile())
 
 
 def _by_name(ids: Mapping[int, int], words: Words) -> Counter[str]:

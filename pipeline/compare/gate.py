@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from recordmill.pipeline.compare.comparison import Compared, compare
 from recordmill.pipeline.compare.figures import Figure, read_breaches
 from recordmill.pipeline.compare.span_profiles import with_last_spans, with_new_spans
-from recordmill.pipeline.compare.usual import DAYS, Usual
+from recordmill.pipeline.compare.usual import DAYS, Past, Usual
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import DatasetError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
     from recordmill.pipeline.spec.model import Spec
 
-DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity")
+DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
 """The rules of which `min_values` are needed; of the others it is `min_rows`."""
 KEEPING_IDS = ("category", "categories")
 """The kinds whose names keep their ids from version to version."""
@@ -40,6 +40,8 @@ class Verdict:
     """A line for each part that could not be compared, with the reason."""
     usual: Mapping[str, Any] = field(default_factory=dict)
     """The entry `gate.usual`, by which later versions know the spans that were compared."""
+    approved: Past = field(default_factory=dict)
+    """The entry `gate.approved`: the breaches that are none in later versions, if this one is approved."""
 
     @property
     def breaches(self) -> tuple[Figure, ...]:
@@ -57,7 +59,8 @@ class Verdict:
             "breaches": [figure.to_json() for figure in self.breaches],
             "not_compared": list(self.not_compared),
         }
-        return json | ({"usual": dict(self.usual)} if self.usual else {})
+        kept = {"usual": dict(self.usual), "approved": dict(self.approved)}
+        return json | {name: entry for name, entry in kept.items() if entry}
 
 
 def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
@@ -110,8 +113,11 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
     if damaged := _damaged(compared, gate):  # what is not judged must not go live by itself
         detail = f"{'; '.join(damaged)}; see `recordmill verify`"
         figures.append(Figure("not_compared", "features", len(damaged), detail, limit=0.0))
-    kept = usual.after([figure for figure in figures if figure.span], rows).to_json() if after.manifest.spans else {}
-    return Verdict(before.manifest.version, tuple(figures), tuple(compared.not_compared), kept)
+    drift = after.manifest.drift.get("features", {})  # against a frozen analysis: it lasts as a span does
+    lasting = [each for each in figures if each.span or (each.rule == "pixels" and each.feature in drift)]
+    kept = usual.after(lasting, rows)
+    entry = kept.to_json() if after.manifest.spans else {}
+    return Verdict(before.manifest.version, tuple(figures), tuple(compared.not_compared), entry, kept.approved)
 
 
 def _usual(before: ComparedVersion, gate: "Gate") -> Usual:
@@ -138,7 +144,10 @@ def _limited(
         elif figure.counted >= (gate.min_values if figure.rule in DISTRIBUTIONS else gate.min_rows):
             if gate.features.get(figure.feature) is not False:
                 is_limited = figure.rule != "ids_moved" or _limits_ids(figure.feature, after, gate)
-                yield replace(figure, limit=gate.limit(figure.rule, figure.feature) if is_limited else None)
+                limit = gate.limit(figure.rule, figure.feature) if is_limited else None
+                if figure.limit is not None and figure.rule not in gate.model_fields_set:  # the default is the widest
+                    limit = min(figure.limit, limit or 0.0)
+                yield replace(figure, limit=limit)
 
 
 def _schema_limit(feature: str, before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> float | None:

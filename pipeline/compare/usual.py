@@ -2,7 +2,8 @@
 
 A figure of a new span is a breach where it is above its limit, and above those that earlier spans had when they were
 new. So each version keeps, in `gate` of its manifest, the rows of its last spans, and those of their figures that were
-near a limit or above it.
+near a limit or above it. Those of spans with a breach are approved if that version is live: they are usual for the same
+span in later versions, until one is worse.
 
 >>> usual = Usual({"mon": 90, "tue": 80}, {"psi": {"age (train)": {"mon": 7.9}}})
 >>> usual.to_json()["figures"]["psi"]
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -22,9 +24,13 @@ from recordmill.pipeline.compare.figures import SLACK, Figure
 from recordmill.pipeline.dataset.manifest import Manifest
 
 LEAST = 5  # earlier spans; fewer say little
-LEAST_ALIKE = 4  # of a weekday, or of an hour
+LEAST_ALIKE = 2  # of a weekday, or of an hour
 DAYS = 35  # five weeks
 HOURS = 192  # eight days
+STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week: each weekday was there twice, or each of its hours once
+SPREADS = 5  # median changes between spans alike; of normal counts one is 0.95 standard deviations
+STEADIEST = 0.1
+"""The share below the median that is never too small a span."""
 Past = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
@@ -36,6 +42,8 @@ class Usual:
     """The rows that each wrote, by its name."""
     figures: Past = field(default_factory=dict)
     """By rule, subject and span; a figure that is left out is far below its limit."""
+    approved: Past = field(default_factory=dict)
+    """The figures of spans that were held back, and are live now, so that a person approved them."""
     is_whole: bool = True
     """False where the figures of some earlier spans are not known: then no version keeps them, and the next one looks
     for them again."""
@@ -47,34 +55,33 @@ class Usual:
         They are not whole where the version has spans and keeps no figures.
         """
         rows = {name: span.rows.get("written", 0) for name, span in live.spans.items() if not span.members}
+        usual = cls(rows, is_whole=not rows)
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            usual = replace(usual, approved=_only(_read(live.gate["approved"]), _names(live)))
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             kept = live.gate["usual"]
             before = {str(name): int(count) for name, count in kept["rows"].items()}
-            figures = {
-                str(rule): {
-                    str(subject): {str(s): float(f) for s, f in spans.items()} for subject, spans in each.items()
-                }
-                for rule, each in kept["figures"].items()
-            }
-            return cls(before | rows, figures)
-        return cls(rows, is_whole=not rows)
+            return replace(usual, rows=before | rows, figures=_read(kept["figures"]), is_whole=True)
+        return usual
 
     def earlier(self, span: str) -> list[str]:
         """Names the other spans that are named alike, but for their digits."""
         return [name for name in self.rows if name != span and _shape(name) == _shape(span)]
 
     def applied(self, figure: Figure) -> Figure:
-        """Returns a figure of a new span with the largest one of earlier spans, where there are enough."""
+        """Returns a figure with the largest usual one: of earlier spans, where there are enough, or approved."""
+        known = [figure.usual, self.approved.get(figure.rule, {}).get(figure.subject, {}).get(figure.span)]
         spans = self.earlier(figure.span) if figure.span and figure.usual is None else []
-        if len(spans) < LEAST:
-            return figure
-        figures = self.figures.get(figure.rule, {}).get(figure.subject, {})
-        return replace(figure, usual=max(figures.get(span, 0.0) for span in spans))
+        if len(spans) >= LEAST:
+            figures = self.figures.get(figure.rule, {}).get(figure.subject, {})
+            known.append(max(figures.get(span, 0.0) for span in spans))
+        return replace(figure, usual=max((each for each in known if each is not None), default=None))
 
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
         """Compares the rows of a new span with the median of earlier ones, where there are enough of both.
 
-        Earlier spans are those of its weekday, or of its hour, as soon as there are enough.
+        Earlier spans are those of its weekday, or of its hour, as soon as there are enough. The figure's limit is as
+        narrow as these spans are steady.
         """
         earlier = self.earlier(span)
         alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]
@@ -83,22 +90,53 @@ class Usual:
             shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
             detail = f"{rows:,} rows, where {len(counts)} spans like it have {middle:,.0f} (median)"
             usual = max(shortfalls[1:])
-            yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, usual=usual)
+            limit = self._steady_limit(span, earlier)
+            yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, limit=limit, usual=usual)
+
+    def _steady_limit(self, span: str, earlier: list[str]) -> float | None:
+        """Returns five times the median change from one span to the next alike, weekday by weekday; None for few."""
+        if len(earlier) < (STEADY_HOURS if _is_hour(span) else STEADY_DAYS):
+            return None
+        alike = defaultdict[str, list[int]](list)
+        for name in sorted(earlier):
+            alike[_rhythm(name)].append(self.rows[name])
+        pairs = [pair for counts in alike.values() for pair in pairwise(counts)]
+        changes = [1 - min(pair) / max(*pair, 1) for pair in pairs]
+        return max(STEADIEST, SPREADS * median(changes)) if changes else None
 
     def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
         """Returns what the next version keeps: these, the new spans' rows and their figures; the oldest go by name."""
         all_rows = dict(sorted({**self.rows, **rows}.items()))
-        last = _last(all_rows)
-        figures = {rule: {name: dict(spans) for name, spans in each.items()} for rule, each in self.figures.items()}
-        for figure in new:
-            if figure.limit is not None and figure.value * SLACK > figure.limit:
-                figures.setdefault(figure.rule, {}).setdefault(figure.subject, {})[figure.span] = figure.value
-        rows = {name: count for name, count in all_rows.items() if name in last}
-        return Usual(rows, _only(figures, last), self.is_whole)
+        last, new = {name: name for name in _last(all_rows)}, list(new)
+        near = [each for each in new if each.limit is not None and each.value * SLACK > each.limit]
+        held = {figure.span for figure in new if figure.is_breach}
+        return Usual(
+            {name: count for name, count in all_rows.items() if name in last},
+            _only(_with(self.figures, near), last),
+            _with(self.approved, [figure for figure in near if figure.span in held]),
+            self.is_whole,
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns them as JSON; empty where they are not whole."""
+        """Returns rows and figures as JSON; empty where they are not whole."""
         return {"rows": dict(self.rows), "figures": self.figures} if self.is_whole else {}
+
+
+def _read(past: Any) -> Past:
+    return {
+        str(rule): {str(subject): {str(s): float(f) for s, f in spans.items()} for subject, spans in each.items()}
+        for rule, each in past.items()
+    }
+
+
+def _names(live: Manifest) -> dict[str, str]:
+    """Returns the spans of a version, those in a compacted one under its name; all rows too, if a drift lasts."""
+    together = {member: name for name, span in live.spans.items() for member in span.members}
+    return {name: name for name in live.spans} | together | ({"": ""} if live.drift else {})
+
+
+def _is_hour(span: str) -> bool:
+    return _shape(span).endswith("T00")
 
 
 def _shape(span: str) -> str:
@@ -118,15 +156,23 @@ def _last(spans: Iterable[str]) -> set[str]:
     alike = defaultdict[str, list[str]](list)
     for name in spans:
         alike[_shape(name)].append(name)
-    return {name for shape, names in alike.items() for name in names[-(HOURS if shape.endswith("T00") else DAYS) :]}
+    return {name for shape, names in alike.items() for name in names[-(HOURS if _is_hour(shape) else DAYS) :]}
 
 
-def _only(figures: Past, spans: set[str]) -> Past:
+def _with(past: Past, figures: Iterable[Figure]) -> Past:
+    added = {rule: {name: dict(spans) for name, spans in each.items()} for rule, each in past.items()}
+    for figure in figures:
+        added.setdefault(figure.rule, {}).setdefault(figure.subject, {})[figure.span] = figure.value
+    return added
+
+
+def _only(past: Past, names: Mapping[str, str]) -> Past:
+    """Returns the figures of some spans, under new names; of several spans with one name the largest."""
     return {
         rule: {
             subject: kept
             for subject, each in subjects.items()
-            if (kept := {span: figure for span, figure in each.items() if span in spans})
+            if (kept := {names[span]: each[span] for span in sorted(each, key=each.__getitem__) if span in names})
         }
-        for rule, subjects in figures.items()
+        for rule, subjects in past.items()
     }

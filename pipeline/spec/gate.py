@@ -24,6 +24,8 @@ class FeatureGate(Options):
     """The rise of the share of rows without a value."""
     l_infinity: Share | None = None
     """The largest difference of one name's share."""
+    names_lost: Share | None = None
+    """The share that a name had which occurs no more."""
     jensen_shannon: Share | None = None
     """The Jensen–Shannon divergence of names, numbers, or lengths of texts."""
     psi: Distance | None = None
@@ -59,7 +61,8 @@ class Gate(Options):
     rows_gained: Distance | None = None
     """The share of records that may have come, in all and of each split: 1 is twice as many."""
     rows_short: Share | None = 0.4
-    """The share by which a new span's rows may be below the median of earlier spans, where there are five or more."""
+    """The share by which a new span's rows may be below the median of earlier spans, where there are five or more. The
+    default falls to 0.1 after two weeks, as far as the days are steady; a limit that is given stays."""
     rejects: Share | None = 0.01
     """The rise of the share of rows that are rejected."""
     duplicates: Share | None = 0.05
@@ -73,6 +76,8 @@ class Gate(Options):
     """The rise of the share of rows without a value, by feature and split."""
     l_infinity: Share | None = 0.1
     """The largest difference of one name's share, by category and split."""
+    names_lost: Share | None = 0.0
+    """The share of values that a name had which occurs no more, by category, if it had `min_values`."""
     jensen_shannon: Share | None = None
     """The Jensen–Shannon divergence of names, numbers, or lengths of texts, by feature and split."""
     psi: Distance | None = 0.25

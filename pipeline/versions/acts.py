@@ -71,10 +71,18 @@ def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | No
 
     Raises:
         DatasetError: there is no such version, none before the live one, or it is a trial.
-        OutputError: the output cannot be written.
+        OutputError: the gate held it back, which only `approve` overrules; or the output cannot be written.
     """
     store = open_existing(output)
-    return make_live(store, lambda latest: find_among(published(store), output, wanted or "-1", latest), mend=True)
+
+    def choose(latest: Latest | None) -> Manifest:
+        chosen = find_among(published(store), output, wanted or "-1", latest)
+        if latest and is_held_back(latest, chosen):
+            act = f"`recordmill versions approve {output} {chosen.version}`"
+            raise OutputError(f"the gate held {chosen.version} back, and nobody approved it: {act} makes it live")
+        return chosen
+
+    return make_live(store, choose, mend=True)
 
 
 def approve(output: str, wanted: str | None = None) -> tuple[Manifest, str | None]:

@@ -28,7 +28,14 @@ MOST_IN_SPEC = 40
 class NameOptions(FeatureOptions):
     """The rules by which names become ids."""
 
-    limits: ClassVar[tuple[str, ...]] = ("missing", "l_infinity", "jensen_shannon", "out_of_vocabulary", "ids_moved")
+    limits: ClassVar[tuple[str, ...]] = (
+        "missing",
+        "l_infinity",
+        "names_lost",
+        "jensen_shannon",
+        "out_of_vocabulary",
+        "ids_moved",
+    )
     classes: tuple[str, ...] | None = None
     """The names in the order of their ids; None: those of the data."""
     kept: tuple[str, ...] = ()
