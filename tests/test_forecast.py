@@ -14,6 +14,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.forecast import sample
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.forecast.page import duration, lines_of
@@ -120,6 +121,19 @@ def test_ids_that_move_against_the_live_version_are_named(tmp_path: Path, label:
     file = write(tmp_path, rows(60, lambda n: f"{n},{n},bern,dark"), spec)
     warnings = forecast_of(file, str(tmp_path / "out")).warnings
     assert [each for each in warnings if warning in each], warnings
+
+
+@pytest.mark.parametrize(("classes", "moved"), [("{dark: Night, bright: Day}", 0), ("{bright: Day, dark: Night}", 2)])
+def test_ids_are_those_of_names_as_the_data_has_them(tmp_path: Path, classes: str, moved: int) -> None:
+    manifest = published.write_version(tmp_path / "out") / MANIFEST_FILE
+    version = json.loads(manifest.read_bytes())
+    version["features"]["label"]["shown"] = ["Night", "Day"]
+    manifest.write_text(json.dumps(version))
+    label = f"label: {{kind: category, classes: {classes}}}"
+    spec = SPEC.replace("name: people", "name: small").replace("label: {kind: category}", label)
+    file = write(tmp_path, rows(60, lambda n: f"{n},{n},bern,dark"), spec)
+    warnings = [each for each in forecast_of(file, str(tmp_path / "out")).warnings if each.startswith("'label'")]
+    assert [each.startswith(f"'label': {moved} names get other ids than") for each in warnings] == [True] * bool(moved)
 
 
 def test_images_are_opened_and_bad_ones_counted(tmp_path: Path) -> None:

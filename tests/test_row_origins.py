@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from recordmill import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.input_table import SCHEMA, Group, Remembered
 from recordmill.pipeline.build.inputs.span_sources import SpanSource
@@ -90,6 +91,22 @@ def test_a_record_whose_row_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert shown(capsys, output, "b/1.png") == [
         f"from {tmp_path}/images/b/1.png; the file is as it was when the version was built"
     ]
+
+
+@pytest.mark.nightly
+def test_a_record_whose_key_is_its_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for red in range(2):
+        Image.new("RGB", (4, 4), (red, 9, 60)).save(tmp_path / f"{red}.png")
+    (tmp_path / "rows.jsonl").write_text('{"image": "0.png"}\n{"image": "1.png"}\n{"image": "gone.png"}\n')
+    (tmp_path / "dataset.yaml").write_text(
+        "name: d\nsource: {format: jsonl, path: rows.jsonl}\nkey: {content: image}\nsplits: {train: 1}\n"
+        "rejects: {max_share: 1}\nfeatures: {image: {kind: image, size: [4, 4]}}\n"
+    )
+    output = str(tmp_path / "out")
+    build(load_spec(str(tmp_path / "dataset.yaml")), output)
+    keys = [record.key for record in open_dataset(output).records("train")]
+    places = [shown(capsys, output, key.decode() if isinstance(key, bytes) else key) for key in keys]
+    assert sorted(line.partition(",")[2].partition(";")[0] for (line,) in places) == [" line 1", " line 2"]
 
 
 def test_a_spec_is_for_a_record(tmp_path: Path) -> None:

@@ -21,9 +21,8 @@ from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.compare.ids import compare_ids, first_few
+from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import Files
@@ -35,7 +34,6 @@ from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
 from recordmill.pipeline.versions.stores.open_store import is_local
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
@@ -290,14 +288,11 @@ def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
 
 
 def _moved_ids(name: str, feature: NamedClasses, folder: Location, live: Manifest, *, is_label: bool) -> Iterator[str]:
-    description, given = read_description(live.features[name]), feature.with_classes().given_classes
-    if not isinstance(description, CategoryDescription | CategoriesDescription):
+    given = feature.with_classes().given_classes
+    if given is None:
         return
-    if description.vocabulary is None or given is None:
-        return
-    before, now = description.first_id or 0, 0 if is_label else 1 + feature.oov_buckets
-    names = read_vocabulary(folder, description, name)[before:]
-    changes = compare_ids(dict(zip(names, count(before))), dict(zip(given, count(now))))
+    now = dict(zip(given, count(0 if is_label else 1 + feature.oov_buckets)))
+    changes = compare_ids(ids_of(folder, read_description(live.features[name]), name), now)
     if changes.moved:
         yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
     if changes.lost:

@@ -10,9 +10,9 @@ data/2026-11-20/rows.jsonl, line 17; the file is as it was when the version was 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from recordmill.pipeline.build.context.build_context import RowSchema
+from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.inputs.input_table import Group, Remembered, file_sha256
 from recordmill.pipeline.build.inputs.span_sources import SpanSource, by_span, sources_of
 from recordmill.pipeline.build.plan.keys import user_code
@@ -21,9 +21,9 @@ from recordmill.pipeline.build.worker.keyed_rows import RowKeys
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.rows import StoredRow
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.spec.model import Spec
-from recordmill.transforms.contract.image_header import ImageError
+
+MOST_BYTES = 1 << 30  # 1 GiB: the most that `max_bytes` of an image may be
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
     if not reader.list_inputs(files, columns):  # such as a day of an empty file
         return
     plan = reader.plan(files, schema.columns, CHUNK_BYTES)
-    read_image = partial(_read_image, files, reader.image_root(files))
+    read_image = ImageFiles(files, (reader.image_root(files),), "", MOST_BYTES).read
     for chunk in plan.chunks:
         covered = 0
         for block in reader.read(chunk, files, schema.columns_for(()), schema.source_key):
@@ -94,19 +94,6 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
                 yield Group(each, plan.inputs), file, None if line is None else before[chunk.file] + line
             covered += block.positions
         before[chunk.file] += covered
-
-
-def _read_image(files: Files, root: str, source: int, reference: bytes) -> bytes:
-    """Reads an image whose content is the key. Raises: ImageError: it is not there."""
-    parsed = parse(reference)
-    if parsed.data is not None:
-        return parsed.data
-    try:
-        with files.open(f"{root}/{parsed.path}") as file:
-            file.seek(parsed.offset)
-            return file.read() if parsed.length is None else file.read(parsed.length)
-    except OSError as error:
-        raise ImageError("unreadable", f"the file {parsed.path}: {error.strerror}") from None
 
 
 def _since(remembered: Remembered | None, group: Group, path: str, files: Files) -> str:
