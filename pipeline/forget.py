@@ -43,10 +43,12 @@ from recordmill.pipeline.versions.base import (
     Forgotten,
     add_forgotten,
     latest_of,
+    read_forgotten,
     source_key_of,
 )
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.files import KeptFiles, inventory
+from recordmill.pipeline.versions.history import Entry, recorded
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
@@ -83,7 +85,10 @@ class Forgot:
 
 
 def forget(
-    output: str, keys: Collection[bytes] = (), on_wait: Callable[[Holder], None] = lambda holder: None
+    output: str,
+    keys: Collection[bytes] = (),
+    on_wait: Callable[[Holder], None] = lambda holder: None,
+    reason: str = "",
 ) -> Forgot:
     """Takes rows out of the live version, and keeps them out of later ones.
 
@@ -91,6 +96,7 @@ def forget(
         output: the dataset's output.
         keys: the rows' keys; none to take out of the live version what is on the list, as after a rollback.
         on_wait: called with the process that builds, whose end is waited for.
+        reason: for the history, in a person's words; the keys are not in it.
 
     Raises:
         PackedError: the records hold several rows each; a build leaves the rows out.
@@ -100,9 +106,11 @@ def forget(
     store = open_existing(output)
     if latest_of(store) is None:
         raise OutputError(f"nothing is live in {output}, so that no row can be forgotten: nothing was written")
-    add_forgotten(store, keys)
-    with leases.hold(store, leases.BUILD, on_wait) as lease:
-        return _forget(store, Base.read(output), lease, sorted(set(keys)))
+    with recorded(output, "forget", reason) as changes:
+        before = len(read_forgotten(store).keys)
+        changes["keys"] = len(add_forgotten(store, keys).keys) - before
+        with leases.hold(store, leases.BUILD, on_wait) as lease:
+            return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
 
 
 def versions_with(output: str, gone: Forgotten, but: Collection[str] = ()) -> dict[str, int]:
@@ -121,7 +129,7 @@ def versions_with(output: str, gone: Forgotten, but: Collection[str] = ()) -> di
     return counts
 
 
-def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes]) -> Forgot:
+def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], changes: Entry) -> Forgot:
     output, live, gone = base.output, base.live, base.forgotten
     if live is None:
         why = f"the live version is damaged: {base.fault}" if base.fault else f"nothing is live in {output}"
@@ -138,6 +146,8 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes]) -> Fo
         rows = list(find_digests(base.folder, live, gone.digests))
         rejects = without_rejects(base.folder, live, gone)
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
+        moved = {"version": manifest.version, "live_before": base.version, "live_after": manifest.version}
+        changes |= {"records": len(rows), **moved}
     known = {key_digest(row.data) for row in rows} | rejects.digests
     unknown = tuple(key for key in keys if digest(key) not in known)
     remove_superseded(output)  # a version that waited may hold these rows

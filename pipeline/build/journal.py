@@ -1,7 +1,6 @@
 """Follows one build and writes down its end, whatever it is; nothing here makes a build fail.
 
-The entry is one JSON object: a line of the output's `history.jsonl`, and the source of `--metrics`. It holds no secrets
-of URLs, no options, and of an error in a user's function only its type.
+The entry, which holds no options, is a line of the output's `history.jsonl` and the source of `--metrics`.
 
 >>> journal = Journal("out/emoji", options)                                                # doctest: +SKIP
 >>> published = run(spec, "out/emoji", options, journal.follow(Listener(), "emoji"))  # doctest: +SKIP
@@ -9,29 +8,24 @@ of URLs, no options, and of an error in a user's function only its type.
 []
 """
 
-import os
-import re
-import secrets
-import socket
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import ExitCode, UserError
-from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.history import RUNNING, Entry, write_entry
+from recordmill.pipeline.versions.base import now
+from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
 from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind, flat
 
 if TYPE_CHECKING:
@@ -132,16 +126,11 @@ ENDS = {
     ExitCode.PUBLISHED: "published",
     ExitCode.UP_TO_DATE: "up_to_date",
     ExitCode.GATE: "held_back",
-    ExitCode.INTERRUPTED: "stopped",
-    ExitCode.TERMINATED: "stopped",
+    ExitCode.INTERRUPTED: STOPPED,
+    ExitCode.TERMINATED: STOPPED,
 }
 """The end by the exit code; any other is `failed`."""
 DRY_RUN, TRIAL = "dry_run", "trial"
-PATIENCE_SECONDS = 30.0
-"""The time for the history: a signal may have interrupted the thread that holds the output's lock."""
-MOST_MESSAGE = 1000  # characters
-OWN_WORDS = re.compile(r"(`[^`]+` failed[^:]*: \w+): .*", re.DOTALL)
-"""The message of a user's function, after its exception's type: no log holds it (docs/security.md)."""
 
 
 class Journal:
@@ -154,14 +143,8 @@ class Journal:
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._planned: PlannedBuild | None = None
         self._once = threading.Lock()
-        self.entry: Entry = {
-            "id": secrets.token_hex(8),
-            "end": RUNNING,
+        self.entry: Entry = new_entry(BUILD) | {
             "exit_code": None,
-            "message": None,
-            "began_at": _now(),
-            "ended_at": None,
-            "seconds": None,
             "stages": {},
             "name": None,
             "build_key": None,
@@ -174,9 +157,6 @@ class Journal:
             "gate": {},
             ASKED: {},
             "runner": options.runner,
-            "recordmill": VERSION,
-            "host": socket.gethostname(),
-            "process": os.getpid(),
         }
 
     def follow(self, listener: Listener, name: str) -> Listener:
@@ -189,7 +169,7 @@ class Journal:
             self._planned = planned
             self.entry["build_key"] = plan.build_key
             self._begin(Stage.LOOK)
-            self._write_history()
+            note(self._output, self.entry)
             listener.on_plan(plan, planned)
 
         def on_stage(stage: str) -> None:
@@ -215,11 +195,11 @@ class Journal:
         live = _live(self._output) if self._options.metrics is not None or self.entry["name"] is None else None
         self._begin(self._stage)
         self.entry |= {
-            "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, "failed"),
+            "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
             "exit_code": int(exit_code),
             "name": self.entry["name"] or (live and live.name),  # of a spec that cannot be read
             "message": message and public_message(message),
-            "ended_at": _now(),
+            "ended_at": now(),
             "seconds": round(time.monotonic() - self._began, 3),
             "stages": {name: round(seconds, 3) for name, seconds in self._seconds.items()},
         }
@@ -227,7 +207,7 @@ class Journal:
             self.entry["end"] = TRIAL
         self.entry |= _of_version(published) if published else {"rows": self._rows_so_far()}
         self.entry[ASKED] = self._asked(published)
-        warnings = [self._write_history()]
+        warnings = [note(self._output, self.entry)]
         if self._options.metrics is not None:
             warnings.append(write_metrics(self._options.metrics, self.entry, live))
         return [warning for warning in warnings if warning]
@@ -236,10 +216,6 @@ class Journal:
         now = time.monotonic()
         self._seconds[self._stage.name.lower()] += now - self._since
         self._stage, self._since = stage, now
-
-    def _write_history(self) -> str | None:
-        """Writes this build's line of the history; gives a warning if that fails."""
-        return within(PATIENCE_SECONDS, "the history", lambda: write_entry(self._output, self.entry))
 
     def _asked(self, published: Published | None) -> dict[str, dict[str, int]]:
         """Returns the requests to object stores: of a new version as far as its manifest has them, and since."""
@@ -263,34 +239,6 @@ class Journal:
         return {"read": read, "written": counts.get("written", 0), "rejected": rejected}
 
 
-def public_message(message: str) -> str:
-    """Returns the part of an error's message that may be kept.
-
-    >>> public_message("`code:words` failed in code.py, line 3: ValueError: Ada's address")
-    '`code:words` failed in code.py, line 3: ValueError'
-    """
-    return OWN_WORDS.sub(r"\1", redacted(message))[:MOST_MESSAGE]
-
-
-def within(seconds: float, what: str, write: Callable[[], object]) -> str | None:
-    """Calls a function in a thread of its own; gives a warning if it fails or takes too long."""
-    warnings = [f"{what} was not written within {seconds:.0f} seconds"]
-
-    def call() -> None:
-        try:
-            write()
-            warnings.clear()
-        except (UserError, OSError) as error:
-            warnings[:] = [f"{what} was not written: {error}"]
-        except Exception as error:  # never the end of a build
-            warnings[:] = [f"{what} was not written: {type(error).__name__}"]
-
-    thread = threading.Thread(target=call, name=what, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return warnings[0] if warnings else None
-
-
 def _of_version(published: Published) -> dict[str, Any]:
     manifest = published.manifest
     return {
@@ -308,7 +256,3 @@ def _live(output: str) -> Manifest | None:
     with suppress(UserError, OSError):
         return publishing.live_manifest(output)
     return None
-
-
-def _now() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -16,6 +16,9 @@ OtherVersion = Annotated[
     str | None, typer.Option("--version", help="A version other than the live one: its name, its number, or a part.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for `recordmill history`.", show_default=False)
+]
 WorkFolder = Annotated[
     str | None,
     typer.Option(help="The local folder of unfinished builds, if the output is a URL; by default in your cache."),

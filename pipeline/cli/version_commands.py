@@ -3,12 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from recordmill.pipeline.cli.arguments import DatasetFolder, WorkFolder
-from recordmill.pipeline.cli.screen import Screen, count, plain_table, print_line
+from recordmill.pipeline.cli.arguments import DatasetFolder, Reason, WorkFolder
+from recordmill.pipeline.cli.screen import Screen, count, plain_table, print_json, print_line
+from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
@@ -44,18 +45,53 @@ def list_(dataset: DatasetFolder) -> None:
         print_line(f"nothing has been published in {dataset} yet")
 
 
-def pin(dataset: DatasetFolder, version: VersionName) -> None:
+def history(
+    dataset: DatasetFolder,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each as a line of JSON.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the newest N.", show_default="all")] = None,
+) -> None:
+    """Show who did what: builds, and approvals, rollbacks, prunes and their like with reasons, the newest last."""
+    from recordmill.pipeline.versions.history import BUILD, read_history
+    from recordmill.pipeline.versions.listing import open_existing
+
+    entries = read_history(open_existing(dataset).url)[-(limit or 0) :]
+    if as_json:
+        for entry in entries:
+            print_json(entry, indent=None)
+    elif entries:
+        table = plain_table("at", "by", "act", "end", "")
+        for entry in entries:
+            by = "@".join(str(entry[of]) for of in ("user", "host") if entry.get(of))
+            at, act, end = (str(entry.get(of, BUILD)) for of in ("began_at", "act", "end"))  # older builds name no act
+            table.add_row(at, by, act, end, _outcome(entry))
+        Screen(width=WIDTH).print(table)
+    else:
+        print_line(f"{dataset} has no history yet: builds and `recordmill versions` write it")
+
+
+def _outcome(entry: Mapping[str, Any]) -> str:
+    """Says in a few words what an act came to, and why."""
+    before, removed = entry.get("live_before"), entry.get("removed")
+    is_move = entry.get("live_after", before) != before
+    words = [f"{before or 'nothing'} → {entry['live_after']}" if is_move else str(entry.get("version") or "")]
+    words += [count(entry[of], of[:-1]) for of in ("keys", "records", "files") if isinstance(entry.get(of), int)]
+    words += [f"removed {listed(removed)}"] if isinstance(removed, dict) and removed else []
+    words += [str(entry[of]).partition("\n")[0] for of in ("message", "reason") if entry.get(of)]
+    return "; ".join(filter(None, words))
+
+
+def pin(dataset: DatasetFolder, version: VersionName, reason: Reason = "") -> None:
     """Keep a version from being pruned."""
     from recordmill.pipeline.versions import acts
 
-    print_line(f"{acts.pin(dataset, version).version} is pinned: `recordmill versions prune` keeps it")
+    print_line(f"{acts.pin(dataset, version, reason).version} is pinned: `recordmill versions prune` keeps it")
 
 
-def unpin(dataset: DatasetFolder, version: VersionName) -> None:
+def unpin(dataset: DatasetFolder, version: VersionName, reason: Reason = "") -> None:
     """Let a version be pruned again."""
     from recordmill.pipeline.versions import acts
 
-    manifest, was_pinned = acts.unpin(dataset, version)
+    manifest, was_pinned = acts.unpin(dataset, version, reason)
     now = "is not pinned any more: `recordmill versions prune` may remove it"
     print_line(f"{manifest.version} {now if was_pinned else 'was not pinned: nothing has changed'}")
 
@@ -65,11 +101,12 @@ def rollback(
     version: Annotated[
         str | None, typer.Argument(help="By default the one published before the live one.", show_default=False)
     ] = None,
+    reason: Reason = "",
 ) -> None:
     """Make an earlier version live again."""
     from recordmill.pipeline.versions import acts
 
-    manifest, before = acts.rollback(dataset, version)
+    manifest, before = acts.rollback(dataset, version, reason)
     if before == manifest.version:
         print_line(f"{before} is live already")
         return
@@ -77,19 +114,19 @@ def rollback(
     print_line(f"{manifest.version} is live now{back if before else ''}")
 
 
-def approve(dataset: DatasetFolder, version: HeldBack = None) -> None:
+def approve(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = "") -> None:
     """Make the version live that the gate held back; by its name even if another became live since."""
     from recordmill.pipeline.versions import acts
 
-    now, before = acts.approve(dataset, version)
+    now, before = acts.approve(dataset, version, reason)
     print_line(f"{now.version} is live now; {before} was, and stays: `recordmill versions rollback {dataset} {before}`")
 
 
-def reject(dataset: DatasetFolder, version: HeldBack = None) -> None:
+def reject(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = "") -> None:
     """Remove the version that the gate held back; what is live stays live."""
     from recordmill.pipeline.versions import acts
 
-    rejected, is_removed = acts.reject(dataset, version)
+    rejected, is_removed = acts.reject(dataset, version, reason)
     stays = "is removed" if is_removed else "stays, since it is pinned or a program reads it"
     print_line(f"{rejected.version} {stays}; what is live stays live")
 
@@ -107,6 +144,7 @@ def prune(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
     work: WorkFolder = None,
+    reason: Reason = "",
 ) -> None:
     """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
     from recordmill.pipeline.versions import prune as pruning
@@ -120,6 +158,7 @@ def prune(
         dry_run=dry_run,
         building=building_folder(dataset, work),
         on_wait=lambda holder: print_line(f"waiting for the next beat of {holder}, at most a minute"),
+        reason=reason,
     )
     _print_pruned(done, dry_run=dry_run)
 
@@ -154,11 +193,12 @@ def materialize(
     version: Annotated[
         str, typer.Argument(metavar="[VERSION]", help="A version's name, number or part; or live, -1, …")
     ] = "live",
+    reason: Reason = "",
 ) -> None:
     """Make a version whole, so that its folder can be copied: all its files in it."""
     from recordmill.pipeline.versions import acts as materializing
 
-    done = materializing.materialize(dataset, version)
+    done = materializing.materialize(dataset, version, reason)
     name, files = done.manifest.version, count(done.files, "file")
     if done.files:
         print_line(f"{name} is whole now: {files} brought into its folder, {done.copied_bytes:,} bytes")
@@ -177,6 +217,7 @@ def forget(
         ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--keys", metavar="FILE", help="A file of keys, one a line.")] = None,
+    reason: Reason = "",
 ) -> None:
     """Publish the live version without some rows; later builds leave them out, too."""
     from recordmill.pipeline import forget as forgetting
@@ -184,7 +225,7 @@ def forget(
     given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
     given += [line for line in file.read_bytes().splitlines() if line] if file else []
     waits = lambda holder: print_line(f"waiting for {holder}, which builds in {dataset}")  # noqa: E731
-    _print_forgot(dataset, forgetting.forget(dataset, given, waits))
+    _print_forgot(dataset, forgetting.forget(dataset, given, waits, reason))
 
 
 def _print_forgot(dataset: str, done: "Forgot") -> None:

@@ -1,6 +1,8 @@
 """Acts of a person on an output: pins versions, makes one live, removes one that the gate held back, makes one whole.
 
->>> approve("out")[0].version  # doctest: +SKIP
+Each takes a `reason`, in the person's words, for its line of the output's history (`history.recorded`).
+
+>>> approve("out", reason="a new class")[0].version  # doctest: +SKIP
 '20261121T090000Z-77d0a4b1'
 >>> materialize("s3://bucket/out/emoji").copied_bytes  # doctest: +SKIP
 104857600
@@ -18,6 +20,7 @@ from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.base import check_forgotten, compare_and_swap, is_held_back, now
 from recordmill.pipeline.versions.files import link_or_copy
+from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, open_existing
 from recordmill.pipeline.versions.prune import marked, remove_marked, there
 from recordmill.pipeline.versions.publishing import make_live, published
@@ -26,21 +29,23 @@ from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Stor
 from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
 
 
-def pin(output: str, wanted: str) -> Manifest:
+def pin(output: str, wanted: str, reason: str = "") -> Manifest:
     """Keeps a version from being pruned.
 
     Raises:
         DatasetError: there is no such version. OutputError: nothing is published, or it cannot be written.
     """
-    return _edit_pins(output, wanted, lambda pinned, version: pinned | {version})[0]
+    return _edit_pins("pin", output, wanted, reason, lambda pinned, version: pinned | {version})[0]
 
 
-def unpin(output: str, wanted: str) -> tuple[Manifest, bool]:
+def unpin(output: str, wanted: str, reason: str = "") -> tuple[Manifest, bool]:
     """Lets a version be pruned again; also returns whether it was pinned. Raises: as `pin`."""
-    return _edit_pins(output, wanted, lambda pinned, version: pinned - {version})
+    return _edit_pins("unpin", output, wanted, reason, lambda pinned, version: pinned - {version})
 
 
-def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[str]]) -> tuple[Manifest, bool]:
+def _edit_pins(
+    act: str, output: str, wanted: str, reason: str, edited: Callable[[set[str], str], set[str]]
+) -> tuple[Manifest, bool]:
     """Returns the version, and whether anything changed."""
     store = open_existing(output)
     chosen: list[tuple[Manifest, bool]] = []
@@ -55,16 +60,21 @@ def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[s
         chosen.append((version, pinned != latest.pinned))
         return replace(latest, pinned=pinned)
 
-    compare_and_swap(store, edit)
-    return chosen[-1]
+    with recorded(output, act, reason) as changes:
+        latest = compare_and_swap(store, edit)
+        version, is_changed = chosen[-1]
+        if is_changed:
+            changes |= {"version": version.version, "pinned": [*latest.pinned]}
+    return version, is_changed
 
 
-def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | None]:
+def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
     """Makes another version live by moving the pointer; mends a broken `LATEST`.
 
     Args:
         output: the dataset's output.
         wanted: the version, as `listing.find` takes it; by default the one published before the live one.
+        reason: for the history.
 
     Returns:
         The version that is live now, and the name of the one that was; None if none was.
@@ -82,16 +92,28 @@ def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | No
             raise OutputError(f"the gate held {chosen.version} back, and nobody approved it: {act} makes it live")
         return chosen
 
-    return make_live(store, choose, mend=True)
+    return _make_live("rollback", store, reason, choose, mend=True)
 
 
-def approve(output: str, wanted: str | None = None) -> tuple[Manifest, str | None]:
+def _make_live(
+    act: str, store: Store, reason: str, choose: Callable[[Latest | None], Manifest], *, mend: bool = False
+) -> tuple[Manifest, str | None]:
+    """Makes a version live, and writes the act's line."""
+    with recorded(store.url, act, reason) as changes:
+        live, before = make_live(store, choose, mend=mend)
+        if live.version != before:
+            changes |= {"version": live.version, "live_before": before, "live_after": live.version}
+    return live, before
+
+
+def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
     """Makes a version live that the gate held back.
 
     Args:
         output: the dataset's output.
         wanted: the version, as `listing.find` takes it: goes live even if another version became live since the gate
             compared them; by default the newest.
+        reason: for the history.
 
     Returns:
         The version that is live now, and the name of the one that was.
@@ -114,10 +136,10 @@ def approve(output: str, wanted: str | None = None) -> tuple[Manifest, str | Non
         check_forgotten(store, chosen.version)
         return chosen
 
-    return make_live(store, choose)
+    return _make_live("approve", store, reason, choose)
 
 
-def reject(output: str, wanted: str | None = None) -> tuple[Manifest, bool]:
+def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, bool]:
     """Removes a version that the gate held back, unless it is pinned or a program reads it.
 
     Returns:
@@ -133,9 +155,15 @@ def reject(output: str, wanted: str | None = None) -> tuple[Manifest, bool]:
         rejected.append(_held_back(store, latest, wanted))
         return marked(there(latest), [rejected[-1].version])
 
-    compare_and_swap(store, edit)
-    remove_marked(output)
-    return rejected[-1], not store.exists(f"{VERSIONS_FOLDER}/{rejected[-1].version}/{MANIFEST_FILE}")
+    with recorded(output, "reject", reason) as changes:
+        latest = compare_and_swap(store, edit)
+        version = rejected[-1].version
+        changes["version"] = version if version in latest.removing else None
+        changes["removed"] = remove_marked(output).removed
+        is_removed = not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
+        if not is_removed:  # a program reads it
+            changes.clear()
+    return rejected[-1], is_removed
 
 
 def _held_back(store: Store, latest: Latest | None, wanted: str | None) -> Manifest:
@@ -161,7 +189,7 @@ class Materialized:
     copied_bytes: int
 
 
-def materialize(output: str, wanted: str = LIVE) -> Materialized:
+def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materialized:
     """Makes a version whole: copies the shards in earlier versions' folders into its own.
 
     Killed anywhere, the same call goes on.
@@ -173,31 +201,38 @@ def materialize(output: str, wanted: str = LIVE) -> Materialized:
     Args:
         output: the dataset's output.
         wanted: the version, as `listing.find` takes it.
+        reason: for the history.
 
     Raises:
         DatasetError: there is no such version, or a file that it needs is missing.
         OutputError: the output cannot be read or written.
     """
-    store = open_existing(output)
     version = find(output, wanted).version
+    with recorded(output, "materialize", reason) as changes, held(output, version):
+        done = _materialize(open_existing(output), version)
+        if done.files:
+            changes |= {"version": version, "files": done.files, "copied_bytes": done.copied_bytes}
+    return done
+
+
+def _materialize(store: Store, version: str) -> Materialized:
     name = f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"
-    with held(output, version):
-        while True:
-            content = store.read_tagged(name)
-            if content is None:
-                raise DatasetError(f"the version {version} was removed from {output}")
-            manifest = Manifest.from_json(parse_json(content.data))
-            copies = dict(_copies(manifest))
-            if not copies:
-                return Materialized(manifest, 0, 0)
-            copied = _copy_all(store, version, copies)
-            whole = _whole(store, manifest)
-            try:
-                whole = _described(store, whole)
-                store.write_if(name, whole.to_text().encode(), content.tag)
-            except Conflict:  # another process made it whole
-                continue
-            return Materialized(whole, len(copies), copied)
+    while True:
+        content = store.read_tagged(name)
+        if content is None:
+            raise DatasetError(f"the version {version} was removed from {store.url}")
+        manifest = Manifest.from_json(parse_json(content.data))
+        copies = dict(_copies(manifest))
+        if not copies:
+            return Materialized(manifest, 0, 0)
+        copied = _copy_all(store, version, copies)
+        whole = _whole(store, manifest)
+        try:
+            whole = _described(store, whole)
+            store.write_if(name, whole.to_text().encode(), content.tag)
+        except Conflict:  # another process made it whole
+            continue
+        return Materialized(whole, len(copies), copied)
 
 
 def _copies(manifest: Manifest) -> Iterator[tuple[str, tuple[str, int]]]:

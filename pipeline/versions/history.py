@@ -1,33 +1,134 @@
-"""The history of an output: `history.jsonl`, one JSON object a build, whatever its end.
+"""The history of an output: `history.jsonl`, one JSON object a build or act of a person, whatever its end.
 
-A build adds its line when its work begins and replaces it at its end. The file is replaced as a whole by
-compare-and-swap, so that no reader sees half a line and no two builds tear each other's; the oldest lines leave it at
-4 MiB, some thousand builds. A line that still says `running` while its lease is gone is that of a killed build, which
-the next one notices.
+A build adds its line when its work begins and replaces it at its end; an act adds its line at its end, if it changed
+something. The file is replaced as a whole by compare-and-swap, so that no reader sees half a line and no two writers
+tear each other's; the oldest lines leave it at 4 MiB, some thousand builds. A line that still says `running` while its
+lease is gone is that of a killed build. No line holds secrets of URLs, keys of rows, or words of a user's function.
 
+>>> with recorded("out/emoji", "rollback", "labels of Friday are wrong") as changes:  # doctest: +SKIP
+...     changes["live_after"] = make_live(...)
 >>> read_history("out/emoji")[-1]["end"]  # doctest: +SKIP
-'published'
+'done'
 """
 
+import getpass
 import json
+import logging
+import os
+import re
+import secrets
+import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+from recordmill.pipeline import VERSION
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.safe_text import printable, redacted
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import TRIES
+from recordmill.pipeline.versions.base import TRIES, now
 from recordmill.pipeline.versions.leases import Holder
-from recordmill.pipeline.versions.publishing import holds_dataset
+from recordmill.pipeline.versions.publishing import holds_dataset, live_version
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_store
 
+LOG = logging.getLogger("recordmill")
 MOST_BYTES = 4 << 20
-RUNNING, KILLED = "running", "killed"
+BUILD, RUNNING, KILLED, DONE, FAILED, STOPPED = "build", "running", "killed", "done", "failed", "stopped"
+PATIENCE_SECONDS = 30.0
+"""The time for a line: a signal may have interrupted the thread that holds the output's lock."""
+MOST_MESSAGE = 1000  # characters
+OWN_WORDS = re.compile(r"(`[^`]+` failed[^:]*: \w+): .*", re.DOTALL)
+"""The message of a user's function, after its exception's type: no log holds it (docs/security.md)."""
 Entry = dict[str, Any]
 
 
+def new_entry(act: str) -> Entry:
+    """Begins the entry of a build or another act: who, where, and when."""
+    return {
+        "id": secrets.token_hex(8),
+        "act": act,
+        "end": RUNNING,
+        "message": None,
+        "began_at": now(),
+        "ended_at": None,
+        "seconds": None,
+        "user": _user(),
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "recordmill": VERSION,
+    }
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # in a container the user may have no name
+        return str(os.getuid())
+
+
+@contextmanager
+def recorded(output: str, act: str, reason: str) -> Iterator[Entry]:
+    """Writes an act's line at its end, whatever that is, unless it changed nothing. A failure to write only warns.
+
+    Yields:
+        The changes, none yet: the act adds each as it makes it. A line is written only where one is true.
+    """
+    changes, began = Entry(), time.monotonic()
+    entry = new_entry(act) | {"reason": public_message(reason), "live_before": live_version(output)}
+    try:
+        yield changes
+        entry["end"] = DONE
+    except BaseException as error:
+        message = str(error) if isinstance(error, UserError | OSError) else type(error).__name__
+        end = FAILED if isinstance(error, Exception) else STOPPED
+        entry |= {"end": end, "message": public_message(message)}
+        raise
+    finally:
+        if any(changes.values()):
+            entry |= {"ended_at": now(), "seconds": round(time.monotonic() - began, 3)}
+            warning = note(output, entry | {"live_after": live_version(output)} | changes)
+            if warning:
+                LOG.warning(printable(warning))
+
+
+def note(output: str, entry: Mapping[str, Any]) -> str | None:
+    """Writes an entry as `write_entry` does; returns a warning if that fails or takes too long."""
+    return within(PATIENCE_SECONDS, "the history", lambda: write_entry(output, entry))
+
+
+def within(seconds: float, what: str, write: Callable[[], object]) -> str | None:
+    """Calls a function in a thread of its own; returns a warning if it fails or takes too long."""
+    warnings = [f"{what} was not written within {seconds:.0f} seconds"]
+
+    def call() -> None:
+        try:
+            write()
+            warnings.clear()
+        except (UserError, OSError) as error:
+            warnings[:] = [f"{what} was not written: {error}"]
+        except Exception as error:  # never the end of a build or an act
+            warnings[:] = [f"{what} was not written: {type(error).__name__}"]
+
+    thread = threading.Thread(target=call, name=what, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return warnings[0] if warnings else None
+
+
+def public_message(message: str) -> str:
+    """Returns the part of an error's message, or of a reason, that may be kept.
+
+    >>> public_message("`code:words` failed in code.py, line 3: ValueError: Ada's address")
+    '`code:words` failed in code.py, line 3: ValueError'
+    """
+    return OWN_WORDS.sub(r"\1", redacted(message))[:MOST_MESSAGE]
+
+
 def write_entry(output: str, entry: Mapping[str, Any], pause_seconds: float = 0.2) -> None:
-    """Adds a build's entry, or replaces the one with its `id`; writes nothing where no dataset lies.
+    """Adds an entry, or replaces the one with its `id`; writes nothing where no dataset lies.
 
     Raises:
         OutputError: the output cannot be read or written, or others replace the file again and again.
@@ -50,12 +151,13 @@ def write_entry(output: str, entry: Mapping[str, Any], pause_seconds: float = 0.
 
 
 def read_history(output: str) -> list[Entry]:
-    """Reads the entries, the oldest first; an output without a history has none.
+    """Reads the entries, the oldest first, and marks builds that were killed; an output without a history has none.
 
     Raises:
         OutputError: the output cannot be read.
     """
-    return _parse(open_store(output).read(HISTORY_FILE) or b"")
+    store = open_store(output)
+    return _settled(_parse(store.read(HISTORY_FILE) or b""), store)
 
 
 def _parse(data: bytes) -> list[Entry]:

@@ -17,6 +17,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import compare_and_swap, is_held_back, latest_of
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, builds, remove_build, remove_stored_build
+from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import BUILD, Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
 from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
@@ -48,6 +49,7 @@ def prune(
     dry_run: bool = False,
     building: str | None = None,
     on_wait: Callable[[Holder], None] = lambda holder: None,
+    reason: str = "",
 ) -> Pruned:
     """Removes all versions but the newest, and the remains of dead builds.
 
@@ -59,6 +61,7 @@ def prune(
         dry_run: changes nothing.
         building: the local folder of the output's unfinished builds, if they are to be pruned too.
         on_wait: called with each holder of a lease on another host, whose next beat is waited for.
+        reason: for the history, in a person's words.
 
     Raises:
         DatasetError: there is no such folder.
@@ -66,14 +69,16 @@ def prune(
     """
     store = open_existing(output)
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
-    pruning.prune_versions(keep, grace_seconds, also)
-    pruning.prune_trials()
-    if building is not None:
-        pruning.prune_builds(building)
-    pruning.prune_uploads()
-    pruning.prune_ownerless(grace_seconds)
-    pruning.end_leases()
-    pruning.done.removed |= store.strays(remove=not dry_run)
+    with recorded(output, "prune", reason) as changes:
+        changes["removed"] = {} if dry_run else pruning.done.removed  # which grows
+        pruning.prune_versions(keep, grace_seconds, also)
+        pruning.prune_trials()
+        if building is not None:
+            pruning.prune_builds(building)
+        pruning.prune_uploads()
+        pruning.prune_ownerless(grace_seconds)
+        pruning.end_leases()
+        pruning.done.removed |= store.strays(remove=not dry_run)
     return pruning.done
 
 
@@ -118,10 +123,12 @@ def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
     remove_marked(output)
 
 
-def remove_marked(output: str) -> None:
+def remove_marked(output: str) -> Pruned:
     """Removes the versions that `LATEST` marks as `removing`, but those that a reader holds."""
     store = open_store(output)
-    _impatient(store).remove_marked(latest_of(store))
+    pruning = _impatient(store)
+    pruning.remove_marked(latest_of(store))
+    return pruning.done
 
 
 def marked(latest: Latest, versions: Collection[str]) -> Latest:
