@@ -26,6 +26,7 @@ from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.acts import materialize, rollback
 from recordmill.pipeline.versions.base import Forgotten, read_forgotten
+from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -112,6 +113,9 @@ def test_what_the_gate_knows_stays_without_its_breaches(local: str) -> None:
 def test_a_second_time_nothing_is_published(local: str) -> None:
     first = forget(local, GONE)
     again = forget(local, GONE)
+    (entry,) = read_history(local)
+    assert (entry["keys"], entry["records"], entry["live_after"]) == (len(GONE), 3, first.manifest.version)
+    assert not any(key.decode() in json.dumps(entry) for key in GONE)
     assert (again.manifest.version, again.is_new) == (first.manifest.version, False)
 
 
@@ -216,7 +220,9 @@ def test_packed_texts_are_left_to_a_build(local: str) -> None:
     splits = {name: replace(split, documents=split.records) for name, split in manifest.splits.items()}
     path.write_text(replace(manifest, splits=splits).to_text())
     with pytest.raises(PackedError, match="hold several rows each.* so run `recordmill build`"):
-        forget(local, GONE)
+        forget(local, GONE, reason="ticket 7")
+    (entry,) = read_history(local)
+    assert (entry["end"], entry["keys"], entry["reason"]) == ("failed", len(GONE), "ticket 7")
     assert versions_with(local, read_forgotten(open_store(local))) == {NAMES[0]: -1}
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.versions import history, leases
-from recordmill.pipeline.versions.history import read_history, write_entry
+from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.versions import acts, history, leases
+from recordmill.pipeline.versions.history import Entry, read_history, recorded, write_entry
 from recordmill.pipeline.versions.prune import prune
 from recordmill.pipeline.versions.publishing import check_output
-from recordmill.pipeline.versions.stores.base import HISTORY_FILE
+from recordmill.pipeline.versions.stores.base import HISTORY_FILE, OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.constants import constants
@@ -117,3 +118,99 @@ def whole_lines(path: Path) -> list[Any]:
     text = path.read_text() if path.exists() else ""
     assert text.endswith("\n") or not text
     return [json.loads(line) for line in text.splitlines()]
+
+
+def lines(output: str) -> list[tuple[Any, ...]]:
+    """The acts in the history: the act, its reason, the live version before and after, and what it did."""
+    fields = "act", "reason", "live_before", "live_after", "version", "pinned", "removed"
+    return [tuple(entry.get(field) for field in fields if field in entry) for entry in read_history(output)]
+
+
+def test_acts_that_change_something_have_a_line(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "v2", "22" * 32)
+    acts.pin(output, "v1", "an audit")
+    acts.pin(output, "v1", "again: nothing changes")
+    acts.unpin(output, "v1")
+    acts.rollback(output, "v1", "labels are wrong")
+    acts.rollback(output, "v1")
+    publish(output, tmp_path, "v3", "33" * 32, holds_back=True)
+    acts.approve(output, reason="a new class")
+    publish(output, tmp_path, "v4", "44" * 32, holds_back=True)
+    waiting = sum(open_store(output).sizes("versions/v4").values())
+    acts.reject(output)
+    prune(output, keep=1, grace_seconds=0, dry_run=True)
+    sizes = prune(output, keep=1, grace_seconds=0, reason="space").removed
+    prune(output, keep=1, grace_seconds=0)
+    assert lines(output) == [
+        ("pin", "an audit", "v2", "v2", "v1", ["v1"]),
+        ("unpin", "", "v2", "v2", "v1", []),
+        ("rollback", "labels are wrong", "v2", "v1", "v1"),
+        ("approve", "a new class", "v1", "v3", "v3"),
+        ("reject", "", "v3", "v3", "v4", {"versions/v4": waiting}),
+        ("prune", "space", "v3", "v3", {"versions/v1": sizes["versions/v1"], "versions/v2": sizes["versions/v2"]}),
+    ]
+    entry = read_history(output)[0]
+    assert entry["user"]
+    assert entry["host"]
+    assert (entry["end"], entry["message"]) == ("done", None)
+
+
+@pytest.mark.parametrize(
+    ("error", "changes", "end"),
+    [
+        (
+            OutputError("full: s3://key:secret@bucket/a"),
+            {"removed": {"v1": 1}},
+            [("failed", "full: s3://***@bucket/a")],
+        ),
+        (ValueError("a value"), {"removed": {"v1": 1}}, [("failed", "ValueError")]),
+        (KeyboardInterrupt(), {"removed": {"v1": 1}}, [("stopped", "KeyboardInterrupt")]),
+        (OutputError("full"), {"removed": {}}, []),
+    ],
+)
+def test_an_act_that_fails_has_a_line_if_it_changed_something(
+    folder: str, error: BaseException, changes: Entry, end: list[tuple[str, str]]
+) -> None:
+    def act() -> None:
+        with recorded(folder, "prune", "") as noted:
+            noted |= changes
+            raise error
+
+    with pytest.raises(type(error)):
+        act()
+    assert [(entry["end"], entry["message"]) for entry in read_history(folder)] == end
+
+
+def test_no_act_fails_by_its_history(folder: str, caplog: pytest.LogCaptureFixture) -> None:
+    Path(folder, HISTORY_FILE).mkdir()
+    assert acts.pin(folder, "v1").version == "v1"
+    assert caplog.messages == [
+        f"the history was not written: the output {folder} cannot be read: Is a directory: {folder}/{HISTORY_FILE}"
+    ]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    with pytest.raises(SystemExit, match="0"):
+        main(arguments)
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_history_shows_builds_and_acts(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "history", folder) == [
+        f"{folder} has no history yet: builds and `recordmill versions` write it"
+    ]
+    assert printed(capsys, "history", folder, "--json") == []
+    build = {"began_at": "2026-11-20T12:00:00Z", "host": "h", "live_before": "v0", "version": "v1"}
+    write_entry(folder, {"id": "old", "end": "published", **build})
+    failed = {"act": "build", "user": "ann", "end": "failed", "message": "no\x1b[2J\nmore"}
+    write_entry(folder, {"id": "b", **build, **failed})
+    hostile = {"id": "hostile", "act": {}, "end": 3, "began_at": [], "live_before": [1], "live_after": None}
+    hostile |= {"removed": {"v": 1, "w": 2}, "keys": 2, "files": {}, "reason": "why"}
+    write_entry(folder, hostile)
+    assert printed(capsys, "history", folder) == [
+        "at by act end",
+        "2026-11-20T12:00:00Z h build published v1",
+        "2026-11-20T12:00:00Z ann@h build failed v1; no\\x1b[2J",
+        "[] {} 3 [1] → None; 2 keys; removed v, w; why",
+    ]
+    assert [json.loads(line) for line in printed(capsys, "history", folder, "--json", "--limit", "1")] == [hostile]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from recordmill import RunOptions, build, parse_spec
-from recordmill.pipeline.build.journal import Journal, public_message, to_openmetrics, within, write_metrics
+from recordmill.pipeline.build.journal import Journal, to_openmetrics, write_metrics
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.errors import ExitCode, UserError
-from recordmill.pipeline.versions.history import read_history
+from recordmill.pipeline.versions.history import public_message, read_history, within
 from tests.test_publishing import manifest, publish
 
 CANARY = "C4nary"

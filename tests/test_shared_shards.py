@@ -21,6 +21,7 @@ from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.acts import materialize
+from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import held, list_versions
 from recordmill.pipeline.versions.prune import prune
 from recordmill.pipeline.versions.shared_files import needs_of, shared_bytes
@@ -134,13 +135,13 @@ def test_prune_keeps_what_a_kept_version_needs_and_lets_it_go_with_the_last(buck
 
 def test_prune_frees_what_no_other_version_holds(local: Path) -> None:
     def used() -> int:
-        return sum({path.stat().st_ino: path.stat().st_size for path in local.rglob("*") if path.is_file()}.values())
+        return sum({path.stat().st_ino: path.stat().st_size for path in local.glob("versions/*/**/*") if path.is_file()}.values())
 
-    before, latest = used(), (local / "LATEST").stat().st_size
+    before = used()
     expected = prune(str(local), keep=1, grace_seconds=0, dry_run=True)
     done = prune(str(local), keep=1, grace_seconds=0)
     assert done.removed == expected.removed
-    assert sum(done.removed.values()) == before - used() + (local / "LATEST").stat().st_size - latest
+    assert sum(done.removed.values()) == before - used()
     assert len(notes(local)) > 100
 
 
@@ -215,6 +216,7 @@ def test_materialize_makes_a_version_whole(name: str, tmp_path: Path) -> None:
         before_names = {name.partition("/")[0] for name in done.manifest.provenance["materialized"]["from"]}
         assert before_names == {FIRST, SECOND}
         assert materialize(url).files == 0
+        assert [entry["files"] for entry in read_history(url)] == [12]
         assert verify(url).findings.problems == []
         prune(url, keep=1, grace_seconds=3600)
         features, _ = next(iter(reader.evaluation_input("train", batch_size=4).as_numpy()))

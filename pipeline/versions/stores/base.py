@@ -28,7 +28,7 @@ from recordmill.pipeline.safe_text import cut
 CLAIM_FILE = ".upload"
 """Names the uploader in the folder of a version that is still being uploaded."""
 HISTORY_FILE = "history.jsonl"
-"""One line a build, whatever its end (`pipeline.versions.history`)."""
+"""One line a build or another act, whatever its end (`pipeline.versions.history`)."""
 
 
 class OutputError(UserError):
