@@ -1,269 +1,421 @@
-"""Simulated nights of a dataset that lives: days are added, changed, removed or touched, and each night a build runs.
+"""Simulated nights of a dataset that lives, against a model of it that knows none of Recordmill's code.
 
-Builds, prunes and forgets are killed now and then; some nights' rows fail the build, and some nights the live version
-was rolled back. The rows of a night are known without any build.
+Days are added, changed, removed or touched, and each night a build runs. Builds, prunes and forgets are killed, disks
+fill up, rows fail the build, the gate holds versions back that somebody approves or rejects, versions are rolled back,
+and old ones are pruned beside a program that reads them. After each night no row is lost, moved or doubled, and each is
+what the model says; a thread reads the live version all the time, whole, from its bytes (`own_records.py`).
+
+    python -m tests.nights --seeds 1 2 3 --nights 30 [--bucket] [--mode frozen]
 """
 
+import argparse
+import io
 import json
 import os
 import random
+import resource
 import shutil
 import signal
+import subprocess
+import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.feather
 
 from recordmill import open_dataset
-from recordmill.pipeline.dataset.manifest import Manifest, read_latest, read_manifest, version_folder
-from recordmill.pipeline.dataset.placement import hash_key, split_bounds
-from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.verify.verify import verify
+from tests import emulators
 from tests.forked import start_python
+from tests.night_data import SPEC, SPLITS, Data, Row, position_of
+from tests.own_records import Version, live_name, read_manifest, read_version, reader_of
 
-SPEC = """
-name: nights
-source: {{format: jsonl, path: '{path}'}}
-key: id
-analysis: {analysis}
-gate: false
-shards: {{train: 2, validation: 1, test: 1}}
-rejects: {{max_share: 0.9, max_share_per_file: 0.6}}
-features:
-  price: {{kind: number, normalize: {normalize}}}
-  name: {{kind: raw}}
-"""
-MOST_ROWS = 40  # of a day
-MOST_DAYS = 24  # then the oldest goes, as in a dataset that keeps a month
-TRIES = 8
-Numbers = npt.NDArray[np.float64]
+TRIES = 12
 OK = (0, 3)
 """The statuses of a build that published, or found nothing to do."""
+HELD_BACK, FAILED, TOO_MANY_REJECTS = 4, (1, 75), 5
+DISK_BYTES = 256 << 20
+Rows = dict[str, Row]
+
+
+class Mode(NamedTuple):
+    """The way in which a dataset takes over what is unchanged."""
+
+    analysis: str
+    normalize: str
+    path: str
+
+
+MODES = {
+    "frozen": Mode("frozen", "none", "{span}/*.jsonl"),
+    "refresh": Mode("refresh", "z_score", "{span}/*.jsonl"),
+    "added": Mode("frozen", "none", "*/*.jsonl"),
+}
+
+
+class Watcher(threading.Thread):
+    """Reads the live version of an output again and again, and remembers the rows of each version that it saw."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(daemon=True)
+        self._read, self._end = reader_of(output), threading.Event()
+        self.seen: dict[str, Rows] = {}
+        self.reads = 0
+        self.fault: Exception | None = None
+
+    def run(self) -> None:
+        while not self._end.is_set() and self.fault is None:
+            began = time.monotonic()
+            self._look()
+            self._end.wait(0.05 + 4 * (time.monotonic() - began))
+
+    def _look(self) -> None:
+        try:
+            name = live_name(self._read)
+        except Exception as error:
+            self.fault = error if self.seen else None  # before the first build there is none
+            return
+        try:
+            rows = rows_of(read_version(self._read, name))
+            assert self.seen.setdefault(name, rows) == rows, f"{name} has changed"
+            self.reads += 1
+        except Exception as error:
+            if live_name(self._read) == name:  # else it may have been pruned meanwhile
+                self.fault = error
+
+    def __enter__(self) -> "Watcher":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self.join()
+
+
+def rows_of(version: Version) -> Rows:
+    """The rows of a version by their keys, each once."""
+    described = version.manifest["features"]["color"]
+    rows = Rows()
+    for split, records in version.records.items():
+        for record in records:
+            (key,), (name,), (color,) = (record[feature] for feature in ("key", "name", "color"))
+            assert key.decode() not in rows, f"{key.decode()} twice in {version.name}"
+            assert len(record["price"]) == 1
+            rows[key.decode()] = split, name.decode(), str(color - described["first_id"])
+    return rows
 
 
 class Nights:
-    """The data of a night, its output, and what its rows should be."""
+    """The data, its output, and what its versions should hold."""
 
-    def __init__(self, folder: Path, seed: int, analysis: str, normalize: str, path: str = "{span}/*.jsonl") -> None:
-        self.folder, self.data = folder, folder / "data"
+    def __init__(self, folder: Path, output: str, seed: int, mode: Mode, fill: Callable[[int], None] | None) -> None:
+        self.folder, self.output, self.mode, self.fill = folder, output, mode, fill
         self.draw = random.Random(seed)
-        self.days: dict[str, dict[str, int]] = {}
-        self.broken: dict[str, int] = {}
-        self.forgotten = set[str]()
-        self.number = 0
-        self.log: list[str] = []
-        self.data.mkdir()
-        spec = SPEC.format(path=f"{self.data}/{path}", analysis=analysis, normalize=normalize)
+        self.data = Data(folder / "data", self.draw)
+        spec = SPEC.format(path=f"{folder}/data/{mode.path}", analysis=mode.analysis, normalize=mode.normalize)
         (folder / "dataset.yaml").write_text(spec)
-        self.splits, self.normalize, self.has_templates = parse_spec(spec).splits, normalize, "{" in path
-        self._add()
-        self._add()
+        (folder / "log.txt").touch()
+        self.read = reader_of(output)
+        self.versions: dict[str, Rows] = {}
+        """The rows of each version that was live, as the model has them."""
+        self.colors: dict[str, int] = {}
+        self.possible: list[Rows] = []
+        self.counts = Counter[str]()
+        self.longest = 2.0  # seconds of a build
 
-    @property
-    def rows(self) -> dict[str, int]:
-        """All rows that a version must hold: the price by the key."""
-        days = self.days.values()
-        return {key: price for day in days for key, price in day.items() if key not in self.forgotten}
+    def go(self, nights: int) -> None:
+        """Lets nights pass; each is checked."""
+        with Watcher(self.output) as watcher:
+            while self.data.night < nights:
+                self.data.night += 1
+                self._night()
+                if watcher.fault is not None:
+                    raise watcher.fault
+                for name, rows in [*watcher.seen.items()]:
+                    self._check_seen(name, rows)
+                if self.data.night % 10 == 6:
+                    self._compact()
+                if self.data.night % 10 == 0:
+                    assert verify(self.output, quick=True).is_whole
+            self.counts["reads of the live version"] = watcher.reads
 
-    def night(self) -> None:
-        """Lets a day pass: the data changes, perhaps fails a build first, and the live version becomes that of it."""
-        self.number += 1
-        self._change()
-        self.draw.choices([lambda: None, self._fail, self._rollback, self._forget, self._prune], [14, 1, 1, 1, 3])[0]()
-        assert self.build(may_die=True) in OK, self.printed()
-        self.check_rows()
+    def _night(self) -> None:
+        self.possible = []
+        self.data.change()
+        acts = [self._fail, self._rollback, self._forget, self._prune, self._beside, self._fill, self._thin]
+        if self.versions and self.draw.random() < 0.7:
+            self.draw.choice(acts)()
+        self._settle()
+        self._check_rows()
         assert self.build() == 3, self.printed()  # nothing is left to do
+        self.counts["nights"] += 1
 
-    def _change(self) -> None:
-        """Does to the data what happens on a day: mostly a new day's rows, sometimes more."""
-        for _ in range(self.draw.choice([1, 1, 2])):
-            self.draw.choices(
-                [self._add, self._edit, self._grow, self._shrink, self._remove, self._touch, self._break],
-                [6, 2, 2, 1, 1, 2, 1],
-            )[0]()
-        while len(self.days) > MOST_DAYS:
-            self._remove_day(min(self.days))
+    def build(self, *options: str, output: str | None = None, may_die: bool = False, most_bytes: int = 0) -> int:
+        """Builds; returns the status."""
+        command = "build", "dataset.yaml", "--output", output or self.output, "--quiet", *options
+        return self.run(*command, may_die=may_die, most_bytes=most_bytes)
 
-    def build(self, *options: str, output: str = "out", may_die: bool = False) -> int:
-        """Builds; gives the status."""
-        return self.run("build", "dataset.yaml", "--output", output, "--quiet", *options, may_die=may_die)
+    def versions_command(self, act: str, *arguments: str, may_die: bool = False) -> None:
+        """Runs `recordmill versions`, which must end well."""
+        assert self.run("versions", act, self.output, *arguments, may_die=may_die) == 0, self.printed()
+        self.counts[act] += 1
 
-    def run(self, *command: str, may_die: bool = False) -> int:
-        """Runs a command; now and then its process is killed, and the same given again. Gives the last status."""
+    def run(self, *command: str, may_die: bool = False, most_bytes: int = 0) -> int:
+        """Runs a command; now and then its process is killed, and the same given again. Returns the last status.
+
+        Files of more than `most_bytes`, if that is not 0, cannot be written, as on a full disk.
+        """
+        self.possible.append(self.data.rows)
         for _ in range(TRIES):
             with open(self.folder / "log.txt", "wb") as log:
                 outputs = {"stdout": log.fileno(), "stderr": log.fileno()}
+                began = time.monotonic()
                 child = start_python("-m", "recordmill", *command, cwd=self.folder, **outputs)
+                if most_bytes and child.pid is not None:
+                    with suppress(ProcessLookupError):
+                        resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
                 if may_die and self.draw.random() < 0.25:
-                    time.sleep(self.draw.uniform(0.1, 3.0))
+                    time.sleep(self.draw.uniform(0.1, self.longest))
                     if child.pid is not None and child.exitcode is None:
                         os.kill(child.pid, signal.SIGKILL)
                 child.join()
+            self.counts["builds"] += command[0] == "build"
             if child.exitcode is not None and child.exitcode >= 0:
+                self.longest = max(0.9 * self.longest, time.monotonic() - began)
                 return child.exitcode
-            self.log.append(f"night {self.number}: {command[0]} is killed")
+            self.counts["kills"] += 1
+            self.data.note(f"{command[:2]} is killed")
         raise AssertionError("killed again and again")
 
     def printed(self) -> str:
-        """Gives what happened last, and what the last command printed."""
-        return f"{self.log[-8:]}\n{(self.folder / 'log.txt').read_text(errors='replace')}"
+        """Returns what happened last, and what the last command printed."""
+        return f"{self.data.log[-8:]}\n{(self.folder / 'log.txt').read_text(errors='replace')}"
 
-    def live(self, output: str = "out") -> Manifest:
-        """The manifest of the live version."""
-        return read_manifest(version_folder(str(self.folder / output), read_latest(self.folder / output).version))
+    def live(self) -> str:
+        return live_name(self.read)
 
-    def full_build(self) -> None:
-        """Builds the data of this night into a new output, `full`, with the rows of all days put together."""
-        shutil.rmtree(self.folder / "full", ignore_errors=True)
-        assert self.build("--compact", output="full") == 0, self.printed()
-        if self.forgotten:
-            assert self.run("versions", "forget", "full", *sorted(self.forgotten)) == 0, self.printed()
-            assert self.build("--compact", output="full") in OK, self.printed()
+    def _settle(self, *options: str) -> None:
+        """Builds tonight's data until it is live; somebody approves what the gate holds back."""
+        must, may = self._gate_holds()
+        status = self.build(*options, may_die=True)
+        assert status in (*OK, HELD_BACK), self.printed()
+        assert may if status == HELD_BACK else not must, self.printed()
+        if status == HELD_BACK:
+            self._decide("approve")
 
-    def check_rows(self) -> None:
-        """Compares the live version with the rows that are known: their splits, their order, and their values."""
-        live = self.live()
-        assert live.rows["written"] == len(self.rows), self.printed()
-        expected = {split: list(keys) for split, keys in self._expected(live)}
-        for split, keys in expected.items():
-            stored = self._stored(split)
-            assert [key for key, _, _ in stored] == keys, self.printed()
-            prices = [self.rows[key] for key in keys]
-            assert [name for _, name, _ in stored] == [f"n{price}" for price in prices], self.printed()
-            np.testing.assert_allclose(
-                [value for *_, value in stored], self._normalized(prices, expected["train"]), 1e-4, 1e-5
-            )
+    def _decide(self, act: str) -> None:
+        """Approves or rejects what is held back, with a reason; the history has both."""
+        self.versions_command(act, "--reason", f"night {self.data.night}")
+        last = json.loads(self.read("history.jsonl").splitlines()[-1])
+        assert (last["act"], last["end"], last["reason"]) == (act, "done", f"night {self.data.night}")
+        assert last["live_after"] == self.live()
 
-    def _expected(self, live: Manifest) -> Iterator[tuple[str, list[str]]]:
-        """Gives the keys of each split in their order: span by span, and by the position of their hashes in each."""
-        day_of = {key: name for name, day in self.days.items() for key in day}
-        span_of = self._spans(live)
-        hashes = {key: hash_key(key.encode()) for key in self.rows}
-        lowest = 0
-        for split, bound in zip(self.splits, split_bounds(self.splits), strict=True):
-            keys = [key for key, hashed in hashes.items() if lowest <= hashed.split < bound]
-            order = {key: (span_of[day_of[key]], hashes[key].position) for key in keys}
-            yield split, sorted(keys, key=order.__getitem__)
-            lowest = bound
-
-    def _stored(self, split: str) -> list[tuple[str, str, float]]:
-        """Reads the key, the name and the price of each record of a split of the live version."""
-        batches = open_dataset(str(self.folder / "out")).evaluation_input(split, batch_size=256, with_key=True)
-        return [
-            (bytes(key).decode(), bytes(name).decode(), float(price))
-            for features in batches.as_numpy()
-            for key, name, price in zip(*(features[part] for part in ("key", "name", "price")), strict=True)
-        ]
-
-    def _spans(self, live: Manifest) -> dict[str, str]:
-        """Gives the span of each day: its own, or the one of added or compacted files that the version remembers."""
-        spans = {day: day for day in self.days}
-        if not self.has_templates:
-            inputs = pyarrow.feather.read_table(self.folder / "out/versions" / live.version / "inputs.arrow")
-            paths = [path.decode().partition("/")[0] for path in inputs["path"].to_pylist()]
-            spans = dict(zip(paths, inputs["span"].to_pylist(), strict=True))
-        together = {member: name for name, span in live.spans.items() for member in span.members}
-        return {day: together.get(span, span) for day, span in spans.items()}
-
-    def _normalized(self, prices: list[int], train: list[str]) -> Numbers:
-        """Gives the numbers as they are stored, normalized by those of the train split where the spec says so."""
-        values, learned = (np.array(numbers, np.float64) for numbers in (prices, [self.rows[key] for key in train]))
-        return values if self.normalize == "none" else (values - learned.mean()) / learned.std()
-
-    def check_bytes(self) -> None:
-        """Compares the shards of the live version with those of a full build, and what was learned."""
-        live, full = (self.live(output) for output in ("out", "full"))
-        shards = [
-            [(name, shard.records, shard.sha256) for name, split in each.splits.items() for shard in split.shards]
-            for each in (live, full)
-        ]
-        assert shards[0] == shards[1], self.printed()
-        assert live.statistics == full.statistics, self.printed()
-
-    def _write(self, day: str) -> None:
-        folder = self.data / day
-        folder.mkdir(exist_ok=True)
-        lines = [json.dumps({"id": key, "price": price, "name": f"n{price}"}) for key, price in self.days[day].items()]
-        lines += ["broken"] * self.broken.get(day, 0)
-        (folder / "rows.jsonl").write_text("".join(f"{line}\n" for line in lines))
-        self.log.append(f"night {self.number}: {day} has {len(lines)} lines")
-
-    def _new_rows(self, day: str, count: int) -> dict[str, int]:
-        first = self.draw.randrange(1 << 40)
-        return {f"{day}/{first + row}": self.draw.randrange(1000) for row in range(count)}
-
-    def _add(self) -> str:
-        day = f"day-{self.number:04d}-{self.draw.randrange(1000):03d}"
-        self.days[day] = self._new_rows(day, self.draw.randint(8, MOST_ROWS))
-        self._write(day)
-        return day
-
-    def _some_day(self) -> str:
-        return self.draw.choice(sorted(self.days))
-
-    def _edit(self) -> None:
-        day = self._some_day()
-        for key in self.draw.sample(sorted(self.days[day]), min(3, len(self.days[day]))):
-            self.days[day][key] = self.draw.randrange(1000)
-        self._write(day)
-
-    def _grow(self) -> None:
-        day = self._some_day()
-        self.days[day] |= self._new_rows(day, self.draw.randint(1, 5))
-        self._write(day)
-
-    def _shrink(self) -> None:
-        day = self._some_day()
-        for key in sorted(self.days[day])[4:6]:
-            del self.days[day][key]
-        self._write(day)
-
-    def _remove(self) -> None:
-        if len(self.days) > 2:
-            self._remove_day(self._some_day())
-
-    def _remove_day(self, day: str) -> None:
-        del self.days[day]
-        self.broken.pop(day, None)
-        shutil.rmtree(self.data / day)
-        self.log.append(f"night {self.number}: {day} is removed")
-
-    def _touch(self) -> None:
-        day = self._some_day()
-        moment = 1e9 + self.draw.randrange(10**8)
-        os.utime(self.data / day / "rows.jsonl", (moment, moment))
-        self.log.append(f"night {self.number}: {day} is touched")
-
-    def _break(self) -> None:
-        day = self._some_day()
-        self.broken[day] = self.draw.randint(0, 2)
-        self._write(day)
+    def _gate_holds(self) -> tuple[bool, bool]:
+        """Whether the gate must, and whether it may hold back a version of tonight's data: `rows_lost` is 0.3."""
+        if not self.versions:
+            return False, False
+        self._check_seen(self.live())
+        before = Counter(split for split, *_ in self.versions[self.live()].values())
+        after = Counter(split for split, *_ in self.data.rows.values())
+        lost = 1 - after.total() / before.total()
+        of_splits = [1 - after[split] / rows for split, rows in before.items()]
+        return lost > 0.32 and after.total() >= 100, max(of_splits) > 0.28
 
     def _fail(self) -> None:
         """Has a build fail by a day whose lines are mostly broken, and mends it."""
-        before, day = self.live().version, self._add()
-        self.broken[day] = 90
-        self._write(day)
-        assert self.build(may_die=True) == 5, self.printed()
-        assert self.live().version == before
-        del self.broken[day]
-        self._write(day)
+        before, mend = self.live(), self.data.spoil()
+        assert self.build(may_die=True) == TOO_MANY_REJECTS, self.printed()
+        assert self.live() == before
+        self.counts["builds with too many rejects"] += 1
+        mend()
 
     def _rollback(self) -> None:
-        status = self.run("versions", "rollback", "out")
-        self.log.append(f"night {self.number}: rollback ends with {status}")  # the first version has none before it
+        """Makes the version before live; the first has none before it."""
+        status = self.run("versions", "rollback", self.output)
+        self.data.note(f"rollback ends with {status}")
+        self.counts["rollback"] += status == 0
 
     def _forget(self) -> None:
-        key = self.draw.choice(sorted(self.rows))  # perhaps of a row that no version holds yet
-        self.forgotten.add(key)
-        self.log.append(f"night {self.number}: {key} is forgotten")
-        assert self.run("versions", "forget", "out", key, may_die=True) == 0, self.printed()
+        key = self.draw.choice(sorted(self.data.rows))  # perhaps of a row that no version holds yet
+        self.data.forgotten.add(key)
+        self.data.note(f"{key} is forgotten")
+        self.versions_command("forget", key, may_die=True)
 
     def _prune(self) -> None:
         purge = ["--purge"] if self.draw.random() < 0.5 else []
-        self.log.append(f"night {self.number}: prune {purge}")
-        assert self.run("versions", "prune", "out", "--keep", "4", "--grace", "0", *purge, may_die=True) == 0, (
-            self.printed()
-        )
+        self.versions_command("prune", "--keep", "4", "--grace", "0", *purge, may_die=True)
+
+    def _beside(self) -> None:
+        """Reads a version while tonight's becomes live and all others are pruned."""
+        name = self.live()
+        dataset = open_dataset(self.output)
+        with dataset.held():
+            batches = iter(dataset.evaluation_input("train", batch_size=8, features=[], with_key=True).as_numpy())
+            keys = [*next(batches)["key"]]
+            self._settle()
+            self.versions_command("prune", "--keep", "1", "--grace", "0", may_die=True)
+            keys += [key for batch in batches for key in batch["key"]]
+        train = {key for key, (split, *_) in self.versions[name].items() if split == "train"}
+        assert (len(keys), {key.decode() for key in keys}) == (len(train), train)
+
+    def _fill(self) -> None:
+        """Builds where the disk fills up: what is live stays."""
+        before = self.live()
+        if self.fill is not None:
+            self.fill(self.draw.randrange(300_000))
+            status = self.build()
+            self.fill(DISK_BYTES)
+        else:
+            status = self.build(most_bytes=self.draw.randrange(100, 40_000))
+        self.data.note(f"on a full disk the build ends with {status}")
+        assert status in (*OK, HELD_BACK, *FAILED), self.printed()
+        if status in FAILED:
+            self.counts["builds that a full disk ended"] += 1
+            assert self.live() == before
+
+    def _thin(self) -> None:
+        """Loses half of the rows; somebody rejects that version and brings them back, or approves it (`_settle`)."""
+        restore = self.data.thin()
+        if self.draw.random() < 0.5:
+            return
+        if self.build(may_die=True) == HELD_BACK:
+            self._decide("reject")
+        restore()
+
+    def _check_rows(self) -> None:
+        """Compares the live version with the model: each split's rows in their order, and every value."""
+        version = read_version(self.read, self.live())
+        rows, prices = self.data.rows, self.data.prices
+        span_of = self._spans(version)
+        days = {key: day for day, prices in self.data.days.items() for key in prices}
+        colors = self._colors(version)
+        train = np.array([price for key, price in prices.items() if rows[key][0] == "train"], np.float64)
+        assert version.manifest["rows"]["written"] == len(rows), self.printed()
+        for split in SPLITS:
+            keys = [key for key, row in rows.items() if row[0] == split]
+            keys.sort(key=lambda key: (span_of[days[key]], position_of(key)))
+            records = version.records[split]
+            assert [record["key"] for record in records] == [[key.encode()] for key in keys], self.printed()
+            assert [record["name"] for record in records] == [[rows[key][1].encode()] for key in keys], self.printed()
+            assert [record["color"] for record in records] == [[colors.get(rows[key][2], 0)] for key in keys]
+            wanted = np.array([prices[key] for key in keys], np.float64)
+            if self.mode.normalize != "none":
+                wanted = (wanted - train.mean()) / train.std()
+            stored = [value for record in records for value in record["price"]]
+            np.testing.assert_allclose(stored, wanted, 1e-4, 1e-5)
+        self.versions[version.name] = rows
+
+    def _spans(self, version: Version) -> dict[str, str]:
+        """Returns the span of each day: its own, or the one of added or compacted files that the version remembers."""
+        spans = {day: day for day in self.data.days}
+        if "{" not in self.mode.path:
+            inputs = pyarrow.feather.read_table(io.BytesIO(self.read(f"versions/{version.name}/inputs.arrow")))
+            paths = [path.decode().partition("/")[0] for path in inputs["path"].to_pylist()]
+            spans = dict(zip(paths, inputs["span"].to_pylist(), strict=True))
+        live = version.manifest["spans"]
+        together = {member: name for name, span in live.items() for member in span.get("members", {})}
+        return {day: together.get(span, span) for day, span in spans.items()}
+
+    def _colors(self, version: Version) -> dict[str, int]:
+        """Reads the ids of colors, each of which keeps its own from version to version; 0 is unknown."""
+        described = version.manifest["features"]["color"]
+        names = self.read(f"versions/{version.name}/{described['vocabulary']}").decode().splitlines()
+        ids = {name: number for number, name in enumerate(names, described["first_id"])}
+        assert all(self.colors.setdefault(name, number) == number for name, number in ids.items()), (ids, self.colors)
+        return ids
+
+    def _check_seen(self, name: str, rows: Rows | None = None) -> None:
+        """Compares a version that was live for a moment with what could be live tonight."""
+        if name in self.versions:
+            return
+        known = [*self.possible, *self.versions.values()]
+        known += [{key: rows[key] for key in rows.keys() - self.data.forgotten} for rows in known]
+        seen = without_colors(rows or rows_of(read_version(self.read, name)))
+        fitting = [rows for rows in known if without_colors(rows) == seen]
+        assert fitting, (name, self.printed())
+        self.versions[name] = fitting[0]
+
+    def _compact(self) -> None:
+        """Puts all rows together; where all is learned anew each night, the bytes are those of a full build."""
+        self._settle("--compact")
+        self._check_rows()
+        if self.mode.analysis == "frozen":
+            return
+        full = str(self.folder / "full")
+        shutil.rmtree(full, ignore_errors=True)
+        assert self.build("--compact", output=full) == 0, self.printed()
+        if self.data.forgotten:
+            assert self.run("versions", "forget", full, *sorted(self.data.forgotten)) == 0, self.printed()
+            assert self.build("--compact", output=full) in OK, self.printed()
+        reads = self.read, reader_of(full)
+        manifests = [read_manifest(read, live_name(read)) for read in reads]
+        shards = [
+            [(name, s["records"], s["sha256"]) for name, split in each["splits"].items() for s in split["shards"]]
+            for each in manifests
+        ]
+        assert shards[0] == shards[1], self.printed()
+        assert manifests[0]["statistics"] == manifests[1]["statistics"], self.printed()
+
+
+def without_colors(rows: Rows) -> dict[str, tuple[str, str]]:
+    return {key: (split, name) for key, (split, name, _) in rows.items()}
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Callable[[int], None] | None]:
+    """Mounts a small tmpfs at a folder, where this user may; yields what fills it up to some free bytes."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        yield None
+        return
+
+    def fill(free: int) -> None:
+        (folder / "ballast").unlink(missing_ok=True)
+        space = os.statvfs(folder)
+        if free < space.f_bavail * space.f_bsize:
+            with open(folder / "ballast", "wb") as file:
+                os.posix_fallocate(file.fileno(), 0, space.f_bavail * space.f_bsize - free)
+
+    try:
+        yield fill
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
+def simulate(folder: Path, seed: int, nights: int, mode: str, *, in_bucket: bool = False) -> Counter[str]:
+    """Lets nights pass in an empty folder; returns how often each thing happened."""
+    disk = nullcontext() if in_bucket else small_disk(folder / "disk")
+    with disk as fill, emulators.s3() if in_bucket else nullcontext(str(folder / "disk/out")) as output:
+        simulated = Nights(folder, output, seed, MODES[mode], fill)
+        try:
+            simulated.go(nights)
+        except BaseException as error:
+            error.add_note(f"seed {seed}, mode {mode}, {simulated.printed()}")
+            raise
+        return simulated.counts
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs nights of several seeds, one after another, and prints what happened in each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--mode", choices=MODES, help="by default another one for each seed")
+    parser.add_argument("--bucket", action="store_true", help="into S3 of this machine instead of a folder")
+    given = parser.parse_args(arguments)
+    for seed in given.seeds:
+        mode = given.mode or [*MODES][seed % len(MODES)]
+        with tempfile.TemporaryDirectory() as folder:
+            counts = simulate(Path(folder), seed, given.nights, mode, in_bucket=given.bucket)
+        print(f"seed {seed}, {mode}: " + ", ".join(f"{number} {event}" for event, number in counts.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
