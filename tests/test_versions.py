@@ -244,7 +244,7 @@ def test_prune_keeps_the_newest_by_their_numbers(output: str) -> None:
     assert done.removed[f"versions/{NAMES[0]}"] > 0
     assert there(output) == sorted(NAMES[1:])
     assert live(output) == Latest(NAMES[2], 3, {NAMES[1]: live(output).retired[NAMES[1]]})
-    assert open_store(output).children("") == ["LATEST", "versions"]
+    assert open_store(output).children("") == ["LATEST", "history.jsonl", "versions"]
 
 
 def test_a_prune_that_was_killed_is_gone_on_with(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_the_dead_hold_nothing(local: Path) -> None:
     done = prune(str(local), keep=1, grace_seconds=0, on_wait=lambda holder: waited.append(holder.host))
     assert set(done.removed) == {f"versions/{name}" for name in NAMES[:2]}
     assert waited == ["elsewhere"]
-    assert sorted(path.name for path in local.iterdir()) == ["LATEST", "versions"]
+    assert sorted(path.name for path in local.iterdir()) == ["LATEST", "history.jsonl", "versions"]
 
 
 def test_abandoned_builds_and_temporary_files_go(local: Path) -> None:
@@ -319,7 +319,7 @@ def test_abandoned_builds_and_temporary_files_go(local: Path) -> None:
         "LATEST.new": 2,
         next(name for name in done.removed if "half" in name): 3,
     }
-    assert sorted(path.name for path in local.iterdir()) == ["LATEST", "versions"]
+    assert sorted(path.name for path in local.iterdir()) == ["LATEST", "history.jsonl", "versions"]
 
 
 @pytest.mark.parametrize("name", emulators.ONE_BUCKET)
@@ -371,7 +371,7 @@ def test_a_reader_holds_its_version(tmp_path: Path) -> None:
     assert there(tmp_path / "out") == ["v2"]
     with pytest.raises(DatasetError, match="v1 was removed from .*: open the dataset again"), dataset.held():
         pytest.fail("holds what is gone")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "versions"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "history.jsonl", "versions"]
 
 
 def test_a_copied_version_cannot_be_held(tmp_path: Path) -> None:
