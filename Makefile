@@ -17,7 +17,7 @@ DEPLOY := bench-data/deploy
 DOCS := bench-data/docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce example test test-fast test-nightly test-frameworks flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
+.PHONY: help demo announce example test test-fast test-nightly test-nights test-frameworks flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ test-nightly: $(READY)  ## Run the others: second stores and runners, moments of
 	$(BIN)/python -m pytest -m "nightly and not flink" $(PARALLEL)
 	if command -v java >/dev/null && command -v mvn >/dev/null; then \
 		$(MAKE) flink && $(BIN)/python -m pytest -m "nightly and flink" tests/test_flink_cluster.py; fi
+
+test-nights: $(READY)  ## Let thirty nights pass for each of three seeds; in a bucket: make test-nights ARGS="--bucket --seeds 7"
+	$(BIN)/python -m tests.nights $(ARGS)
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
 	$(BIN)/python -m pytest -m "not slow and not nightly and not flink and not container"

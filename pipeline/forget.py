@@ -96,7 +96,7 @@ def forget(
         output: the dataset's output.
         keys: the rows' keys; none to take out of the live version what is on the list, as after a rollback.
         on_wait: called with the process that builds, whose end is waited for.
-        reason: for the history, in a person's words; the keys are not in it.
+        reason: for the history, which does not hold the keys.
 
     Raises:
         PackedError: the records hold several rows each; a build leaves the rows out.

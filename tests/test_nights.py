@@ -1,36 +1,41 @@
-"""Every night's live version equals a full build of that night's data, whatever happened to the data and to builds.
+"""Simulated nights, each compared with a model of the dataset by a parser of its own; more: `make test-nights`."""
 
-The seed and the number of nights: RECORDMILL_SEED, RECORDMILL_NIGHTS. A year of nights takes an hour.
-"""
-
-import os
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
-from recordmill.pipeline.verify.verify import verify
-from tests.nights import OK, Nights
+from tests.nights import MODES, simulate
+from tests.own_records import frames, parse_example
 
-SEED = int(os.environ.get("RECORDMILL_SEED", "14"))
-NIGHTS = int(os.environ.get("RECORDMILL_NIGHTS", "12"))
+NIGHTS = 10
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(36_000)
-@pytest.mark.parametrize(
-    ("analysis", "normalize", "path"),
-    [("frozen", "none", "{span}/*.jsonl"), ("refresh", "z_score", "{span}/*.jsonl"), ("frozen", "none", "*/*.jsonl")],
-    ids=["frozen", "refresh", "added"],
-)
-def test_each_night_is_a_full_build(tmp_path: Path, analysis: str, normalize: str, path: str) -> None:
-    nights = Nights(tmp_path, SEED, analysis, normalize, path)
-    while nights.number < NIGHTS:
-        nights.night()
-        if nights.number % 10 == 6:
-            assert nights.build("--compact", may_die=True) in OK, nights.printed()
-            nights.check_rows()
-            if nights.normalize != "none":  # a frozen graph is not that of a full build
-                nights.full_build()
-                nights.check_bytes()
-        if nights.number % 10 == 0:
-            assert verify(str(nights.folder / "out"), quick=True).is_whole
+@pytest.mark.parametrize("in_bucket", [False, True], ids=["folder", "bucket"])
+@pytest.mark.parametrize(("seed", "mode"), [*enumerate(MODES, 1)])
+def test_no_night_loses_moves_doubles_or_changes_a_row(tmp_path: Path, seed: int, mode: str, in_bucket: bool) -> None:
+    counts = simulate(tmp_path, seed, NIGHTS, mode, in_bucket=in_bucket)
+    assert counts["nights"] == NIGHTS
+    assert counts["reads of the live version"] > NIGHTS
+
+
+def test_the_parser_reads_what_tensorflow_writes(tmp_path: Path) -> None:
+    values = {"bytes": [b"", b"\xff" * 300], "floats": [0.5, -1.0], "integers": [0, 1, -1, 1 << 62], "none": []}
+    features = {
+        "bytes": tf.train.Feature(bytes_list=tf.train.BytesList(value=values["bytes"])),
+        "floats": tf.train.Feature(float_list=tf.train.FloatList(value=values["floats"])),
+        "integers": tf.train.Feature(int64_list=tf.train.Int64List(value=values["integers"])),
+        "none": tf.train.Feature(),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    with tf.io.TFRecordWriter(str(tmp_path / "shard")) as writer:
+        writer.write(example)
+        writer.write(b"")
+    data = (tmp_path / "shard").read_bytes()
+    assert [*frames(data)] == [(0, example), (16 + len(example), b"")]
+    assert parse_example(example) == values
+    for byte in (0, 9, 20, len(data) - 1):
+        with pytest.raises(AssertionError, match="the CRC of the record"):
+            [*frames(data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :])]

@@ -62,10 +62,9 @@ def _edit_pins(
 
     with recorded(output, act, reason) as changes:
         latest = compare_and_swap(store, edit)
-        version, is_changed = chosen[-1]
-        if is_changed:
-            changes |= {"version": version.version, "pinned": [*latest.pinned]}
-    return version, is_changed
+        if chosen[-1][1]:
+            changes |= {"version": chosen[-1][0].version, "pinned": latest.pinned}
+    return chosen[-1]
 
 
 def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
@@ -207,32 +206,26 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
         DatasetError: there is no such version, or a file that it needs is missing.
         OutputError: the output cannot be read or written.
     """
-    version = find(output, wanted).version
-    with recorded(output, "materialize", reason) as changes, held(output, version):
-        done = _materialize(open_existing(output), version)
-        if done.files:
-            changes |= {"version": version, "files": done.files, "copied_bytes": done.copied_bytes}
-    return done
-
-
-def _materialize(store: Store, version: str) -> Materialized:
+    store, version = open_existing(output), find(output, wanted).version
     name = f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"
-    while True:
-        content = store.read_tagged(name)
-        if content is None:
-            raise DatasetError(f"the version {version} was removed from {store.url}")
-        manifest = Manifest.from_json(parse_json(content.data))
-        copies = dict(_copies(manifest))
-        if not copies:
-            return Materialized(manifest, 0, 0)
-        copied = _copy_all(store, version, copies)
-        whole = _whole(store, manifest)
-        try:
-            whole = _described(store, whole)
-            store.write_if(name, whole.to_text().encode(), content.tag)
-        except Conflict:  # another process made it whole
-            continue
-        return Materialized(whole, len(copies), copied)
+    with recorded(output, "materialize", reason) as changes, held(output, version):
+        while True:
+            content = store.read_tagged(name)
+            if content is None:
+                raise DatasetError(f"the version {version} was removed from {output}")
+            manifest = Manifest.from_json(parse_json(content.data))
+            copies = dict(_copies(manifest))
+            if not copies:
+                return Materialized(manifest, 0, 0)
+            copied = _copy_all(store, version, copies)
+            whole = _whole(store, manifest)
+            try:
+                whole = _described(store, whole)
+                store.write_if(name, whole.to_text().encode(), content.tag)
+            except Conflict:  # another process made it whole
+                continue
+            changes |= {"version": version, "files": len(copies), "copied_bytes": copied}
+            return Materialized(whole, len(copies), copied)
 
 
 def _copies(manifest: Manifest) -> Iterator[tuple[str, tuple[str, int]]]:

@@ -61,7 +61,7 @@ def prune(
         dry_run: changes nothing.
         building: the local folder of the output's unfinished builds, if they are to be pruned too.
         on_wait: called with each holder of a lease on another host, whose next beat is waited for.
-        reason: for the history, in a person's words.
+        reason: for the history.
 
     Raises:
         DatasetError: there is no such folder.
