@@ -89,6 +89,7 @@ class Data:
 
     def note(self, event: str) -> None:
         self.log.append(f"night {self.night}: {event}")
+        print(self.log[-1], flush=True)
 
     def change(self) -> None:
         """Does to the files what happens on a day: mostly a new day's rows, sometimes more."""

@@ -34,7 +34,7 @@ from recordmill.pipeline.verify.verify import verify
 from tests import emulators
 from tests.forked import start_python
 from tests.night_data import SPEC, SPLITS, Data, Row, position_of
-from tests.own_records import Version, live_name, read_manifest, read_version, reader_of
+from tests.own_records import Read, Version, live_name, read_version, reader_of
 
 TRIES = 12
 OK = (0, 3)
@@ -57,6 +57,11 @@ MODES = {
     "refresh": Mode("refresh", "z_score", "{span}/*.jsonl"),
     "added": Mode("frozen", "none", "*/*.jsonl"),
 }
+
+
+def mode_of(seed: int) -> str:
+    """The mode of a seed; three seeds in a row have all of them."""
+    return [*MODES][seed % len(MODES)]
 
 
 class Watcher(threading.Thread):
@@ -294,7 +299,8 @@ class Nights:
         rows, prices = self.data.rows, self.data.prices
         span_of = self._spans(version)
         days = {key: day for day, prices in self.data.days.items() for key in prices}
-        colors = self._colors(version)
+        colors = ids_of(self.read, version)  # each color keeps its own from version to version
+        assert all(self.colors.setdefault(name, number) == number for name, number in colors.items())
         train = np.array([price for key, price in prices.items() if rows[key][0] == "train"], np.float64)
         assert version.manifest["rows"]["written"] == len(rows), self.printed()
         for split in SPLITS:
@@ -322,14 +328,6 @@ class Nights:
         together = {member: name for name, span in live.items() for member in span.get("members", {})}
         return {day: together.get(span, span) for day, span in spans.items()}
 
-    def _colors(self, version: Version) -> dict[str, int]:
-        """Reads the ids of colors, each of which keeps its own from version to version; 0 is unknown."""
-        described = version.manifest["features"]["color"]
-        names = self.read(f"versions/{version.name}/{described['vocabulary']}").decode().splitlines()
-        ids = {name: number for number, name in enumerate(names, described["first_id"])}
-        assert all(self.colors.setdefault(name, number) == number for name, number in ids.items()), (ids, self.colors)
-        return ids
-
     def _check_seen(self, name: str, rows: Rows | None = None) -> None:
         """Compares a version that was live for a moment with what could be live tonight."""
         if name in self.versions:
@@ -342,7 +340,7 @@ class Nights:
         self.versions[name] = fitting[0]
 
     def _compact(self) -> None:
-        """Puts all rows together; where all is learned anew each night, the bytes are those of a full build."""
+        """Puts all rows together; where all is learned anew each night, that is a full build, to the bit."""
         self._settle("--compact")
         self._check_rows()
         if self.mode.analysis == "frozen":
@@ -353,14 +351,27 @@ class Nights:
         if self.data.forgotten:
             assert self.run("versions", "forget", full, *sorted(self.data.forgotten)) == 0, self.printed()
             assert self.build("--compact", output=full) in OK, self.printed()
-        reads = self.read, reader_of(full)
-        manifests = [read_manifest(read, live_name(read)) for read in reads]
-        shards = [
-            [(name, s["records"], s["sha256"]) for name, split in each["splits"].items() for s in split["shards"]]
-            for each in manifests
-        ]
-        assert shards[0] == shards[1], self.printed()
-        assert manifests[0]["statistics"] == manifests[1]["statistics"], self.printed()
+        assert described(self.read) == described(reader_of(full)), self.printed()
+
+
+def ids_of(read: Read, version: Version) -> dict[str, int]:
+    """Reads the id of each known color."""
+    entry = version.manifest["features"]["color"]
+    names = read(f"versions/{version.name}/{entry['vocabulary']}").decode().splitlines()
+    return {name: number for number, name in enumerate(names, entry["first_id"])}
+
+
+def described(read: Read) -> tuple[object, ...]:
+    """Returns all of the live version but the ids of colors, which follow from the versions before."""
+    version = read_version(read, live_name(read))
+    colors = {number: name for name, number in ids_of(read, version).items()}
+    rows = [
+        (split, *record["key"], *record["name"], *record["price"], colors.get(record["color"][0]))
+        for split, records in version.records.items()
+        for record in records
+    ]
+    shards = [shard["records"] for split in version.manifest["splits"].values() for shard in split["shards"]]
+    return rows, shards, version.manifest["statistics"].get("price")
 
 
 def without_colors(rows: Rows) -> dict[str, tuple[str, str]]:
@@ -411,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bucket", action="store_true", help="into S3 of this machine instead of a folder")
     given = parser.parse_args(arguments)
     for seed in given.seeds:
-        mode = given.mode or [*MODES][seed % len(MODES)]
+        mode = given.mode or mode_of(seed)
         with tempfile.TemporaryDirectory() as folder:
             counts = simulate(Path(folder), seed, given.nights, mode, in_bucket=given.bucket)
         print(f"seed {seed}, {mode}: " + ", ".join(f"{number} {event}" for event, number in counts.items()), flush=True)

@@ -135,11 +135,8 @@ def test_prune_keeps_what_a_kept_version_needs_and_lets_it_go_with_the_last(buck
 
 def test_prune_frees_what_no_other_version_holds(local: Path) -> None:
     def used() -> int:
-        return sum(
-            {
-                path.stat().st_ino: path.stat().st_size for path in local.glob("versions/*/**/*") if path.is_file()
-            }.values()
-        )
+        files = (path.stat() for path in local.glob("versions/*/**/*") if path.is_file())
+        return sum({file.st_ino: file.st_size for file in files}.values())
 
     before = used()
     expected = prune(str(local), keep=1, grace_seconds=0, dry_run=True)
