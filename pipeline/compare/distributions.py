@@ -21,6 +21,7 @@ from recordmill.pipeline.compare.distances import (
 )
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion
+from recordmill.pipeline.compare.words import unknown_words
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile, Profiles, add_up
 from recordmill.pipeline.dataset.vocabulary import PADDING
@@ -47,7 +48,8 @@ def value_figures(name: str, split: str, before: ComparedVersion, after: Compare
             yield from rise(
                 "missing", subject, (old.missing, new.missing), (old.rows, new.rows), feature=name, span=span
             )
-            ids = (old.unknown, new.unknown), (old.tokens, new.tokens)
+            learned = unknown_words(name, before, after, span) if split == "train" else None
+            ids = learned or ([old.unknown, new.unknown], [old.tokens, new.tokens])
             yield from rise("out_of_vocabulary", subject, *ids, feature=name, span=span)
             words = (before.words(name), after.words(name)) if old.ids and new.ids else (None, None)
             for figure in _distances(old, new, words):

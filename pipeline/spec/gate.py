@@ -86,7 +86,7 @@ class Gate(Options):
     """The shift of the mean of the middle half of numbers, beyond chance, in the range of the middle 80 % of the live
     version's, by feature and split."""
     out_of_vocabulary: Share | None = 0.05
-    """The rise of the share of unknown names or words, by feature and split."""
+    """The rise of the share of names or words that the live version's vocabulary lacks, by feature and split."""
     appearance: Distance | None = 0.1
     """The largest `shift` of the brightness, saturation, blue, red and sharpness of images, of a sample, by image
     feature and split."""
