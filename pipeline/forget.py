@@ -188,9 +188,11 @@ class _Removal:
         kept = KeptFiles(self.output, self.base, str(assembled), version)
         splits = {name: self._split(assembled, kept, name) for name in self.base.splits}
         indexes = (shard.index for split in self.base.splits.values() for shard in split.shards)
-        anew = {*indexes, *SIDECARS, *self.rejects.files, *self._stale()}
+        stale = [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
+        anew = {*indexes, *SIDECARS, *self.rejects.files, *stale}
         kept.files([path for path in self.base.files if path not in anew])
-        self._write_rejects(assembled)
+        for path, data in self.rejects.files.items():
+            path_within(assembled, path).write_bytes(data)
         own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
         manifest = replace(
             self.base,
@@ -239,17 +241,10 @@ class _Removal:
             return ShardWriter(f"{folder}/{file}", f"{folder}/{index}", self.store.create)
         return ShardWriter(str(path_within(assembled, file)), str(path_within(assembled, index)))
 
-    def _write_rejects(self, assembled: Path) -> None:
-        for path, data in self.rejects.files.items():
-            path_within(assembled, path).write_bytes(data)
-
     @cached_property
     def _touched(self) -> set[str]:
         """The spans that held forgotten rows: their reports are of other records, so the next build reads them."""
         return {row.shard.span for row in self.rows if row.shard.span is not None} | self.rejects.spans
-
-    def _stale(self) -> list[str]:
-        return [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
 
     def _span(self, name: str, span: Span) -> Span:
         if name not in self._touched:

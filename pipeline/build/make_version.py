@@ -107,7 +107,6 @@ class _Attempt:
         return self._try()
 
     def _try(self) -> Published:
-        """Continues an earlier attempt, or begins anew, and publishes."""
         self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
         run = self._begin()
         inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads some rows, and no whole file
@@ -206,7 +205,6 @@ class _Attempt:
         return replace(context, groups=kept.groups) if kept else context
 
     def _write(self, run: Run, context: BuildContext) -> None:
-        """Writes the shards that an earlier attempt left."""
         kept, chunks = run.kept, self.plan.chunks
         if kept is not None:
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]

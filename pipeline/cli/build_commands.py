@@ -233,7 +233,6 @@ def doctor(
 
 
 def _print_findings(findings: Iterable["SystemCheck"]) -> bool:
-    """Prints each finding as it is made; returns whether all is well."""
     is_well = True
     for finding in findings:
         print_line(f"{'ok' if finding.is_ok else 'FAIL':<5} {finding.name:<10} {finding.text}")

@@ -108,7 +108,6 @@ def options(
 
 
 def _add(command: Callable[..., Any], panel: str = EVERYDAY, *, takes_beam_options: bool = False) -> None:
-    """Adds a command to a panel of the help."""
     if takes_beam_options:
         app.command(rich_help_panel=panel, cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(command)
     else:

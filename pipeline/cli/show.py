@@ -92,7 +92,6 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
 
 
 def _sources(manifest: Manifest) -> Table:
-    """The rows of each source, with its share of the records."""
     total = sum(source.get("written", 0) for source in manifest.sources)
     dropped = any(source.get("duplicates") for source in manifest.sources)
     numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(["\nduplicates"] if dropped else [])]

@@ -100,7 +100,6 @@ def _field(header: memoryview, table: int, number: int) -> int:
 
 
 def _followed(header: memoryview, place: int) -> int:
-    """Follows an offset to what it leads to."""
     if not place:
         raise ValueError("a header lacks a field")
     return place + _at("<I", header, place)

@@ -73,7 +73,6 @@ def labels_file(feature: str) -> str:
 
 
 def _path(shard: Shard) -> str:
-    """Returns a shard's path from the version's folder."""
     return shard.file if shard.version is None else f"../{shard.version}/{shard.file}"
 
 

@@ -64,7 +64,6 @@ SEVERAL = "several"
 
 @cache
 def _message() -> Any:
-    """Returns the message's class."""
     pool = descriptor_pool.DescriptorPool()
     description = text_format.Parse(DESCRIPTION, descriptor_pb2.FileDescriptorProto())
     pool.AddSerializedFile(description.SerializeToString())

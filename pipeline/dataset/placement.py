@@ -131,12 +131,10 @@ class Layout:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The names of the spans, in order."""
         return list(self.spans)
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        """The positions of the spans."""
         return {name: row for row, name in enumerate(self._names)}
 
     @cached_property

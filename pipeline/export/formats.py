@@ -60,7 +60,6 @@ ARROW = {"image": pa.binary(), "string": pa.string()}
 
 
 def _arrow(column: ExportColumn) -> pa.DataType:
-    """Returns the type of a column's cells."""
     cell: pa.DataType = ARROW.get(column.type) or pa.from_numpy_dtype(column.type)
     for _ in range(column.depth):
         cell = pa.list_(cell)

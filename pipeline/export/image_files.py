@@ -77,7 +77,6 @@ def _exif(orientation: int) -> bytes:
 
 
 def _jpeg_segment(exif: bytes) -> bytes:
-    """Makes a JPEG's segment APP1."""
     body = b"Exif\0\0" + exif
     return b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body
 

@@ -162,7 +162,7 @@ def histogram(
     step = _nice_step((high - low) / MOST_BINS or abs(low) / MOST_BINS, whole=whole)
     first = math.floor(low / step)
     number = math.floor(high / step) - first + 1
-    edges = [_rounded((first + bin_) * step) for bin_ in range(number + 1)]
+    edges = [float(f"{(first + bin_) * step:.9g}") for bin_ in range(number + 1)]
     labels = [_between(start, end, whole=whole) for start, end in zip(edges, edges[1:], strict=False)]
     if is_cut:
         labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
@@ -206,11 +206,6 @@ def _ticks(edges: Sequence[float]) -> tuple[tuple[float, str], ...]:
     bins = len(edges) - 1
     every = -(-bins // TICKS)
     return tuple((round(WIDTH * bin_ / bins, 1), short(edges[bin_])) for bin_ in range(0, bins, every))
-
-
-def _rounded(value: float) -> float:
-    """Rounds away what binary fractions add to a multiple of a nice step."""
-    return float(f"{value:.9g}")
 
 
 def short(number: float) -> str:

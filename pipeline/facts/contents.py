@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
-from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.dataset.vocabulary import Ids
 from recordmill.pipeline.facts.sample import RecordSample, ShownRecord, read_examples, read_sample
 from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplicate_warnings
-from recordmill.pipeline.inspection.records import Record, read_records
+from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.notebook import data_url, small
 from recordmill.pipeline.rows import is_sorted
@@ -169,14 +169,10 @@ def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[Pair]:
     if not is_sorted(dataset.manifest):  # records of several rows have no key
         return
     for pair in dataset.manifest.duplicates[kind].get("examples", []):
-        rows = [_record(dataset, row) for row in pair]
+        rows = [next(read_records(dataset, row["split"], key=row["key"], limit=1), None) for row in pair]
         records = [record for record in rows if record is not None]
         if len(records) == len(pair):
             yield Pair(*read_examples(dataset, records))
-
-
-def _record(dataset: DatasetVersion, row: Json) -> Record | None:
-    return next(read_records(dataset, row["split"], key=row["key"], limit=1), None)
 
 
 class Remark(NamedTuple):

@@ -248,7 +248,6 @@ def _draw_card(page: Image.Image, pen: ImageDraw.ImageDraw, card: Card, left: in
 
 
 def _cut(line: str, width: int) -> str:
-    """Cuts a line to a width in pixels."""
     line = line.replace("\n", " ")
     while line and font().getlength(line) > width:
         line = line[: -max(2, len(line) // 20)] + "…"

@@ -73,18 +73,14 @@ def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
         DatasetError: a shard or a file that a sidecar shows is damaged.
         OSError: a file cannot be written.
     """
-    folder = _folder(manifest, assembled, output)
+    stored = version_folder(open_location(output), manifest.version)
+    folder = assembled if isinstance(stored, Path) else _Uploading(assembled, stored)
     entries = {}
     for name, sidecar in SIDECARS.items():
         data = sidecar(folder, manifest)
         (assembled / name).write_bytes(data)
         entries[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     return replace(manifest, files=dict(sorted({**manifest.files, **entries}.items())))
-
-
-def _folder(manifest: Manifest, assembled: Path, output: str) -> Location:
-    stored = version_folder(open_location(output), manifest.version)
-    return assembled if isinstance(stored, Path) else _Uploading(assembled, stored)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,6 @@ def read_records(
 def _parts(
     dataset: DatasetVersion, split: str | None, span: str | None, key: str | None, positions: Sequence[int] | None
 ) -> Iterable[_Part]:
-    """Chooses the records, in order."""
     if key is not None:
         return _of_key(dataset, split, span, key)
     if positions is None:
@@ -173,7 +172,6 @@ class _Batches:
                     raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None
 
     def _of_class(self, data: Sequence[Data], id_: int) -> list[int]:
-        """Returns the rows whose label is, or holds, a class."""
         column: Any = parse(data, {self._label: Stored("int64", None)})[self._label]  # an id is a list of one
         of_row = np.repeat(np.arange(len(data)), column.lengths())
         return np.unique(of_row[column.values == id_]).tolist()
@@ -193,7 +191,6 @@ class _Batches:
 
 
 def _class_id(dataset: DatasetVersion, label: str) -> int:
-    """Returns the id of a class of the label."""
     if dataset.label is None:
         raise DatasetError(f"{dataset.name} has no label, and its records no class")
     names = dataset.classes

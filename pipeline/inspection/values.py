@@ -137,7 +137,7 @@ def to_json(value: Value) -> Any:
     """
     match value:
         case float():
-            return _number(value)
+            return value if math.isfinite(value) else json.dumps(value)
         case bytes():
             return _text_of(value)
         case DecodedText():
@@ -151,10 +151,6 @@ def to_json(value: Value) -> Any:
             return [to_json(each) for each in value]
         case _:
             return value
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else json.dumps(value)
 
 
 def _text_of(value: bytes) -> str | dict[str, str]:

@@ -24,10 +24,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
 
 from recordmill.pipeline.dataset.paths import is_folder_name
-from recordmill.pipeline.sources.options import SourceOptions
+from recordmill.pipeline.sources.options import PATHS, SourceOptions
 
+Source = TypeVar("Source", bound=SourceOptions)
 WILDCARD = re.compile(r"[*?\[]")
 ESCAPED = re.compile(r"\[([*?\[])\]")
 LITERAL = re.compile(r"(?:[^*?\[]|\[[*?\[]\])*")
@@ -195,3 +198,14 @@ def _name(values: Mapping[str, str]) -> str | None:
 def is_template(source: SourceOptions) -> bool:
     """Whether the files of a source name spans."""
     return bool(Template(source.path).names)
+
+
+def in_folder(source: Source, folder: str) -> Source:
+    """Resolves a source's relative paths from a folder, whose own name is escaped in a glob and a template."""
+    paths = {name: getattr(source, name, None) for name in PATHS}
+    resolved = {
+        name: str(Path(escape(folder) if is_glob(path) or Template(path).names else folder, path))
+        for name, path in paths.items()
+        if isinstance(path, str) and path and "://" not in path
+    }
+    return source.model_copy(update=resolved)

@@ -162,5 +162,4 @@ def unused(names: Sequence[str], read: Iterable[str]) -> list[str]:
 
 
 def _overlap(name: str, other: str) -> bool:
-    """Whether one column is the other, or a part of it."""
     return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")

@@ -22,20 +22,28 @@ from pydantic import (
 )
 
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME
-from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.globs import Template, escape, is_glob, is_template
+from recordmill.pipeline.sources.globs import in_folder, is_template
 from recordmill.pipeline.sources.options import PATHS, AnySource
 from recordmill.pipeline.spec.about import About
 from recordmill.pipeline.spec.features import AnyFeature
-from recordmill.pipeline.spec.features.category import Category, NamedClasses, check_not_crossed
+from recordmill.pipeline.spec.features.category import NamedClasses, check_not_crossed
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.features.text import check_packed
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import explain
-from recordmill.pipeline.spec.split_by import Action, Duplicates, SplitBy, check_spans, compares_all_rows
+from recordmill.pipeline.spec.split_by import (
+    Action,
+    Duplicates,
+    SplitBy,
+    check_duplicates,
+    check_spans,
+    check_split_by,
+    check_splits,
+    compares_all_rows,
+)
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 
@@ -159,7 +167,7 @@ class Spec(Options):
 
     def resolved_sources(self) -> tuple[AnySource, ...]:
         """Returns the sources with paths that can be opened: relative ones are taken from the spec's folder."""
-        return tuple(_with_paths(source, self._folder) for source in self.source)
+        return tuple(in_folder(source, self._folder) for source in self.source)
 
     def resolved_features(self) -> dict[str, AnyFeature]:
         """Returns the features, by name, with paths of their files that can be opened."""
@@ -187,10 +195,10 @@ class Spec(Options):
                 message = f"no feature can be named '{name}': {why}; call it otherwise and give `column: {name}`"
                 raise WrongValueError(message, "features", name)
         self._check_features()
-        self._check_splits()
-        self._check_split_by()
+        check_splits(self.splits, self.shards, self.source, self.split_by)
+        check_split_by(self.split_by, self.splits, self.features)
         self._check_label()
-        self._check_duplicates()
+        check_duplicates(self.duplicates, self.split_by, self.source, self.features)
         if self.gate:
             self.gate.check(self.features, may_be_others=self.preprocessing is not None)
         check_packed(self.features, self.label, self.preprocessing)
@@ -223,39 +231,6 @@ class Spec(Options):
                     message = f"'{name}_{part}' is what '{name}' stores its {part} under: call the feature otherwise"
                     raise WrongValueError(message, "features", f"{name}_{part}")
 
-    def _check_splits(self) -> None:
-        if not self.splits.get("train"):
-            raise WrongValueError(f"needs a `train` with a share above 0, got {self.splits}", "splits")
-        try:
-            split_bounds(self.splits)
-        except ValueError as error:
-            raise WrongValueError(str(error), "splits") from None
-        named: list[tuple[str, tuple[str, ...]]]
-        named = [(split, ("shards", split)) for split in (self.shards if isinstance(self.shards, dict) else ())]
-        named += [(source.split, ("source",)) for source in self.source if source.split is not None]
-        named += [(split, ("split_by",)) for split in (self.split_by.splits() if self.split_by else ())]
-        for split, path in named:
-            if split not in self.splits:
-                near = did_you_mean(split, self.splits)
-                raise WrongValueError(f"there is no split '{split}' among {', '.join(self.splits)}{near}", *path)
-
-    def _check_split_by(self) -> None:
-        if self.split_by is None:
-            return
-        starts, by = self.split_by.starts, self.split_by.stratify
-        if starts is not None and len(starts) != len(self.splits) - 1:
-            message = "`starts` needs a time for each split but one, which holds what is earlier"
-            raise WrongValueError(message, "split_by")
-        if by is None:
-            return
-        feature = self.features.get(by)
-        if not isinstance(feature, Category):
-            near = "" if feature else did_you_mean(by, self.features)
-            raise WrongValueError(f"'{by}' is no feature of kind category{near}", "split_by", "stratify")
-        if feature.cross or feature.optional:
-            why = "a cross" if feature.cross else "optional"
-            raise WrongValueError(f"'{by}' is {why}: each row needs a class of its own", "split_by", "stratify")
-
     def _check_label(self) -> None:
         if self.label is None:
             return
@@ -265,16 +240,6 @@ class Spec(Options):
         if self.features[self.label].optional:
             raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
         check_not_crossed(self.label, self.features)
-
-    def _check_duplicates(self) -> None:
-        ways = [way for way in ("column", "time") if self.split_by and getattr(self.split_by, way)]
-        deciders = [f"`split_by: {{{way}: …}}`" for way in ways]
-        deciders += ["a source's `split`" for source in self.source if source.split is not None]
-        if self.duplicates.action == "same_split" and deciders:
-            message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
-            raise WrongValueError(message, "duplicates")
-        if self.duplicates.near and not any(feature.kind == "image" for feature in self.features.values()):
-            raise WrongValueError("`near` compares images, and no feature is of kind image", "duplicates", "near")
 
     @property
     def has_spans(self) -> bool:
@@ -354,28 +319,10 @@ def load_spec(path: str) -> Spec:
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     spec = parse_spec(text, path)
     spec._folder = str(Path(path).resolve().parent)
-    features = {
-        name: _with_classes(feature, f"{path}: features.{name}")
-        for name, feature in spec.resolved_features().items()
-        if isinstance(feature, NamedClasses)
-    }
-    return spec.model_copy(update={"features": spec.features | features})
-
-
-def _with_paths(source: AnySource, folder: str) -> AnySource:
-    """Resolves a source's paths from the spec's folder, whose own name is escaped in a glob and a template."""
-    paths = {name: getattr(source, name, None) for name in PATHS}
-    resolved = {
-        name: str(Path(escape(folder) if is_glob(path) or Template(path).names else folder, path))
-        for name, path in paths.items()
-        if isinstance(path, str) and path and "://" not in path
-    }
-    return source.model_copy(update=resolved)
-
-
-def _with_classes(feature: NamedClasses, where: str) -> NamedClasses:
-    """Reads the classes of a feature's file."""
-    try:
-        return feature.with_classes()
-    except ValueError as error:
-        raise SpecError(f"{where}.classes_file: {error}") from None
+    named = {name: each for name, each in spec.resolved_features().items() if isinstance(each, NamedClasses)}
+    for name, feature in named.items():
+        try:
+            named[name] = feature.with_classes()
+        except ValueError as error:
+            raise SpecError(f"{path}: features.{name}.classes_file: {error}") from None
+    return spec.model_copy(update={"features": spec.features | named})

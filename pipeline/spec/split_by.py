@@ -5,7 +5,7 @@ split_by: {group: patient}
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Annotated, Literal, NamedTuple
@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, model_validator
 
-from recordmill.pipeline.errors import WrongValueError
+from recordmill.pipeline.dataset.placement import split_bounds
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.globs import Template, is_template
 from recordmill.pipeline.sources.options import PATHS, SourceOptions
+from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.feature import Feature
 
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1 for no split."""
@@ -143,6 +146,65 @@ class Duplicates(Options):
         if self.distance != DISTANCE and not self.near:
             raise ValueError("`distance` belongs to `near: true`")
         return self
+
+
+def check_splits(
+    splits: Mapping[str, float],
+    shards: int | Mapping[str, int] | None,
+    sources: Sequence[SourceOptions],
+    split_by: SplitBy | None,
+) -> None:
+    """Checks the shares, and that other options name splits that there are. Raises: WrongValueError."""
+    if not splits.get("train"):
+        raise WrongValueError(f"needs a `train` with a share above 0, got {splits}", "splits")
+    try:
+        split_bounds(splits)
+    except ValueError as error:
+        raise WrongValueError(str(error), "splits") from None
+    named: list[tuple[str, tuple[str, ...]]]
+    named = [(split, ("shards", split)) for split in (shards if isinstance(shards, Mapping) else ())]
+    named += [(source.split, ("source",)) for source in sources if source.split is not None]
+    named += [(split, ("split_by",)) for split in (split_by.splits() if split_by else ())]
+    for split, path in named:
+        if split not in splits:
+            near = did_you_mean(split, splits)
+            raise WrongValueError(f"there is no split '{split}' among {', '.join(splits)}{near}", *path)
+
+
+def check_split_by(split_by: SplitBy | None, splits: Mapping[str, float], features: Mapping[str, Feature]) -> None:
+    """Checks the times of the splits, and the feature that rows are stratified by. Raises: WrongValueError."""
+    if split_by is None:
+        return
+    starts, by = split_by.starts, split_by.stratify
+    if starts is not None and len(starts) != len(splits) - 1:
+        message = "`starts` needs a time for each split but one, which holds what is earlier"
+        raise WrongValueError(message, "split_by")
+    if by is None:
+        return
+    feature = features.get(by)
+    if not isinstance(feature, Category):
+        near = "" if feature else did_you_mean(by, features)
+        raise WrongValueError(f"'{by}' is no feature of kind category{near}", "split_by", "stratify")
+    if feature.cross or feature.optional:
+        why = "a cross" if feature.cross else "optional"
+        raise WrongValueError(f"'{by}' is {why}: each row needs a class of its own", "split_by", "stratify")
+
+
+def check_duplicates(
+    duplicates: Duplicates,
+    split_by: SplitBy | None,
+    sources: Sequence[SourceOptions],
+    features: Mapping[str, Feature],
+) -> None:
+    """Checks that one rule decides each row's split, and that images are there to compare. Raises: WrongValueError."""
+    ways = [way for way in ("column", "time") if split_by and getattr(split_by, way)]
+    deciders = [f"`split_by: {{{way}: …}}`" for way in ways]
+    deciders += ["a source's `split`" for source in sources if source.split is not None]
+    if duplicates.action == "same_split" and deciders:
+        message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
+        raise WrongValueError(message, "duplicates")
+    if duplicates.near and not any(feature.kind == "image" for feature in features.values()):
+        raise WrongValueError("`near` compares images, and no feature is of kind image", "duplicates", "near")
 
 
 def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, duplicates: Duplicates) -> None:

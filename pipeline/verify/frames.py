@@ -135,7 +135,6 @@ class FrameWalk:
         ]
 
     def _lose(self, offset: int, message: str) -> None:
-        """Reports a record whose end is unknown."""
         self.is_whole = False
         self._report(self._number, offset, message)
 

@@ -124,7 +124,6 @@ def _busy(holder: Holder) -> NoReturn:
 def _rebuild(
     folder: Path, manifest: Manifest, spec: Spec | None, shards: Sequence[ShardNumber], lease: Lease
 ) -> list[str]:
-    """Makes shards and their indexes again; returns the files."""
     if spec is None:
         raise RepairError(f"{_shard(manifest, shards[0]).file} is made of its sources: give --spec dataset.yaml")
     files = Listings(StoreFiles(BeamFiles()))
@@ -159,7 +158,6 @@ def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
 
 
 def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: Sequence[ShardNumber]) -> None:
-    """Builds shards into a run's folder."""
     runner = make_runner()
     planned = planned_build(plan, run, StoreFiles(BeamFiles()), inline=False, threads=runner.threads)
     context = BuildContext.of(planned, place(planned, plan.chunks, runner), planned.features)

@@ -249,7 +249,6 @@ class RecordChecks:
             self._report_row(batch, row, f"feature '{name}' holds the id {id_}; ids are 0 to {size - 1}")
 
     def _check_others(self, batch: FrameBatch, name: str, description: Description, column: Column) -> None:
-        """Checks a feature by its kind's own rule."""
         for row, value in enumerate(column):
             if fault := description.fault(value):
                 self._report_row(batch, row, f"feature '{name}' holds {fault}")

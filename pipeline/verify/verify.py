@@ -82,7 +82,6 @@ def _check_described(manifest: Manifest) -> None:
 
 
 def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -> None:
-    """Checks all shards, and that their labels add up to the manifest's."""
     labels: dict[str, Counter[int]] = {name: Counter() for name in manifest.splits}
     for (split_name, _), (of_shard, counts) in zip(shard_numbers(manifest), _each_shard(files, manifest), strict=True):
         findings.merge(of_shard)

@@ -175,7 +175,6 @@ def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence
 
 
 def _rejected(folder: Path, manifest: Manifest, ids: set[str]) -> set[str]:
-    """Returns the ids that the rejects hold."""
     rejected = set()
     for file in manifest.rejects.get("files", []):
         with VersionFiles(folder).open(file["file"]) as (lines, _):
@@ -200,7 +199,6 @@ def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows
 
 
 def _read(manifest: Manifest, records: Sequence[bytes]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Reads records with each engine of the reader."""
     described = read_descriptions(manifest.features)
     yield "NumPy", finish(described, parse(records, stored_features(described)), SERVED)
     read = parse_in_tensorflow(described, tf.constant(records))

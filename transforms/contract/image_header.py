@@ -243,7 +243,6 @@ def _is_plain_bmp(data: bytes) -> bool:
 
 
 def _tiff_size(data: bytes) -> Size:
-    """Reads width and height in the first directory."""
     order, big = TIFFS[data[:4]]
     pointer, count, entry, value = (8, "Q", 20, 12) if big else (4, "H", 12, 8)
     try:

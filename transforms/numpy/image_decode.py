@@ -209,6 +209,5 @@ def _colours_and_alpha(image: Image.Image, depth: int) -> tuple[Array, Array]:
 
 
 def _channels(image: Image.Image) -> Array:
-    """Returns an image's pixels, uint8 [h, w, 1 or 3]."""
     pixels = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)

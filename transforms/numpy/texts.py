@@ -242,7 +242,6 @@ def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
 
 
 def _splits(lengths: Array) -> Array:
-    """Returns the splits of lists of these lengths: int64 [lists + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 

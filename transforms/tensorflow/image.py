@@ -108,7 +108,6 @@ def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _original(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
-    """Keeps the bytes as they came, if they can be decoded."""
     turn = orientation(encoded)
     return {"": _after(decode(encoded, options, turn), encoded), "orientation": tf.cast(turn, tf.int64)}
 
@@ -249,7 +248,6 @@ def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
 def _or_zeros(
     description: AnyImages, stored: tf.Tensor, shape: list[int | None], pixels: Callable[[], tf.Tensor]
 ) -> tf.Tensor:
-    """Returns the pixels, or zeros of a shape for a missing image."""
     if not description.optional:
         return pixels()
     return tf.cond(stored == "", lambda: tf.zeros(shape, tf.uint8), pixels)

@@ -109,7 +109,6 @@ def other_orientation(encoded: tf.Tensor) -> tf.Tensor:
 
 @tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
 def _in_segments(encoded: tf.Tensor) -> tf.Tensor:
-    """Looks for EXIF in a JPEG."""
 
     def segment(offset: tf.Tensor) -> tf.Tensor:
         """Returns five big-endian uint16 as int32: marker, length in bytes, and the name's first six bytes."""
@@ -128,7 +127,6 @@ def _in_segments(encoded: tf.Tensor) -> tf.Tensor:
 
 @tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
 def _in_chunks(encoded: tf.Tensor) -> tf.Tensor:
-    """Looks for EXIF in a PNG."""
     exif = int.from_bytes(b"eXIf", "big")
 
     def chunk(offset: tf.Tensor) -> tf.Tensor:
@@ -144,7 +142,6 @@ def _in_chunks(encoded: tf.Tensor) -> tf.Tensor:
 
 @tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
 def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
-    """Looks for EXIF in an extended WebP."""
     exif = int.from_bytes(b"EXIF", "little")
     flags = _read(encoded, tf.constant(20), tf.uint8, 1)[0]
 

@@ -117,7 +117,6 @@ def normalized(options: NumberOptions, values: tf.Tensor, statistics: Statistics
 
 
 def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
-    """Counts the boundaries that are not above a value."""
     return tf.searchsorted(boundaries, tf.cast(values, tf.float32), side="right", out_type=tf.int64)
 
 

@@ -127,7 +127,6 @@ def _reports(run: Run, steps: Iterable[str]) -> Iterator[Report | None]:
 
 
 def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
-    """Whether a shard and its index are there with their sizes."""
     return sizes.get(report["file"]) == report["bytes"] and sizes.get(report["index"]) == 8 * (report["records"] + 1)
 
 

@@ -105,7 +105,6 @@ class DataflowRunner(RemoteRunner):
         self._run(job, options, planned)
 
     def _run(self, job: Proto, options: PipelineOptions, planned: PlannedBuild) -> None:
-        """Submits a job and waits for its end."""
         running = RunningJob(_Jobs(options, job.root_staging_location), job.proto.name)
         self._listener.on_job(running)
         try:

@@ -78,7 +78,6 @@ def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
 
 
 def _add_up_spans(sums: beam.PCollection, look: Look) -> None:
-    """Adds up the buckets of each span, then those of all spans."""
     read = sums | "MergeSpans" >> beam.ParDo(Step(look.planned, partial(_merge_span, look)))
     kept = [(key, None) for key in look.kept.keys()] if look.kept else []  # noqa: SIM118 - no mapping
     _ = (

@@ -87,7 +87,6 @@ def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Row
 
 
 def _resolve(planned: PlannedBuild, decided: RowDecisions, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
-    """Finds the duplicates and resolves them."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
@@ -163,7 +162,6 @@ def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PColle
 
 
 def _write(planned: PlannedBuild, by_chunk: beam.PCollection, folder: str, order: str) -> None:
-    """Writes the decisions on each chunk."""
     write = Keep(planned, partial(write_decisions, folder, order))
     _ = by_chunk | "GroupByChunk" >> beam.GroupByKey() | "Write" >> beam.ParDo(write)
 

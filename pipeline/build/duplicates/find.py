@@ -250,7 +250,6 @@ def _alike(shapes: Numbers, colours: Numbers, distance: int, mask: np.uint64) ->
 
 
 def _candidates(masked: Numbers) -> Iterator[tuple[Rows, Rows]]:
-    """Yields all pairs of equal values."""
     order = np.argsort(masked)
     ordered = masked[order]
     first, step = np.arange(len(order)), 1

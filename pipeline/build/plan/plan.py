@@ -254,15 +254,11 @@ def _plan_sources(spec: Spec, sources: Sequence[SpanSource], files: Files, chunk
 
 def pieces(plan: BuildPlan) -> list[tuple[int, str, int]]:
     """Returns the source, file and bytes of each chunk: finished work on other chunks is useless."""
-    listed = [(chunk.source, _in_span(plan, chunk), chunk.bytes) for chunk in plan.chunks]
+    prefixes = [source.key_prefix for source in plan.sources]  # of spans: two days' files may have one name
+    listed = [(chunk.source, prefixes[chunk.source] + chunk.file, chunk.bytes) for chunk in plan.chunks]
     if any(isinstance(source, UserRows) and not source.inputs for source in plan.spec.source):
         listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
     return listed
-
-
-def _in_span(plan: BuildPlan, chunk: Chunk) -> str:
-    """Returns a chunk's file, with its span before it if there is one: two days' files may have one name."""
-    return plan.sources[chunk.source].key_prefix + chunk.file
 
 
 def _layout(spec: Spec, spans: SpanChoice, plans: Sequence[Plan]) -> Layout:

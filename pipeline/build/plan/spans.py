@@ -163,7 +163,6 @@ def _is_same(name: str, kept: Span, spans: Mapping[str, Span]) -> bool:
 
 
 def _together(spans: Mapping[str, Span]) -> Span:
-    """Returns the span that holds the rows of several."""
     members = {name: span.key for name, span in spans.items()}
     digest, each = _digest(sorted(members.items())), spans.values()
     return Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, members)

@@ -124,7 +124,8 @@ def assemble(
             path_within(assembled, file).write_bytes(data)
     spec = results.plan.spec
     if spec.summaries:
-        _write_summaries(results, assembled)
+        for file, data in full_buckets(results.context.workspace, STATISTICS):
+            path_within(assembled, file).write_bytes(data)
     _write_profile(results, assembled)
     rejects = _write_rejects(results, assembled)
     write_span_files(results, assembled)
@@ -204,11 +205,6 @@ def _empty_shard(context: BuildContext, split: str, shard: int) -> dict[str, Any
     with ShardWriter(file, index, context.shards.create) as writer:
         writer.write([])
     return {"file": file, "index": index, **writer.report()}
-
-
-def _write_summaries(results: Results, assembled: Path) -> None:
-    for file, data in full_buckets(results.context.workspace, STATISTICS):
-        path_within(assembled, file).write_bytes(data)
 
 
 def _write_profile(results: Results, assembled: Path) -> None:

@@ -76,7 +76,8 @@ def _own(spec: Any) -> OwnDescription:
 def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
     """Writes the files."""
     into = Path(folder)
-    _write_json(into / "features.json", _features(_parts(features)))
+    text = json.dumps(_features(_parts(features)), indent=2) + "\n"
+    (into / "features.json").write_text(text, encoding="utf-8")
     for feature, description in features.items():
         if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
             names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
@@ -97,7 +98,3 @@ def _parts(features: Mapping[str, Description]) -> dict[str, dict[str, Any]]:
         parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
         parts[name] = description.tfds()
     return parts
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

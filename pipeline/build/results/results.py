@@ -144,7 +144,6 @@ class Results:
 
     @cached_property
     def _rejects_of(self) -> Mapping[str | None, list[Reject]]:
-        """The rejects of the job by span, in their order."""
         rejects = defaultdict[str | None, list[Reject]](list)
         for reject in self.rejects:
             rejects[self.plan.sources[self.plan.chunks[reject.chunk].source].span].append(reject)
@@ -229,7 +228,6 @@ def collect(plan: BuildPlan, context: BuildContext, kept: Mapping[str, KeptSpan]
 
 
 def _read(context: BuildContext, steps: Iterable[str]) -> Iterator[Report | None]:
-    """Reads the reports of steps."""
     for _, data in context.workspace.read_all([f"reports/{step}.json" for step in steps]):
         yield None if data is None else json.loads(data)
 

@@ -189,14 +189,12 @@ def full_buckets(workspace: Store, look: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _key_of(file: str) -> str:
-    """Returns the bucket, `<summary>/<bucket>`, of a file."""
     match = FULL.search(file)
     assert match is not None, file  # noqa: S101 - a full bucket's
     return "/".join(match.groups())
 
 
 def _bucket(key: str) -> str:
-    """Returns the name of a bucket's file."""
     return "/bucket-".join(key.rsplit("/", 1))
 
 
@@ -288,7 +286,6 @@ def kept(look: Look, done: Sums, frozen: LiveAnalysis, models: dict[str, bytes])
 
 
 def _by_feature(results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Joins the measured statistics of each feature."""
     statistics: dict[str, dict[str, Any]] = {}
     for kind in MEASURED:
         for name, found in results.get(kind.name, {}).items():

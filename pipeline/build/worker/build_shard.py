@@ -100,7 +100,8 @@ class ShardBuilder:
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         keys = batch.rows["@key"].to_pylist()
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
-        texts = self._texts(stored)
+        # A function of the user's may leave texts out, or store no lists.
+        texts = {name: stored[name] for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor)}
         lengths = {name: _lengths(name, stored).numpy() for name in texts}
         totals = ShardTotals(
             rejects=batch.rejects,
@@ -125,10 +126,6 @@ class ShardBuilder:
             measure = partial(appearance, [*chain.from_iterable(rows)], options.max_pixels)
             measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
         return measured
-
-    def _texts(self, stored: Stored) -> Mapping[str, tf.RaggedTensor]:
-        """Returns the texts' ids, without texts that a function of the user's left out or stored as no list."""
-        return {name: stored[name] for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor)}
 
     def _labels(self, stored: Stored) -> list[int]:
         """Returns the label's ids in all rows; none where it is no category, or the user's function changed it."""

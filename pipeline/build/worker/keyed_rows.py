@@ -183,7 +183,6 @@ class RowKeys:
         return values
 
     def _image(self, reference: bytes) -> bytes:
-        """Returns an image's bytes."""
         return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
 
     def image_name(self, reference: bytes) -> bytes:

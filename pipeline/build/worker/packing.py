@@ -115,7 +115,8 @@ class ImageSpill:
         moved = [
             self._write(reference) if reference.startswith(INLINE) else reference for reference in column.to_pylist()
         ]
-        self._flush()
+        if self._file is not None:
+            self._file.flush()  # so that other processes may read it at any moment
         return pa.chunked_array([pa.array(moved, pa.binary())])
 
     def _write(self, reference: bytes) -> bytes:
@@ -125,8 +126,3 @@ class ImageSpill:
         self._file.write(data)
         self._size += len(data)
         return to_scratch(self._name, self._size - len(data), len(data))
-
-    def _flush(self) -> None:
-        """Makes the bytes visible to other processes, which may read them at any moment."""
-        if self._file is not None:
-            self._file.flush()

@@ -135,7 +135,6 @@ def _where(endings: list[str]) -> str:
 
 
 def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
-    """Returns the chunks, and the bytes of the files beside their images."""
     texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
     captions = Captions(texts, objects)
     beside = captions.bytes(len(images))

@@ -206,7 +206,6 @@ class NamedRows:
         return self._values(name)
 
     def _image(self, name: str, column: Column, field: str, faults: Faults) -> pa.Array:
-        """A column of images, or of their paths."""
         values = self._values(field)
         if column.type is not ColumnType.IMAGE:
             flat = pa.array([path for paths in self.paths[field] for path in paths], pa.string())

@@ -87,7 +87,6 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         )
 
     def _listed(self, files: Files) -> FileList:
-        """Lists all files, with paths relative to the folder."""
         if not files.is_folder(self.source.path):
             raise SourceError(self._no_folder(files))
         root = self.root(files)

@@ -229,7 +229,6 @@ def _refused(lines: Lines, rows: Rows) -> list[tuple[int, str]]:
 
 
 def _read(data: bytes, schema: pa.Schema) -> pa.Table | str:
-    """The rows of some lines, or the parser's error."""
     try:
         return pyarrow.json.read_json(
             pa.BufferReader(data),

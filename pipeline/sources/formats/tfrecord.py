@@ -85,7 +85,6 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         return Plan(chunks, sum(rows for _, rows in cuts), names=names, referred_bytes=plain)
 
     def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
-        """Returns one file's chunks, and its number of rows."""
         path = join(root, file.path)
         compressed = self._is_compressed(files, path)
         if compressed or "://" in path:
@@ -151,7 +150,6 @@ def _size(record: FramedRecord) -> int:
 
 
 def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool) -> TypedRows:
-    """Parses records, the first of which is at the position `first`."""
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
     in_place = not chunk.work.compressed and has_images(columns)
     positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()

@@ -91,7 +91,6 @@ class UserRowsReader(SourceReader[UserRows]):
         return parts
 
     def _each(self, chunk: Chunk) -> Iterator[Any]:
-        """Yields the rows of the function."""
         name, part = self.source.rows, {"part": chunk.work} if self.source.parts else {}
         rows = _call(name, {**self.source.options, **part})
         if not isinstance(rows, Iterable):

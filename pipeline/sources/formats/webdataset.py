@@ -109,7 +109,6 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
 
 
 def _size(file: FileInfo) -> int | None:
-    """Returns the bytes of a tar file that is not compressed."""
     return None if file.path.lower().endswith(GZIP) else file.bytes
 
 

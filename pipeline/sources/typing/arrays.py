@@ -139,7 +139,6 @@ def lookup(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _field(values: pa.Array, name: str) -> pa.Array | None:
-    """A field of structs, or of the structs in lists."""
     values = plain(values)
     if is_list(values.type):
         inner = _field(pc.list_flatten(values), name)

@@ -61,7 +61,6 @@ def typed_objects(name: str, column: Column, values: Sequence[object], base: Ima
 
 
 def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
-    """Types the values of one sort."""
     if sort is list and column.many:
         return _lists(name, column, group, base, faults)
     if sort is list:

@@ -115,7 +115,6 @@ def _value(stored: Any) -> Any:
 
 
 def _nested(numbers: Any) -> Any:
-    """Shortens the numbers of lists in lists."""
     return [_nested(each) for each in numbers] if isinstance(numbers, list) else short(numbers)
 
 
@@ -130,7 +129,6 @@ def plain_column(name: str, stored: str, *, many: bool) -> ExportColumn:
 
 
 def _flat(values: Any) -> Iterator[Any]:
-    """Flattens lists in lists."""
     for value in values:
         if isinstance(value, list):
             yield from _flat(value)

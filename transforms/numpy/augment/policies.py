@@ -210,7 +210,6 @@ def _factor(number: int) -> Callable[[Floats], Floats]:
 
 
 def _shift(space: Space, axis: int) -> Callable[[Floats], Floats]:
-    """Returns movements along x or y."""
 
     def numbers(strengths: Floats) -> Floats:
         shares, pixels = ([0.0 * strengths, 0.0 * strengths] for _ in range(2))
