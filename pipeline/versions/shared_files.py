@@ -6,24 +6,18 @@ reads all that remain, and then removes the files that they do not name. Two at 
 keep too much, which the next removal finds.
 """
 
-import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import (
     MANIFEST_FILE,
     VERSIONS_FOLDER,
     DatasetError,
     Manifest,
-    Shard,
-    version_folder,
 )
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.pipeline.versions.stores.local import LocalStore
 
 MATERIALIZED = "materialized"
 """The entry of a manifest's provenance on when it was made whole, and in which files its shards lay before."""
@@ -110,27 +104,17 @@ class Removal:
     """
 
     def __init__(self, store: Store, sizes: Mapping[str, int]) -> None:
-        self._sizes = sizes
-        local = isinstance(store, LocalStore)
-        self._states = dict(_states(store.url, sizes)) if local else {}
-        self._removed: Counter[tuple[int, int]] = Counter()
+        self._sizes, self._identities = sizes, {name: store.identity(name) for name in sizes}
+        self._removed: Counter[Hashable] = Counter()
 
     def freed(self, names: Iterable[str]) -> int:
         """Returns the bytes that removing some of the files frees, after those of earlier calls."""
         return sum(self._freed(name) for name in names)
 
     def _freed(self, name: str) -> int:
-        state = self._states.get(name)
-        if state is None:
-            return self._sizes[name]
-        self._removed[state.st_dev, state.st_ino] += 1
-        return state.st_size if self._removed[state.st_dev, state.st_ino] == state.st_nlink else 0
-
-
-def _states(folder: str, names: Iterable[str]) -> Iterator[tuple[str, os.stat_result]]:
-    for name in names:
-        with suppress(FileNotFoundError):
-            yield name, os.lstat(f"{folder}/{name}")
+        identity, names = self._identities[name]
+        self._removed[identity] += 1
+        return self._sizes[name] if self._removed[identity] == names else 0
 
 
 def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
@@ -143,17 +127,8 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
     }
 
 
-def _identities(store: Store, manifest: Manifest) -> dict[object, int]:
-    """Returns the bytes of each shard, by what names its file on the disk or in the store."""
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    return {_identity(store, manifest.version, shard): shard.bytes for shard in shards}
-
-
-def _identity(store: Store, version: str, shard: Shard) -> object:
-    if isinstance(store, LocalStore):
-        try:
-            state = os.stat(shard_paths(str(version_folder(store.url, version)), shard).full[0])
-        except (OSError, DatasetError):  # a damaged version shares nothing
-            return version, shard.file
-        return state.st_dev, state.st_ino
-    return f"{VERSIONS_FOLDER}/{shard.version or version}/{shard.file}"
+def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:
+    """Returns the bytes of each shard, by the identity of its file."""
+    shards = (shard for split in manifest.splits.values() for shard in split.shards)
+    paths = {f"{VERSIONS_FOLDER}/{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in shards}
+    return {store.identity(path)[0]: size for path, size in paths.items()}

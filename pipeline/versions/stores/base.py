@@ -139,6 +139,10 @@ class Store(Protocol):
     def stamps(self, folder: str) -> Mapping[str, Hashable]:
         """Returns for every object below a folder, by its name in the store, a value that changes with the content."""
 
+    def identity(self, name: str) -> tuple[Hashable, int]:
+        """Returns what names the bytes of an object, and how many names they have: several on a disk alone."""
+        return name, 1
+
     def delete(self, name: str, tag: str | None = None) -> None:
         """Deletes an object if it is there and, where a tag is given, still the one that was read."""
 

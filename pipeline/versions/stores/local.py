@@ -23,6 +23,7 @@ from recordmill.pipeline.dataset.paths import (
     sync_tree,
     write_atomically,
 )
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
@@ -143,6 +144,12 @@ class LocalStore(Store):
         start = len(os.path.join(self.url, ""))
         walk = os.walk(os.path.join(self.url, folder))
         return (os.path.join(parent, name)[start:] for parent, _, names in walk for name in names)
+
+    def identity(self, name: str) -> tuple[Hashable, int]:
+        with suppress(OSError, DatasetError):  # a damaged version shares nothing
+            state = os.stat(locate(self.url, name))
+            return (state.st_dev, state.st_ino), state.st_nlink
+        return name, 1
 
     def delete(self, name: str, tag: str | None = None) -> None:
         """Also deletes a hidden folder that this leaves empty."""
