@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+MEMORY, MEMORY_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of CPU, and in how many of time
 
 
@@ -23,6 +24,20 @@ def cores() -> int:
         quota, period = map(int, CPU_QUOTA.read_text().split())
         number = min(number, -(-quota // period))
     return max(1, number)
+
+
+def free_bytes() -> int:
+    """The bytes of memory that this process may still use, by system and container; 1 TiB where neither says."""
+    free = 1 << 40
+    with suppress(OSError, ValueError, KeyError):
+        free = min(free, 1024 * _numbers(MEMORY)["MemAvailable:"])
+    with suppress(OSError, ValueError, KeyError):  # no cgroup v2, or `max`
+        free = min(free, int(MEMORY_LIMIT.read_text()) - _numbers(MEMORY_LIMIT.with_name("memory.stat"))["anon"])
+    return max(0, free)
+
+
+def _numbers(file: Path) -> dict[str, int]:
+    return {words[0]: int(words[1]) for words in map(str.split, file.read_text().splitlines())}
 
 
 Item = TypeVar("Item")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,14 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader import workers as worker_module
 from recordmill.pipeline.reader.worker_process import Maker, SharedMemory, new_file
-from recordmill.pipeline.reader.workers import in_processes, pickled_task
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.pipeline.reader.workers import default_workers, in_processes, pickled_task
+from recordmill.transforms.contract.stored import ArraySpec, Ragged
 from tests import hand_made
+from tests.constants import constants
 from tests.forked import wait_until_ended
-from tests.worker_batches import LARGE, Damaged, Each, ManyThings
+from tests.worker_batches import LARGE, Damaged, Each, ManyThings, Pids
 
 ROOT = Path(__file__).parents[1]
 
@@ -140,7 +143,7 @@ def test_what_cannot_be_sent_is_refused(task: Any, why: str) -> None:
 
 
 def children() -> set[str]:
-    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    return {str(child.pid) for child in psutil.Process().children()}
 
 
 def channels() -> set[str]:
@@ -244,3 +247,58 @@ def test_a_default_timeout_of_the_program_changes_nothing() -> None:
         assert len(made(ManyThings(), 3)) == 3
     finally:
         socket.setdefaulttimeout(before)
+
+
+def test_threads_make_the_batches_until_the_processes_are_ready() -> None:
+    made = list(in_processes(Pids(), iter(range(300)), 2, threads=2))
+    assert [step for step, _ in made] == list(range(300))
+    makers = [pid for _, pid in made]
+    of_threads = makers.count(os.getpid())
+    assert 0 < of_threads < 300
+    assert makers[:of_threads] == [os.getpid()] * of_threads
+    assert len(set(makers)) == 3
+
+
+def test_threads_stay_where_there_can_be_no_processes() -> None:
+    unpicklable = lambda step: step  # noqa: E731
+    with pytest.raises(DatasetError, match="cannot be sent"):
+        list(in_processes(unpicklable, iter(range(3)), 2, threads=1))
+    assert list(in_processes(unpicklable, iter(range(3)), 2, threads=1, may_stay=True)) == [(0, 0), (1, 1), (2, 2)]
+    with constants(worker_module, _start=refuse):
+        assert set(dict(in_processes(Pids(), iter(range(3)), 2, threads=1, may_stay=True)).values()) == {os.getpid()}
+        with pytest.raises(OSError, match="no more processes"):
+            list(in_processes(Pids(), iter(range(3)), 2, threads=1))
+
+
+def refuse(*_: object) -> None:
+    raise OSError("no more processes")
+
+
+@pytest.mark.parametrize(
+    ("decodes", "steps", "free", "tf_data", "wanted"),
+    [
+        (True, 100, 1 << 40, False, 8),
+        (True, 100, 1 << 40, True, 8),
+        (True, 10, 1 << 40, False, 0),
+        (True, 100, 350 << 20, False, 3),
+        (True, 100, 1 << 20, False, 0),
+        (False, 100_000, 1 << 40, False, 0),
+        (False, 100_000, 1 << 40, True, 1),
+        (False, 100, 1 << 40, True, 0),
+    ],
+)
+def test_the_number_of_processes_where_none_is_said(
+    decodes: bool, steps: int, free: int, tf_data: bool, wanted: int
+) -> None:
+    spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
+    source: Any = SimpleNamespace(
+        decodes=decodes,
+        is_for_tf_data=tf_data,
+        steps_together=1,
+        element_spec=(spec, ArraySpec((32,), "int64")),
+        given=SimpleNamespace(batch_size=32),
+    )
+    with constants(worker_module, cores=lambda: 8, free_bytes=lambda: free):
+        assert default_workers(source, steps) == wanted
+    with constants(worker_module, cores=lambda: 1):
+        assert default_workers(source, steps) == 0

@@ -16,6 +16,14 @@ from recordmill.transforms.numpy.buffers import BatchMemory
 LARGE = 1 << 18  # int64 values of an array that lies in shared memory: 2 MiB
 
 
+class Pids:
+    """The process that makes a batch, which takes a while."""
+
+    def __call__(self, step: int) -> int:
+        time.sleep(0.01)
+        return os.getpid()
+
+
 class ManyThings:
     """Batches of everything that a batch may hold, small and large, of `BatchMemory` and not."""
 

@@ -49,6 +49,10 @@ class BatchSource(Protocol):
     """Steps of an epoch."""
     steps_together: int
     """Steps that are made at once."""
+    decodes: bool
+    """Whether images are decoded."""
+    is_for_tf_data: bool
+    """Whether TensorFlow takes the batches."""
     element_spec: Any
     """The structure of a batch, of `ArraySpec`."""
 
@@ -133,7 +137,10 @@ class SplitSource:
         # More than one for small records only.
         of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
         together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
-        self.steps_together = 1 if images_of(request.features) else together
+        images = images_of(request.features)
+        self.steps_together = 1 if images else together
+        self.decodes = any(request.features[name].is_image_file for name in images)
+        self.is_for_tf_data = False
         self.element_spec = element_spec(request)
         self._labels: Any = None
 

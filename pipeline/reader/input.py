@@ -26,7 +26,7 @@ from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request
 from recordmill.pipeline.reader.rows import DamagedRecordError
 from recordmill.pipeline.reader.steps import Passes, State, lanes_of, make_state, step_of
-from recordmill.pipeline.reader.workers import in_processes
+from recordmill.pipeline.reader.workers import default_workers, in_processes
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -275,8 +275,10 @@ def _made(source: BatchSource, batches: Batches, steps: range) -> Generator[tupl
     groups = (steps[start : start + size] for start in count(0, size))
     some = takewhile(len, groups)
     made: Generator[tuple[range, list[Batch | None]], None, None]
-    if source.given.workers:
-        made = in_processes(batches, some, source.given.workers)
+    given = source.given.workers
+    workers = default_workers(source, len(steps)) if given is None else given
+    if workers:
+        made = in_processes(batches, some, workers, max(1, source.threads), may_stay=given is None)
     elif not source.threads:
         made = ((group, batches(group)) for group in some)
     else:

@@ -13,8 +13,8 @@ version never changes a file; replace a damaged one by a rename, not in place.
 import hashlib
 import mmap
 import os
-import resource
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol, TypeAlias
@@ -134,8 +134,13 @@ def unreadable(path: str, error: Exception) -> DatasetError:
 
 def _most_open() -> int:
     """Returns the most shards to keep open: their two maps each take half of the process' file descriptors."""
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_OPEN if allowed == resource.RLIM_INFINITY else max(1, min(allowed // 4, MOST_OPEN))
+    with suppress(ImportError):  # Windows
+        import resource
+
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if allowed != resource.RLIM_INFINITY:
+            return max(1, min(allowed // 4, MOST_OPEN))
+    return MOST_OPEN
 
 
 def _map_index(shards: Sequence[ShardFile], number: int) -> memoryview:
@@ -155,6 +160,6 @@ def _map(path: str, expected: int) -> mmap.mmap:
         with open_file(path) as file:
             # Before it is mapped: touching bytes beyond the file's end would end the process.
             check_size(path, os.fstat(file.fileno()).st_size, expected)
-            return mmap.mmap(file.fileno(), expected, prot=mmap.PROT_READ)
+            return mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ)
     except OSError as error:
         raise unreadable(path, error) from None

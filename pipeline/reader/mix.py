@@ -37,7 +37,7 @@ def mix(
     epochs: int | None = None,
     start_step: int = 0,
     threads: int | None = None,
-    workers: int = 0,
+    workers: int | None = None,
 ) -> Input:
     """Returns batches whose records come from several inputs, each record of one that is drawn by its weight.
 
@@ -51,7 +51,7 @@ def mix(
         epochs: as in `training_input`, as are `start_step`, `threads` and `workers`.
         start_step: the step to begin with.
         threads: how many make batches; as the first input's by default.
-        workers: processes that make them instead; 0 for none.
+        workers: processes that make them, by default as in `training_input`; 0 for none.
 
     Raises:
         DatasetError: the inputs do not fit, a weight is not above 0, or a value is out of its range.
@@ -95,6 +95,8 @@ class MixedSource:
         self.steps = sources[0].request.steps
         self.of_epoch = sum(source.request.steps.records for source in sources) // self.steps.global_batch
         self.steps_together = 1
+        self.decodes = any(source.decodes for source in sources)
+        self.is_for_tf_data = False
         self.element_spec = sources[0].element_spec
 
     def order_facts(self) -> dict[str, Any]:

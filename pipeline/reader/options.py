@@ -85,8 +85,9 @@ class ReadOptions(FinishOptions):
     """The step to begin with, counted from the first of epoch 0."""
     threads: int | None = None
     """Threads that make batches; by default one a core, or one where no images are read."""
-    workers: int = 0
-    """Processes that make batches instead, where Python's lock is the limit; 0 for none."""
+    workers: int | None = None
+    """Processes that make batches as soon as they are ready; by default one a core where images are decoded, if the
+    iteration is long enough; 0 for none."""
     on_error: str = "raise"
     """`raise` for a record that cannot be read; `skip` leaves out exactly that record."""
     max_skipped: int = 100

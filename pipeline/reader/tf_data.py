@@ -24,6 +24,7 @@ from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, BatchSource
 from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.steps import FOR_EVER, Passes
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
+from recordmill.pipeline.reader.workers import default_workers
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.stored import ArraySpec
 from recordmill.transforms.tensorflow.features import parse
@@ -92,7 +93,7 @@ Begin: TypeAlias = Callable[[BatchSource], Iterable[Batch]]
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dataset:
     """Returns an input's batches; see `Input.as_tf_data`."""
-    batches = _generated(_in_one_thread(source), begin)
+    batches = _generated(_for_tf_data(source), begin)
     if _is_whole(source):  # Keras shows its progress by the number of batches
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
         batches = batches.apply(tf.data.experimental.assert_cardinality(count))
@@ -101,13 +102,13 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
     return batches.prefetch(AHEAD).with_options(options)
 
 
-def _in_one_thread(source: BatchSource) -> BatchSource:
+def _for_tf_data(source: BatchSource) -> BatchSource:
     """Lets TensorFlow's thread make the batches where one thread would: two would compete for Python's lock."""
-    if source.threads > 1 or source.given.workers:
-        return source
-    alone = copy(source)
-    alone.threads = 0
-    return alone
+    source = copy(source)
+    source.is_for_tf_data = True
+    if source.threads == 1 and not source.given.workers:
+        source.threads = 0
+    return source
 
 
 def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
@@ -128,6 +129,8 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
 def _ready(source: BatchSource) -> int:
     """Counts the batches that a reader which is faster than its loop has ready: a call does not wait for more."""
     workers, threads = source.given.workers, source.threads
+    if workers is None:
+        workers = default_workers(source, source.of_epoch)
     made = AHEAD_OF_WORKER * workers if workers else threads + BATCHES_AHEAD if threads else 1
     return made * source.steps_together
 
@@ -274,7 +277,7 @@ def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
         ("captions", given.captions == "random", "take 'all' or 'first', or leave native=True out"),
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
-        ("workers", given.workers > 0, "tf.data has threads of its own, leave it out"),
+        ("workers", bool(given.workers), "tf.data has threads of its own, leave it out"),
         (
             "drop_remainder",
             not given.drop_remainder and given.host_count > 1,

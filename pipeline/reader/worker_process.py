@@ -17,6 +17,7 @@ import io
 import mmap
 import os
 import pickle
+import tempfile
 import traceback
 import weakref
 from collections import defaultdict
@@ -37,8 +38,12 @@ ADDRESSES = 1 << 40  # 1 TiB of addresses, more than there is memory: pages come
 
 
 def new_file() -> int:
-    """Returns the descriptor of a new file in memory; the caller closes it."""
-    file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
+    """Returns the descriptor of a new file in memory, or a temporary one where there is none; the caller closes it."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
+    else:  # macOS
+        with tempfile.TemporaryFile() as made:
+            file = os.dup(made.fileno())
     os.ftruncate(file, ADDRESSES)
     return file
 
@@ -78,7 +83,7 @@ class SharedMemory:
         return np.frombuffer(self._map, np.uint8, size, offset)
 
     def _give_back(self, offset: int, size: int) -> None:
-        with suppress(OSError):  # a system that cannot: its pages stay, for the next block
+        with suppress(OSError, AttributeError):  # a system that cannot: its pages stay, for the next block
             self._map.madvise(mmap.MADV_REMOVE, offset, _pages(size))
         self._free[size].append(offset)
 
@@ -138,6 +143,8 @@ class Maker:
     def __init__(self, task: bytes, memory: SharedMemory) -> None:
         self._task = task
         self._batches: Any = None
+        with suppress(Exception):  # the first answer raises it
+            self._batches = pickle.loads(task)  # noqa: S301 - the parent's
         self._memory = memory
         self._copies = BatchMemory()
         self._held: dict[int, Any] = {}
@@ -196,6 +203,7 @@ def main(pipe: int, file: int) -> None:
     with Connection(pipe) as parent:
         try:
             maker = Maker(parent.recv_bytes(), memory)
+            parent.send_bytes(b"ready")
             while True:
                 parent.send(maker.answer(*parent.recv()))
         except (EOFError, ConnectionError):

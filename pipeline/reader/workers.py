@@ -10,6 +10,7 @@ so it is simply killed in the end, and ends by itself when its parent is killed.
 """
 
 import io
+import math
 import os
 import pickle
 import signal
@@ -18,20 +19,29 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
+import numpy as np
+
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.parallel import waiting_pair
+from recordmill.pipeline.parallel import cores, free_bytes, in_order, waiting_pair
+from recordmill.pipeline.reader.batches import BatchSource
 from recordmill.pipeline.reader.metrics import counters_of
 from recordmill.pipeline.reader.worker_process import Answer, SharedMemory, new_file
+from recordmill.transforms.contract.stored import ArraySpec
 
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 
 AHEAD = 2  # batches of a worker: one in the making, and one that waits or is next
+LEAST_IMAGES, LEAST_ROWS = 2_000, 100_000  # of an iteration: a second's work of one core
+WORKER_BYTES = 48 << 20  # 48 MiB: what a process takes for itself
+SIDE = 512  # of an array that differs from batch to batch
 COMMAND = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
@@ -42,7 +52,7 @@ main(int(pipe), int(file))
 
 
 def in_processes(
-    make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int
+    make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int, threads: int = 0, *, may_stay: bool = False
 ) -> Generator[tuple[Asked, Made], None, None]:
     """Yields each step with its batch, in the order of the steps; no steps give nothing.
 
@@ -53,22 +63,98 @@ def in_processes(
             all workers count.
         steps: taken one by one as batches are given out.
         workers: the number of processes; at most two batches each are under way.
+        threads: of this process, which make the batches until the processes are ready.
+        may_stay: lets the threads make all batches where there can be no processes.
 
     Raises:
         DatasetError: `make` cannot be sent to other processes, or a process died.
+        OSError: the system starts no further process.
         Exception: whatever `make` raised, with its own type and message.
     """
-    task = pickled_task(make)
+    try:
+        task = pickled_task(make)
+    except DatasetError:
+        if not may_stay:
+            raise
+        yield from _in_threads(make, steps, threads)
+        return
+    with ThreadPoolExecutor(1) as starter:  # a process takes 10 ms to start, and 300 until it is ready
+        starting = starter.submit(_started, workers, task)
+        try:
+            if threads:
+                yield from _in_threads(make, _until(_Ready(starting, may_stay), steps), threads)
+            if not (may_stay and starting.exception()):
+                yield from _in_turn(make, steps, starting.result())
+        finally:
+            for worker in starting.result() if starting.exception() is None else ():
+                worker.close()
+
+
+def _in_threads(
+    make: Callable[[Asked], Made], steps: Iterator[Asked], threads: int
+) -> Generator[tuple[Asked, Made], None, None]:
+    return in_order(lambda step: (step, make(step)), steps, threads, threads + AHEAD)
+
+
+def _started(workers: int, task: bytes) -> list["_Worker"]:
+    """Starts all processes, or none."""
     pool: list[_Worker] = []
     try:
         for number in range(workers):
             pool.append(_Worker(number))
-        for worker in pool:
-            worker.begin(task)
-        yield from _in_turn(make, steps, pool)
-    finally:
+            pool[-1].begin(task)
+    except BaseException:
         for worker in pool:
             worker.close()
+        raise
+    return pool
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """Looks whether all processes are ready: never where they cannot be started and the threads may stay."""
+
+    starting: "Future[list[_Worker]]"
+    may_stay: bool
+
+    def __call__(self) -> bool:
+        if not self.starting.done():
+            return False
+        if self.starting.exception() is not None:
+            return not self.may_stay
+        return all(worker.is_ready() for worker in self.starting.result())
+
+
+def _until(is_over: Callable[[], bool], steps: Iterator[Asked]) -> Iterator[Asked]:
+    """Yields steps until something is over, and takes none that it does not yield."""
+    while not is_over():
+        with suppress(StopIteration):
+            yield next(steps)
+            continue
+        return
+
+
+def default_workers(source: BatchSource, steps: int) -> int:
+    """Returns how many processes make the batches of an iteration for which the user did not say: 0 for threads alone.
+
+    One a core where images are decoded, as Python's lock lets threads fill no more than two, and one where TensorFlow
+    takes other batches; none for so few rows that they are read before a process has started. Memory bounds them.
+    """
+    wanted = cores() if source.decodes else int(source.is_for_tf_data)
+    least = LEAST_IMAGES if source.decodes else LEAST_ROWS
+    if cores() == 1 or steps * source.given.batch_size < least:
+        return 0
+    return min(
+        wanted, free_bytes() // (2 * (WORKER_BYTES + AHEAD * source.steps_together * _bytes(source.element_spec)))
+    )
+
+
+def _bytes(spec: Any) -> int:
+    """Estimates the bytes of a batch."""
+    if isinstance(spec, ArraySpec):
+        size = 2 if spec.dtype == "bfloat16" else 64 if spec.dtype == "bytes" else np.dtype(spec.dtype).itemsize
+        return size * math.prod(SIDE if side is None else side for side in spec.shape)
+    return sum(map(_bytes, spec.values() if isinstance(spec, dict) else spec))
 
 
 def _in_turn(
@@ -122,7 +208,7 @@ class _Worker:
     """A worker process, as its parent sees it."""
 
     def __init__(self, number: int) -> None:
-        self._number = number
+        self._number, self._is_ready = number, False
         self._dropped: deque[int] = deque()  # numbers of arrays whose memory the worker may use again
         mine, its = waiting_pair()
         file = new_file()
@@ -139,6 +225,14 @@ class _Worker:
         with suppress(ConnectionError):  # it has died, which `batch` raises after the batches that it made
             self._pipe.send_bytes(task)
 
+    def is_ready(self) -> bool:
+        """Whether the process has loaded the task, or died, without waiting for it."""
+        if not self._is_ready and self._pipe.poll():
+            self._is_ready = True
+            with suppress(EOFError, ConnectionError):  # which `batch` raises
+                self._pipe.recv_bytes()
+        return self._is_ready
+
     def ask(self, step: Any) -> None:
         """Requests a batch, and releases memory that the worker may use again."""
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
@@ -148,6 +242,9 @@ class _Worker:
     def batch(self) -> tuple[Any, dict[str, float]]:
         """Waits for the oldest batch that was requested, and returns it with the worker's counts since the last one."""
         try:
+            if not self._is_ready:
+                self._pipe.recv_bytes()
+                self._is_ready = True
             answer: Answer = self._pipe.recv()
         except (EOFError, ConnectionError):
             raise self._died() from None

@@ -9,10 +9,11 @@ TensorFlow take an array as it is, without a copy.
 """
 
 import math
+import mmap as maps
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from mmap import mmap
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -27,9 +28,13 @@ STREAMED = 32  # bytes, see `pixels_read_soon`
 SPARE, SPARE_BYTES = 8, 32 << 20  # maps of a size that wait, or 32 MiB: more came from batches that a user collected
 
 
+PRIVATE = {"flags": maps.MAP_PRIVATE | maps.MAP_ANONYMOUS} if hasattr(maps, "MAP_PRIVATE") else {}
+"""What makes a map private to the process; on Windows one without a name is."""
+
+
 def _private_map(size: int) -> mmap:
     try:
-        return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+        return mmap(-1, size, **PRIVATE)
     except (OSError, OverflowError):
         raise MemoryError(f"{size:,} bytes") from None
 

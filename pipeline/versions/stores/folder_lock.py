@@ -5,7 +5,6 @@ kernel releases the lock of a killed process. Whoever can open a file can hold i
 those may open this one who may write into the folder.
 """
 
-import fcntl
 import logging
 import os
 import pwd
@@ -53,6 +52,8 @@ def take_lock(folder: Path) -> int:
 
 def _try(path: Path) -> int | None:
     """Takes the lock; returns None if another process holds it."""
+    import fcntl  # not on Windows, where versions are only read
+
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, stat.S_IRUSR | stat.S_IWUSR)
     except PermissionError:
