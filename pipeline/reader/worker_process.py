@@ -38,7 +38,7 @@ ADDRESSES = 1 << 40  # 1 TiB of addresses, more than there is memory: pages come
 
 
 def new_file() -> int:
-    """Returns the descriptor of a new file in memory, or a temporary one where there is none; the caller closes it."""
+    """Returns the descriptor of a new file in memory, or of a temporary one on other systems; the caller closes it."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
     else:  # macOS

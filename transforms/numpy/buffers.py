@@ -29,7 +29,7 @@ SPARE, SPARE_BYTES = 8, 32 << 20  # maps of a size that wait, or 32 MiB: more ca
 
 
 PRIVATE = {"flags": maps.MAP_PRIVATE | maps.MAP_ANONYMOUS} if hasattr(maps, "MAP_PRIVATE") else {}
-"""What makes a map private to the process; on Windows one without a name is."""
+"""Makes a map private to the process, as one without a name is on Windows."""
 
 
 def _private_map(size: int) -> mmap:
