@@ -313,7 +313,7 @@ def test_the_next_build_reads_the_spans_that_held_the_rows_and_keeps_the_others(
 def test_show_says_that_sources_at_urls_need_the_extra(
     local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "dataset.yaml").write_text(SPEC.format("s3://bucket"))
+    (tmp_path / "dataset.yaml").write_text(SPEC.format("hdfs://host"))
     monkeypatch.setitem(sys.modules, "apache_beam.io.filesystems", None)
     with pytest.raises(UserError, match=r"recordmill\[build\]\" \(missing: apache_beam\)"):
         app(["show", local, "--record", "row/17", "--spec", str(tmp_path / "dataset.yaml")], standalone_mode=False)
