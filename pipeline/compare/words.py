@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.paths import read_checked
 TEXTS = ("text", "texts")
 RARE = 3
 """The most times that a word occurs whose rows may be one, as words come in bursts: of 150 to 30,000 documents, such
-words' share was within 0.03 of that of unknown words in others; that of words that occur once (Good, 1953) is a third."""
+words' share was within 0.03 of that of unknown words in others; that of words that occur once (Good, 1953) a third."""
 VOCABULARIES, TOKENIZERS = "summaries/vocabularies/", "summaries/tokenizers/"
 """The sums of the words that a vocabulary, or a tokenizer, is learned from."""
 
