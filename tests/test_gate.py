@@ -96,7 +96,7 @@ def test_an_equal_version_moves_nothing(live: ComparedVersion) -> None:
     assert verdict.not_compared == ()
     assert {figure.value for figure in verdict.figures} == {0.0}
     rules = {figure.rule for figure in verdict.figures}
-    assert rules == set(Gate.model_fields) - {"min_rows", "min_values", "rows_short", "features"}
+    assert rules == set(Gate.model_fields) - {"min_rows", "min_values", "rows_short", "probe", "features"}
 
 
 def rows(live: ComparedVersion, **records: int) -> ComparedVersion:

@@ -105,7 +105,7 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
         after: the one that is to follow it.
         gate: the limits.
     """
-    usual, compared = _usual(before, gate), compare(before, after)
+    usual, compared = _usual(before, gate), compare(before, after, is_probed=gate.probe is not None)
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
     limited = _limited([*compared.figures, *of_spans], before, after, gate)
