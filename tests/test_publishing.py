@@ -25,7 +25,7 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
 )
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import acts, publishing
+from recordmill.pipeline.versions import acts, build_folders, publishing
 from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Lease, LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
@@ -263,10 +263,10 @@ def test_an_upload_that_was_cut_off_is_no_version_and_goes(
         assert publishing.published(store) == []
         assert publishing.find_version(output, KEY) is None
         assert publishing.live_version(output) is None
-        assert publishing.uploads(store) == {"v1": KEY[:16]}
+        assert build_folders.uploads(store) == {"v1": KEY[:16]}
         publish(output, tmp_path, "v2")  # the same build again
         assert store.children("versions") == ["v2"]
-        assert publishing.uploads(store) == {}
+        assert build_folders.uploads(store) == {}
 
 
 @pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
@@ -510,4 +510,4 @@ def test_who_came_between_manifest_and_pointer_leaves_one_version(
     assert live(output).version == "v1"
     assert [one.version for one in publishing.published(store)] == ["v1", "v2"]
     assert not store.exists("versions/v3/dataset.json")
-    assert list(publishing.uploads(store)) == ["v3"]  # for the next attempt, or `prune`
+    assert list(build_folders.uploads(store)) == ["v3"]  # for the next attempt, or `prune`

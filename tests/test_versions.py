@@ -18,12 +18,13 @@ from recordmill import open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions import build_folders, leases, publishing
 from recordmill.pipeline.versions.acts import pin, rollback, unpin
 from recordmill.pipeline.versions.base import compare_and_swap
 from recordmill.pipeline.versions.leases import hold
 from recordmill.pipeline.versions.listing import find, list_versions
-from recordmill.pipeline.versions.prune import _Pruning, choose, prune, seconds_of, sweep
+from recordmill.pipeline.versions.prune import _Pruning, prune, sweep
+from recordmill.pipeline.versions.retention import choose, seconds_of
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators, hand_made
@@ -337,7 +338,7 @@ def test_partial_uploads_go_when_nobody_is_at_them(tmp_path: Path, name: str) ->
         assert done.removed == trial.removed == {"versions/v2": 4 + len(b"dead.1"), "versions/v1/.upload": 6}
         assert there(output) == ["v1", "v3"]
         assert live(output).version == "v1"
-        assert list(publishing.uploads(store)) == ["v3"]
+        assert list(build_folders.uploads(store)) == ["v3"]
 
 
 @pytest.mark.parametrize("name", emulators.ONE_BUCKET)

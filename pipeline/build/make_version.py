@@ -51,7 +51,7 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.build_folders import building_folder
+from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -262,7 +262,7 @@ class _Attempt:
     def _stay(self) -> Published:
         """Leaves the live version, which holds the same bytes."""
         published = self.build.live()
-        publishing.end_uploads(self.output, self.plan.build_key)
+        end_uploads(self.output, self.plan.build_key)
         self.build.remember(published.manifest, self.plan)
         self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
         return published

@@ -149,11 +149,12 @@ def prune(
     """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
     from recordmill.pipeline.versions import prune as pruning
     from recordmill.pipeline.versions.build_folders import building_folder
+    from recordmill.pipeline.versions.retention import seconds_of
 
     done = pruning.prune(
         dataset,
         keep,
-        pruning.seconds_of(grace),
+        seconds_of(grace),
         also=_to_purge(dataset) if purge else (),
         dry_run=dry_run,
         building=building_folder(dataset, work),

@@ -1,4 +1,4 @@
-"""The folders that builds work in: where they lie, and how they are removed.
+"""The folders that builds work in, and the versions that they began to upload: where they are, and their removal.
 
     OUT/.building/<the build key's first 16 digits>/run-<12 hex digits>/
 
@@ -12,8 +12,12 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions.stores.bucket import BucketStore
+from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
+from recordmill.pipeline.versions.stores.bucket import BucketStore, claimant
+from recordmill.pipeline.versions.stores.open_store import open_store
 
 BUILDING_FOLDER = ".building"
 RUN, REMOVED = "run-", "gone-"
@@ -92,3 +96,48 @@ def entries(folder: Path) -> list[Path]:
 def subfolders(folder: Path) -> list[Path]:
     """The folders in a folder, without links."""
     return [entry for entry in entries(folder) if entry.is_dir() and not entry.is_symlink()]
+
+
+def uploads(store: Store) -> dict[str, str]:
+    """Returns the versions whose upload goes on or was cut off, each with the first 16 digits of its build's key."""
+    claims = {}
+    for version in store.children(VERSIONS_FOLDER):
+        with suppress(DatasetError):  # no version's name
+            claim = store.read(f"{VERSIONS_FOLDER}/{version}/{CLAIM_FILE}")
+            if claim is not None:
+                claims[version] = claimant(claim)
+    return claims
+
+
+def ownerless(store: BucketStore) -> list[str]:
+    """The folders of versions with neither a manifest nor a claim.
+
+    A dead build's worker wrote there after all was removed; or somebody copies a version, or deleted its manifest.
+    """
+    marks = MANIFEST_FILE, CLAIM_FILE
+    versions = store.children(VERSIONS_FOLDER)
+    return [name for name in versions if not any(store.exists(f"{VERSIONS_FOLDER}/{name}/{mark}") for mark in marks)]
+
+
+def end_upload(store: Store, version: str, needs: Needs | None = None) -> None:
+    """Ends one of `uploads`: removes the claim of a published version, or all of an unpublished one that nobody needs.
+
+    Args:
+        store: the output.
+        version: its name.
+        needs: the files that other versions need, where they are known.
+    """
+    folder = f"{VERSIONS_FOLDER}/{version}"
+    if store.exists(f"{folder}/{MANIFEST_FILE}"):
+        store.delete(f"{folder}/{CLAIM_FILE}")
+    else:
+        remove_unneeded(store, folder, needs_of(store) if needs is None else needs)
+
+
+def end_uploads(output: str, build_key: str) -> None:
+    """Ends the uploads of a build, of this process and of its dead predecessors; holds the output's lease."""
+    store = open_store(output)
+    with suppress(OutputError):  # the next build removes what this leaves
+        for upload, holder in uploads(store).items():
+            if holder == build_key[:16]:
+                end_upload(store, upload)

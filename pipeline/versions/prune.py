@@ -8,26 +8,31 @@ from then on nobody can use them. The next prune completes one that was killed.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
-from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import compare_and_swap, is_held_back, latest_of
-from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, builds, remove_build, remove_stored_build
+from recordmill.pipeline.versions.build_folders import (
+    BUILDING_FOLDER,
+    builds,
+    end_upload,
+    ownerless,
+    remove_build,
+    remove_stored_build,
+    uploads,
+)
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import BUILD, Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
+from recordmill.pipeline.versions.retention import GRACE_SECONDS, age_of, choose, marked, there, unmarked, why_kept
 from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store, UnsettledOutputError
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.local import folder_bytes
 from recordmill.pipeline.versions.stores.open_store import open_store
-
-GRACE_SECONDS = 24 * 3600.0
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
 
 
 @dataclass
@@ -131,75 +136,6 @@ def remove_marked(output: str) -> Pruned:
     return pruning.done
 
 
-def marked(latest: Latest, versions: Collection[str]) -> Latest:
-    """Marks versions to be removed, but those that are live or pinned."""
-    new = [version for version in versions if version not in {latest.version, *latest.pinned, *latest.removing}]
-    return replace(latest, removing=(*latest.removing, *new))
-
-
-def seconds_of(grace: str) -> float:
-    """Reads a time such as `30m`, `12h`, `1d`, or `0`; a number alone is seconds.
-
-    Raises:
-        UserError: it is not such a time.
-    """
-    number, unit = (grace[:-1], grace[-1:]) if grace[-1:] in UNITS else (grace, "s")
-    if not number.isascii() or not number.isdecimal():
-        raise UserError(f"the grace '{grace}' is not a duration: give a whole number and s, m, h or d, such as 12h")
-    return float(number) * UNITS[unit]  # infinite where it is larger than any
-
-
-def choose(
-    latest: Latest, manifests: list[Manifest], living: Collection[str], keep: int, grace: float, now: datetime
-) -> tuple[Latest, dict[str, str]]:
-    """Chooses the versions to remove: returns `LATEST` with these marked, and why other old versions stay.
-
-    Args:
-        latest: the pointer.
-        manifests: the versions that were live, in the order of publishing.
-        living: the names of the leases that are held.
-        keep: how many of the newest stay.
-        grace: seconds since a version stopped being live.
-        now: the time.
-    """
-    kept, retired, removing = {}, dict(latest.retired), list(latest.removing)
-    for version in [manifest.version for manifest in manifests][: max(0, len(manifests) - keep)]:
-        age = _age(latest.retired.get(version), now)
-        reason = _why_kept(latest, version, living, grace, age)
-        if reason is None:
-            removing.append(version)
-            continue
-        kept[version] = reason
-        if age is None and version != latest.version:  # its grace begins now
-            retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
-    return replace(latest, retired=retired, removing=tuple(removing)), kept
-
-
-def _why_kept(latest: Latest, version: str, living: Collection[str], grace: float, age: float | None) -> str | None:
-    if version == latest.version:
-        return "it is live"
-    if version in latest.pinned:
-        return "it is pinned"
-    if any(holds(lease, version) for lease in living):
-        return "it is held"
-    if grace <= 0:
-        return None
-    if age is None:
-        return "it is not known when it stopped being live: its grace begins now"
-    retired = f"it stopped being live at {latest.retired[version]}"
-    if age < 0:
-        return f"{retired}, which is in the future: a clock was ahead; `--grace 0` removes it"
-    return f"{retired}: the grace is not over" if age < grace else None
-
-
-def _age(time: str | None, now: datetime) -> float | None:
-    """Seconds since a time; None if it is unknown, as that of retired versions in outputs of Recordmill 0.1.0."""
-    try:
-        return None if time is None else (now - datetime.fromisoformat(time)).total_seconds()
-    except (ValueError, TypeError):
-        return None
-
-
 def _impatient(store: Store) -> "_Pruning":
     """Begins to prune with the holders that are dead at first sight."""
     holders = leases.holders(store)
@@ -228,7 +164,7 @@ class _Pruning:
             chosen, kept = choose(latest, ordinary, self.living, most, grace, datetime.now(UTC))
             notes = dict.fromkeys([version for version in never_live if version not in waiting], "")
             notes |= dict.fromkeys(also, "it holds forgotten rows, but ")
-            reasons = {version: _why_kept(latest, version, self.living, 0, None) for version in notes}
+            reasons = {version: why_kept(latest, version, self.living, 0, None) for version in notes}
             gone = [version for version, reason in reasons.items() if reason is None]
             kept |= {version: f"{notes[version]}{reason}" for version, reason in reasons.items() if reason}
             self.done.kept.update({version: reason for version, reason in kept.items() if version not in gone})
@@ -265,7 +201,7 @@ class _Pruning:
         for version in marked:
             self._remove_unneeded(version, folders[version], sizes[folders[version]], needs, removal)
         if marked and not self.dry_run:
-            compare_and_swap(self.store, lambda latest: _unmarked(there(latest), marked, forget=True))
+            compare_and_swap(self.store, lambda latest: unmarked(there(latest), marked, forget=True))
 
     def _hidden(self, versions: Sequence[str]) -> list[str]:
         """Removes the manifests of versions; gives those of which it did.
@@ -282,7 +218,7 @@ class _Pruning:
 
     def _is_recent(self, grace: float, manifest: Manifest) -> bool:
         """Whether a reader may have opened a version before it was made whole."""
-        age = _age(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
+        age = age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
         return age is None or age < grace or any(holds(lease, manifest.version) for lease in self.living)
 
     def _remove_unneeded(
@@ -304,7 +240,7 @@ class _Pruning:
         spared = {version for version in versions if any(holds(name, version) for name in held)}
         if spared:
             self.done.kept.update(dict.fromkeys(spared, "it is held"))
-            compare_and_swap(self.store, lambda latest: _unmarked(there(latest), spared, forget=False))
+            compare_and_swap(self.store, lambda latest: unmarked(there(latest), spared, forget=False))
         return [version for version in versions if version not in spared]
 
     def _held_now(self) -> list[str]:
@@ -324,21 +260,21 @@ class _Pruning:
 
     def prune_uploads(self) -> None:
         """Removes uploads that were cut off; from a published version only the claim."""
-        for version in publishing.uploads(self.store):
+        for version in uploads(self.store):
             folder = f"{VERSIONS_FOLDER}/{version}"
             claim, sizes = f"{folder}/{CLAIM_FILE}", self.store.sizes(folder)
             is_published = f"{folder}/{MANIFEST_FILE}" in sizes
             removed, parts = (claim, [sizes.get(claim, 0)]) if is_published else (folder, [*sizes.values()])
-            self._end(removed, partial(sum, parts), partial(publishing.end_upload, self.store, version))
+            self._end(removed, partial(sum, parts), partial(end_upload, self.store, version))
 
     def prune_ownerless(self, grace: float) -> None:
         """Removes files in a bucket that belong to no version and no upload, unless somebody may need them."""
         store = self.store
         if not isinstance(store, BucketStore):
             return
-        latest, ownerless = latest_of(store), publishing.ownerless(store)
-        needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if ownerless else Needs()
-        for version in ownerless:
+        latest, unowned = latest_of(store), ownerless(store)
+        needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if unowned else Needs()
+        for version in unowned:
             folder = f"{VERSIONS_FOLDER}/{version}"
             newest, sizes = store.newest(folder), store.sizes(folder)
             if newest is None or folder in self.done.removed or version in self.done.kept:
@@ -347,7 +283,7 @@ class _Pruning:
             if reason is None and needs.of(folder, sizes):
                 self._remove_unneeded(version, folder, sizes, needs, Removal(store, sizes))
             elif reason is None:
-                end = partial(publishing.end_upload, store, version, needs)
+                end = partial(end_upload, store, version, needs)
                 self._end(folder, partial(_bytes, store, folder), end)
             else:
                 self.done.kept[version] = f"it has no {MANIFEST_FILE}, but {reason}"
@@ -386,16 +322,3 @@ class _Pruning:
 
 def _bytes(store: Store, folder: str) -> int:
     return sum(store.sizes(folder).values())
-
-
-def there(latest: Latest | None) -> Latest:
-    """Returns `LATEST`, which was there before. Raises: UnsettledOutputError: it was removed."""
-    if latest is None:
-        raise UnsettledOutputError("the output's LATEST was removed meanwhile: run the same command again")
-    return latest
-
-
-def _unmarked(latest: Latest, versions: Collection[str], *, forget: bool) -> Latest:
-    removing = tuple(version for version in latest.removing if version not in versions)
-    retired = {version: time for version, time in latest.retired.items() if not (forget and version in versions)}
-    return replace(latest, retired=retired, removing=removing)

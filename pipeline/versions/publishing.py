@@ -27,18 +27,15 @@ from recordmill.pipeline.dataset.manifest import (
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, moved, now
-from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
+from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
-from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import (
-    CLAIM_FILE,
     HISTORY_FILE,
     Conflict,
     OutputError,
     Store,
     UnsettledOutputError,
 )
-from recordmill.pipeline.versions.stores.bucket import BucketStore, claimant
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
 
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
@@ -200,15 +197,6 @@ def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, liv
     return manifest
 
 
-def end_uploads(output: str, build_key: str) -> None:
-    """Ends the uploads of a build, of this process and of its dead predecessors; holds the output's lease."""
-    store = open_store(output)
-    with suppress(OutputError):  # the next build removes what this leaves
-        for upload, holder in uploads(store).items():
-            if holder == build_key[:16]:
-                end_upload(store, upload)
-
-
 def version_name(build_key: str) -> str:
     """The name of a version that is made now."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{build_key[:8]}"
@@ -331,39 +319,3 @@ def remember_same(output: str, version: str, key: str) -> None:
         return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
 
     compare_and_swap(open_store(output), edit)
-
-
-def uploads(store: Store) -> dict[str, str]:
-    """Returns the versions whose upload goes on or was cut off, each with the first 16 digits of its build's key."""
-    claims = {}
-    for version in store.children(VERSIONS_FOLDER):
-        with suppress(DatasetError):  # no version's name
-            claim = store.read(f"{VERSIONS_FOLDER}/{version}/{CLAIM_FILE}")
-            if claim is not None:
-                claims[version] = claimant(claim)
-    return claims
-
-
-def ownerless(store: BucketStore) -> list[str]:
-    """The folders of versions with neither a manifest nor a claim.
-
-    A dead build's worker wrote there after all was removed; or somebody copies a version, or deleted its manifest.
-    """
-    marks = MANIFEST_FILE, CLAIM_FILE
-    versions = store.children(VERSIONS_FOLDER)
-    return [name for name in versions if not any(store.exists(f"{VERSIONS_FOLDER}/{name}/{mark}") for mark in marks)]
-
-
-def end_upload(store: Store, version: str, needs: Needs | None = None) -> None:
-    """Ends one of `uploads`: removes the claim of a published version, or all of an unpublished one that nobody needs.
-
-    Args:
-        store: the output.
-        version: its name.
-        needs: the files that other versions need, where they are known.
-    """
-    folder = f"{VERSIONS_FOLDER}/{version}"
-    if store.exists(f"{folder}/{MANIFEST_FILE}"):
-        store.delete(f"{folder}/{CLAIM_FILE}")
-    else:
-        remove_unneeded(store, folder, needs_of(store) if needs is None else needs)

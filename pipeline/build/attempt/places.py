@@ -23,9 +23,11 @@ from recordmill.pipeline.versions.build_folders import (
     BUILDING_FOLDER,
     PLAN_FILE,
     RUN,
+    end_upload,
     remove_run,
     remove_stored_run,
     runs,
+    uploads,
 )
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, Store
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS
@@ -238,13 +240,13 @@ class BucketPlace(AttemptPlace):
         for name in self._store.children(self._folder):
             if name != Path(run.folder).name:
                 remove_stored_run(self._store, f"{self._folder}/{name}")
-        for version, holder in publishing.uploads(self._store).items():
+        for version, holder in uploads(self._store).items():
             if holder == self._key[:16] and version != run.version:
-                publishing.end_upload(self._store, version)
+                end_upload(self._store, version)
         for folder in runs(self._scratch):
             remove_run(folder)
 
     def remove(self, run: Run) -> None:
         remove_run(run.folder)
         remove_stored_run(self._store, f"{self._folder}/{Path(run.folder).name}")
-        publishing.end_upload(self._store, run.version)
+        end_upload(self._store, run.version)
