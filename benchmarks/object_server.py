@@ -1,6 +1,6 @@
 """A folder served as a bucket of S3 and of GCS on the loopback, read only: it counts, waits, and refuses.
 
-    python benchmarks/object_server.py FOLDER [--delay 0.03] [--refuse 0.05]     # prints its port
+    python benchmarks/object_server.py FOLDER [--delay 0.03] [--refuse 0.05] [--rate 125e6]     # prints its port
 
 `GET /__counts` returns the requests by kind and the bytes as JSON, and begins anew. It takes 0.2 ms of CPU a request,
 where an emulator takes 5, so that on few cores the reader is measured and not the server.
@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import random
+import time
 from collections import Counter
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -22,8 +23,8 @@ Answer = tuple[int, dict[str, str], bytes]
 class Server:
     """Answers requests for the objects of a bucket, whose name is that of the folder."""
 
-    def __init__(self, folder: Path, delay: float, refuse: float) -> None:
-        self._folder, self._delay, self._refuse = folder, delay, refuse
+    def __init__(self, folder: Path, delay: float, refuse: float, rate: float) -> None:
+        self._folder, self._delay, self._refuse, self._rate, self._free = folder, delay, refuse, rate, 0.0
         self._sizes = {
             str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()
         }
@@ -42,7 +43,10 @@ class Server:
             if not target.startswith("/__"):
                 await asyncio.sleep(self._delay)
             status, fields, body = self._answer(method, target, headers)
-            fields |= {"Content-Length": str(len(body))}
+            if self._rate:  # one wire for all connections
+                self._free = max(self._free, time.monotonic()) + len(body) / self._rate
+                await asyncio.sleep(self._free - time.monotonic())
+            fields = {"Content-Length": str(len(body))} | fields
             head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
             writer.write(
                 f"HTTP/1.1 {status} {REASONS[status]}\r\n{head}\r\n".encode() + (b"" if method == "HEAD" else body)
@@ -70,14 +74,18 @@ class Server:
         self._counts[method.lower()] += 1
         if name not in self._sizes:
             return 404, {}, b"<Error><Code>NoSuchKey</Code></Error>"
-        data, size, fields = (self._folder / name).read_bytes(), self._sizes[name], {"ETag": '"1"'}
+        size, fields = self._sizes[name], {"ETag": '"1"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        if method == "HEAD":
+            return 200, {**fields, "Content-Length": str(size)}, b""
         if "range" not in headers:
             self._counts["bytes"] += size
-            return 200, fields, data
+            return 200, fields, (self._folder / name).read_bytes()
         first, _, last = headers["range"].removeprefix("bytes=").partition("-")
         if int(first) >= size:
             return 416, {}, b"<Error><Code>InvalidRange</Code></Error>"
-        part = data[int(first) : int(last) + 1 if last else None]
+        with open(self._folder / name, "rb") as file:
+            file.seek(int(first))
+            part = file.read(int(last) + 1 - int(first) if last else -1)
         self._counts["bytes"] += len(part)
         return 206, {**fields, "Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{size}"}, part
 
@@ -107,8 +115,11 @@ async def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that each answer waits")
     parser.add_argument("--refuse", type=float, default=0.0, help="share of requests that are answered by 503")
+    parser.add_argument("--rate", type=float, default=0.0, help="bytes a second of all answers together; 0: no limit")
     given = parser.parse_args()
-    server = await asyncio.start_server(Server(given.folder, given.delay, given.refuse).serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(
+        Server(given.folder, given.delay, given.refuse, given.rate).serve, "127.0.0.1", 0
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

@@ -50,6 +50,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_blocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keeps blocks of remote shards out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 gc.disable()  # while modules and thousands of tests are collected, all of which stay: a third of the time
 
 

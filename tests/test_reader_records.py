@@ -24,9 +24,10 @@ from moto.server import ThreadedMotoServer
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.reader import local_shards, version_files
+from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
-from recordmill.pipeline.reader.remote_shards import GAP, Range, merge
+from recordmill.pipeline.reader.remote_shards import GAP, merge
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
 
@@ -281,16 +282,17 @@ def test_many_threads(shards: list[ShardFile]) -> None:
     ],
 )
 def test_neighbours_are_read_together(ranges: list[Any], merged: list[Any], member: list[int]) -> None:
-    assert merge([Range(*one) for one in ranges]) == (merged, member)
+    joined, members = merge([Block(*one, "") for one in ranges])
+    assert ([each[:3] for each in joined], members) == (merged, member)
 
 
 def test_how_often_a_store_is_asked(remote: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> None:
     records, asked = Records(remote), []
     records.check()
-    real = MemoryFileSystem.cat_ranges
-    monkeypatch.setattr(MemoryFileSystem, "cat_ranges", lambda self, *a, **b: asked.append(a[0]) or real(self, *a, **b))
+    real = MemoryFileSystem.cat_file
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", lambda self, *a, **b: asked.append(a[0]) or real(self, *a, **b))
     assert read(records, [2, 5, 0, 1]) == [ALL[number] for number in (2, 5, 0, 1)]
-    assert [len(paths) for paths in asked] == [2]  # once, for one range of the first shard and one of the fourth
+    assert len(asked) == 2  # once, for one range of the first shard and one of the fourth
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ class SplitBatches:
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         """Returns the batches of steps."""
         chosen = [choose(self.rows, step) for step in steps]
+        self.rows.read_ahead(steps[0])
         read = self.rows.read([records for records, _ in chosen])
         return [self._batch(*of_step, *result) for of_step, result in zip(chosen, read, strict=True)]
 

@@ -15,10 +15,13 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource, SplitSource
+from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
 from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions
@@ -40,7 +43,8 @@ if TYPE_CHECKING:
 def open_input(folder: "Path | RemotePath", manifest: Manifest, options: ReadOptions) -> "Input":
     """Makes the input of a version's split. Raises: DatasetError as `Dataset.training_input`."""
     request = make_request(str(folder), manifest, options)
-    with Records(request.shards) as records:
+    cache = BlockCache(options.cache, options.cache_bytes)
+    with Records(request.shards, np.zeros(1, np.int64), cache) as records:
         records.check()
         if options.verify:
             records.verify()

@@ -66,6 +66,12 @@ class Shards(Protocol):
             DatasetError: a shard or its index is not there, or not of its size.
         """
 
+    def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
+        """Begins to fetch records that are read next, where that takes time."""
+
+    def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
+        """Drops copies of damaged records on this machine; returns whether reading them again may help."""
+
     def check(self) -> None:
         """Checks that every file is there and of its size. Raises: DatasetError for the first that is not."""
 
@@ -94,6 +100,13 @@ class LocalShards:
             start, end = index[record], index[record + 1]
             frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
         return frames
+
+    def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
+        """See `Shards`."""
+
+    def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
+        """See `Shards`."""
+        return False
 
     def check(self) -> None:
         """See `Shards`."""

@@ -21,6 +21,9 @@ from recordmill.transforms.contract.stored import Ragged
 STAGES = ("reading", "parsing", "decoding", "finishing")
 """Reading the bytes of records; parsing them; decoding and augmenting images; making arrays of the values."""
 SKIPPED = "skipped"
+FETCHED, CACHED, REQUESTS, RETRIES, WAITED = "bytes_fetched", "bytes_cached", "requests", "retries", "fetch_seconds"
+"""The cost of remote shards: bytes that came from the store, bytes of records that came from the cache, requests, those
+of them that were repeated, and seconds of all threads in which batches waited for the store."""
 Batch = TypeVar("Batch", covariant=True)
 
 
@@ -30,7 +33,7 @@ class Counters:
     Threads may share them; pickled to another process, they begin there at zero.
 
     Attributes:
-        counts: seconds in each of `STAGES`, and the number of records left out.
+        counts: seconds in each of `STAGES`, the number of records left out, and what remote shards cost.
     """
 
     def __init__(self) -> None:
@@ -118,6 +121,10 @@ class Figures:
         parts = [f"step {step:,}", f"{self.rows_per_second:,.0f} rows/s", waited]
         if longest := self.longest_stage:
             parts.append(f"making batches is mostly {longest[0]} ({_percent(longest[1])})")
+        if self.counts.get(REQUESTS):
+            fetched, requests, retries = (self.counts.get(name, 0) for name in (FETCHED, REQUESTS, RETRIES))
+            repeated = f", {retries:,.0f} of them repeated" if retries else ""
+            parts.append(f"fetched {fetched / 1e6:,.0f} MB in {requests:,.0f} requests{repeated}")
         return " · ".join(parts)
 
 

@@ -88,6 +88,11 @@ class ReadOptions(FinishOptions):
     workers: int | None = None
     """Processes that make batches as soon as they are ready; by default one a core where images are decoded, if the
     iteration is long enough; 0 for none."""
+    cache: str | None = None
+    """The folder in which blocks of remote shards are kept, for all processes and trainings of this host; by default
+    `recordmill/blocks` in the user's folder for caches."""
+    cache_bytes: int | None = None
+    """The most bytes in it; by default half of what its disk has room for."""
     on_error: str = "raise"
     """`raise` for a record that cannot be read; `skip` leaves out exactly that record."""
     max_skipped: int = 100
@@ -111,7 +116,7 @@ class ReadOptions(FinishOptions):
                 f"epochs is how many one iteration gives, at least 1; None: one, the next each time; -1: without end; "
                 f"got {self.epochs}"
             )
-        for name, least in (("start_step", 0), ("workers", 0), ("max_skipped", 0), ("threads", 1)):
+        for name, least in (("start_step", 0), ("workers", 0), ("max_skipped", 0), ("threads", 1), ("cache_bytes", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise DatasetError(f"{name} is at least {least}, got {value}")

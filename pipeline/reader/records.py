@@ -20,7 +20,9 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
+from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.local_shards import ADVICE, Frame, LocalShards, ShardFile, Shards
+from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError
 
@@ -54,24 +56,35 @@ class Records:
         blocks: for URLs, where neighbouring records are read at about the same time: the numbers of the
             records with which each such block begins, rising. A block is then read whole, once, and kept for a while.
             None: each record is read alone, which is right for records of random places.
+        cache: holds the blocks; by default the user's.
+        counters: count the requests.
 
     Raises:
         DatasetError: a path is a URL, and the package that reads it is not installed.
     """
 
-    def __init__(self, shards: Sequence[ShardFile], blocks: Numbers | None = None) -> None:
+    def __init__(
+        self,
+        shards: Sequence[ShardFile],
+        blocks: Numbers | None = None,
+        cache: BlockCache | None = None,
+        counters: Counters | None = None,
+    ) -> None:
         self._shards = tuple(shards)
-        self._blocks = blocks
+        self._blocks, self._cache, self._counters = blocks, cache, counters
         self._firsts = np.cumsum([0, *(shard.records for shard in self._shards)], dtype=np.int64)
         self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
         remote = any("://" in shard.file for shard in self._shards)
-        self._files: Shards = RemoteShards(self._shards, self._cuts()) if remote else LocalShards(self._shards)
+        self._files: Shards = self._remote() if remote else LocalShards(self._shards)
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self._shards, self._blocks)
+        return Records, (self._shards, self._blocks, self._cache, self._counters)
+
+    def _remote(self) -> RemoteShards:
+        return RemoteShards(self._shards, self._cuts(), self._cache or BlockCache(), self._counters or Counters())
 
     def __enter__(self) -> "Records":
         return self
@@ -100,8 +113,23 @@ class Records:
             DatasetError: a shard or its index is missing or not of its size.
             IndexError: there is no record of such a number.
         """
-        shards, records = self._locate(numbers)
-        frames = self._files.frames(shards.tolist(), records.tolist())
+        places = [part.tolist() for part in self._locate(numbers)]
+        try:
+            return self._checked(numbers, self._files.frames(*places))
+        except RowError:
+            if not self._files.forget(*places):
+                raise
+        return self._checked(numbers, self._files.frames(*places))
+
+    def fetch_ahead(self, numbers: Numbers) -> None:
+        """Begins to fetch the blocks of remote records that are read next: int64 [rows]. Raises: as `read`."""
+        if self._blocks is not None:
+            blocks = np.searchsorted(self._blocks, numbers, side="right")
+            numbers = numbers[np.sort(np.unique(blocks, return_index=True)[1])]  # the first of each block
+            self._files.fetch_ahead(*(part.tolist() for part in self._locate(numbers)))
+
+    def _checked(self, numbers: Numbers, frames: Sequence[Frame]) -> list[bytes | memoryview]:
+        """Returns the data of frames. Raises: RowError."""
         payloads = [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames]
         heads: list[Any] = [frame[:HEADER_BYTES] for frame in frames]  # Any: mypy knows no array as what `join` takes
         tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]

@@ -1,92 +1,34 @@
-"""Shards in an object store, read by ranges through fsspec.
+"""Shards in an object store, read by ranges: buckets by the clients of their stores, other URLs through fsspec.
 
-The records of a call are read in as few requests as their offsets allow, all at once; or by their blocks, which stay in
-memory for a while and which threads share. An index is read whole when it is first needed, and kept.
+Records are read by their blocks, which a cache on this machine's disk holds; or alone, in as few requests as their
+offsets allow. An index is read whole when it is first needed, and kept.
 
->>> RemoteShards([ShardFile("s3://data/a.tfrecord", "s3://data/a.index", 2, 120, "…")])  # doctest: +SKIP
->>> blocks = RecentBlocks(read=lambda ranges: [bytes(each.end - each.start) for each in ranges])
->>> [len(data) for data in blocks.get([Range("s3://data/a.tfrecord", 0, 3)])]
-[3]
+>>> shards = [ShardFile("s3://data/a.tfrecord", "s3://data/a.index", 2, 120, "…")]
+>>> RemoteShards(shards, None, BlockCache(), Counters())  # doctest: +SKIP
 """
 
 import hashlib
-import threading
-from collections import OrderedDict
+import os
+import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.block_cache import Block, BlockCache
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, check_size
+from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
 from recordmill.pipeline.reader.version_files import MISSING, file_system, unreadable
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.bucket import BucketStore
+from recordmill.pipeline.versions.stores.open_store import open_bucket
 
-KEPT = 160 << 20  # 160 MiB: two groups of `order.block_shuffle`, for batches made side by side, and some more
-
-
-class Range(NamedTuple):
-    """The bytes of a file from `start` to `end`."""
-
-    path: str
-    start: int
-    end: int
-
-
-class RecentBlocks:
-    """Keeps the ranges that were used last, up to a number of bytes."""
-
-    def __init__(self, read: Callable[[Sequence[Range]], list[bytes]], kept: int = KEPT) -> None:
-        """Takes a function that reads ranges, all at once, and the bytes to keep."""
-        self._read, self._kept = read, kept
-        self._blocks: OrderedDict[Range, Future[bytes]] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, wanted: Sequence[Range]) -> list[bytes]:
-        """Returns the bytes of ranges, which all differ.
-
-        Raises:
-            Exception: whatever `read` raises, in all threads that waited for it; the next call reads again.
-        """
-        with self._lock:
-            missing = [each for each in wanted if each not in self._blocks]
-            futures = [self._blocks.setdefault(each, Future()) for each in wanted]
-            for each in wanted:
-                self._blocks.move_to_end(each)
-            self._bytes += sum(each.end - each.start for each in missing)
-            while self._bytes > self._kept and len(self._blocks) > 1:
-                self._drop(next(iter(self._blocks)))
-        if missing:
-            self._fill(missing, dict(zip(wanted, futures, strict=True)))
-        return [block.result() for block in futures]
-
-    def clear(self) -> None:
-        """Drops all ranges."""
-        with self._lock:
-            self._blocks.clear()
-            self._bytes = 0
-
-    def _fill(self, missing: Sequence[Range], blocks: dict[Range, Future[bytes]]) -> None:
-        try:
-            for each, data in zip(missing, self._read(missing), strict=True):
-                blocks[each].set_result(data)
-        except BaseException as error:
-            with self._lock:
-                for each in missing:
-                    if self._blocks.get(each) is blocks[each]:
-                        self._drop(each)
-            for each in missing:
-                if not blocks[each].done():
-                    blocks[each].set_exception(error)
-            raise
-
-    def _drop(self, each: Range) -> None:
-        del self._blocks[each]
-        self._bytes -= each.end - each.start
-
-
+BUCKETS = ("s3://", "gs://")
+PAUSES = (0.1, 0.5, 2.0)  # seconds before a request is repeated; a store's client repeats some by itself
 CONNECTIONS = 32  # at once, for one request a file
 GAP = 64 << 10  # 64 KiB: reading this much more takes less time than another request
 
@@ -98,11 +40,18 @@ class RemoteShards:
         DatasetError: the package that reads such URLs is not installed.
     """
 
-    def __init__(self, shards: Sequence[ShardFile], cuts: Sequence[npt.NDArray[np.int64]] | None = None) -> None:
+    def __init__(
+        self,
+        shards: Sequence[ShardFile],
+        cuts: Sequence[npt.NDArray[np.int64]] | None,
+        cache: BlockCache,
+        counters: Counters,
+    ) -> None:
         """Takes the records of each shard with which blocks begin, rising from 0; None to read records alone."""
-        self._shards, self._cuts = shards, cuts
+        self._shards, self._cuts, self._cache, self._counters = shards, cuts, cache, counters
         self._indexes: dict[int, memoryview] = {}
-        self._blocks = RecentBlocks(read_ranges)
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._process = os.getpid()
         for shard in shards[:1]:
             file_system(shard.file)
 
@@ -118,16 +67,63 @@ class RemoteShards:
         rows = [row for row, shard in enumerate(shards) if self._possible(shard, spans[row])]
         frames: list[Frame] = [b""] * len(spans)
         if self._cuts is None:
-            holders, data = together([spans[row] for row in rows])
+            holders, read = together([spans[row] for row in rows], self._fetch)
+            parts = [
+                read[holder][spans[row].start - holder.start : spans[row].end - holder.start]
+                for row, holder in zip(rows, holders, strict=True)
+            ]
         else:
-            holders = [self._block(self._cuts[shards[row]], shards[row], records[row], spans[row]) for row in rows]
-            wanted = list(dict.fromkeys(holders))
-            data = dict(zip(wanted, self._blocks.get(wanted), strict=True))
-        for row, holder in zip(rows, holders, strict=True):
-            start, end = spans[row].start - holder.start, spans[row].end - holder.start
-            small = end - start <= COPIED
-            frames[row] = data[holder][start:end] if small else np.frombuffer(data[holder], np.uint8)[start:end]
+            parts = self._from_blocks(
+                [self._block(shards[row], records[row], spans[row]) for row in rows], [spans[row] for row in rows]
+            )
+        for row, data in zip(rows, parts, strict=True):
+            frames[row] = data if len(data) <= COPIED else np.frombuffer(data, np.uint8)
         return frames
+
+    def _from_blocks(self, blocks: Sequence[Block], spans: Sequence[Block]) -> list[bytes]:
+        """Reads spans from their blocks, missing blocks at once."""
+        rows_of: defaultdict[Block, list[int]] = defaultdict(list)
+        for row, block in enumerate(blocks):
+            rows_of[block].append(row)
+        parts = [b""] * len(spans)
+
+        def read(block: Block) -> list[bytes]:
+            return self._cache.read(block, [spans[row][1:3] for row in rows_of[block]], self._fetch)
+
+        missing = [block for block in rows_of if not self._cache.has(block)]
+        with self._counters.timed(WAITED):
+            fetched = dict(zip(missing, self._pool("now").map(read, missing), strict=True)) if missing else {}
+        for block, rows in rows_of.items():
+            for row, data in zip(rows, fetched.get(block) or read(block), strict=True):
+                parts[row] = data
+        here = [row for block, rows in rows_of.items() if block not in fetched for row in rows]
+        self._counters.add({CACHED: sum(len(parts[row]) for row in here)})
+        return parts
+
+    def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
+        """Begins to fetch the blocks of records that are not here yet, where records are read by blocks."""
+        if self._cuts is None:
+            return
+        self._load(list(dict.fromkeys(shards)))
+        pairs = zip(shards, records, strict=True)
+        blocks = dict.fromkeys(
+            self._block(shard, record, self._range(shard, record, record + 1)) for shard, record in pairs
+        )
+        for block in blocks:
+            if not self._cache.has(block):
+                self._pool("ahead").submit(self._cache.fetch, block, self._fetch, wait=False)
+
+    def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
+        """Drops the blocks and indexes of records that are damaged; returns whether they are on this machine's disk."""
+        if self._cuts is None:
+            return False
+        for shard, record in zip(shards, records, strict=True):
+            span = self._range(shard, record, record + 1)
+            if self._possible(shard, span):
+                self._cache.drop(self._block(shard, record, span))
+            self._cache.drop(self._index(shard))
+            self._indexes.pop(shard, None)
+        return True
 
     def check(self) -> None:
         """See `Shards`. Reads all indexes, as records will be read in any order."""
@@ -149,18 +145,34 @@ class RemoteShards:
     def close(self) -> None:
         """See `Shards`."""
         self._indexes.clear()
-        self._blocks.clear()
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._pools.clear()
 
-    def _range(self, shard: int, first: int, end: int) -> Range:
+    def _pool(self, name: str) -> ThreadPoolExecutor:
+        if self._process != os.getpid():  # a fork has none of its parent's threads
+            self._process, self._pools = os.getpid(), {}
+        if name not in self._pools:
+            self._pools = {name: ThreadPoolExecutor(CONNECTIONS // 2), **self._pools}  # another thread's stays
+        return self._pools[name]
+
+    def _range(self, shard: int, first: int, end: int) -> Block:
         """Returns the range of records, by the index."""
-        index = self._indexes[shard]
-        return Range(self._shards[shard].file, index[first], index[end])
+        index, file = self._indexes[shard], self._shards[shard]
+        return Block(file.file, index[first], index[end], file.sha256)
 
-    def _possible(self, shard: int, span: Range) -> bool:
+    def _index(self, shard: int) -> Block:
+        """Returns the whole index as a block, under a digest that is no shard's."""
+        (path, size), file = self._shards[shard].sizes()[1], self._shards[shard]
+        return Block(path, 0, size, f"{file.sha256}-index")
+
+    def _possible(self, shard: int, span: Block) -> bool:
         return span.start < span.end <= self._shards[shard].bytes
 
-    def _block(self, cuts: npt.NDArray[np.int64], shard: int, record: int, span: Range) -> Range:
+    def _block(self, shard: int, record: int, span: Block) -> Block:
         """Returns the block of a record; where the index is damaged, the record alone."""
+        assert self._cuts is not None  # noqa: S101 - for mypy
+        cuts = self._cuts[shard]
         number = int(np.searchsorted(cuts, record, side="right"))
         end = cuts[number] if number < len(cuts) else self._shards[shard].records
         block = self._range(shard, int(cuts[number - 1]), int(end))
@@ -168,33 +180,62 @@ class RemoteShards:
 
     def _load(self, shards: Sequence[int]) -> None:
         missing = [shard for shard in shards if shard not in self._indexes]
-        sizes = [self._shards[shard].sizes()[1] for shard in missing]
+        if missing:
+            read = self._pool("now").map(self._read_index, missing)
+            self._indexes |= {shard: memoryview(data).cast("Q") for shard, data in zip(missing, read, strict=True)}
+
+    def _read_index(self, shard: int) -> bytes:
+        block = self._index(shard)
         # One byte more than it should have shows an index that is too long.
-        ranges = [Range(path, 0, size + 1) for path, size in sizes]
-        for shard, (path, size), data in zip(missing, sizes, read_ranges(ranges, whole=False), strict=True):
-            check_size(path, len(data), size)
-            self._indexes[shard] = memoryview(data).cast("Q")
+        if self._cuts is None:
+            return self._fetch(block._replace(end=block.end + 1), whole=block.end)
+        return self._cache.read(
+            block, [(0, block.end)], lambda _: self._fetch(block._replace(end=block.end + 1), whole=block.end)
+        )[0]
+
+    def _fetch(self, block: Block, whole: int | None = None) -> bytes:
+        """Reads a range of a file, again where the store or the network fails for a while.
+
+        Raises:
+            DatasetError: the file is missing, cannot be read, or ends before.
+        """
+        data = read_range(block, self._counters)
+        if whole is not None:
+            check_size(block.path, len(data), whole)
+        elif len(data) != block.end - block.start:
+            raise DatasetError(f"{block.path} ends before byte {block.end:,}: {MISSING}")
+        return data
 
 
-def read_ranges(ranges: Sequence[Range], *, whole: bool = True) -> list[bytes]:
-    """Reads ranges of files of one store, all at once.
-
-    Raises:
-        DatasetError: a file is missing or cannot be read; with `whole`, a range reaches beyond its file's end.
-    """
-    if not ranges:
-        return []
-    paths, starts, ends = (list(part) for part in zip(*ranges, strict=True))
-    read: list[bytes] = file_system(ranges[0].path).cat_ranges(paths, starts, ends, on_error="return")
-    for wanted, data in zip(ranges, read, strict=True):
-        if isinstance(data, Exception):
-            raise unreadable(wanted.path, data) from None
-        if whole and len(data) != wanted.end - wanted.start:
-            raise DatasetError(f"{wanted.path} ends before byte {wanted.end:,}: {MISSING}")
-    return read
+def read_range(block: Block, counters: Counters) -> bytes:
+    """Reads a range by one request, or up to its file's end; repeats what failed. Raises: DatasetError."""
+    for seconds in (*PAUSES, None):
+        try:
+            data = _request(block)
+            counters.add({REQUESTS: 1, FETCHED: len(data)})
+            return data
+        except Exception as error:  # a store's library has its own errors, not only OSError
+            if seconds is None or isinstance(error, (FileNotFoundError, PermissionError)):
+                cause = error.__cause__ if isinstance(error, OutputError) else None
+                raise unreadable(block.path, cause if isinstance(cause, Exception) else error) from None
+        counters.add({REQUESTS: 1, RETRIES: 1})
+        time.sleep(seconds)
+    raise AssertionError
 
 
-def together(spans: Sequence[Range]) -> tuple[list[Range], dict[Range, bytes]]:
+def _request(block: Block) -> bytes:
+    if not block.path.startswith(BUCKETS):
+        return bytes(file_system(block.path).cat_file(block.path, block.start, block.end))
+    folder, _, name = block.path.rpartition("/")
+    return _bucket(folder).range(name, block.start, block.end).data
+
+
+@lru_cache(maxsize=64)
+def _bucket(folder: str) -> BucketStore:
+    return open_bucket(folder)
+
+
+def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> tuple[list[Block], dict[Block, bytes]]:
     """Reads spans, those near each other in one request.
 
     Returns:
@@ -205,19 +246,20 @@ def together(spans: Sequence[Range]) -> tuple[list[Range], dict[Range, bytes]]:
     holders = list(spans)
     for number, holder in zip(order, member, strict=True):
         holders[number] = merged[holder]
-    return holders, dict(zip(merged, read_ranges(merged), strict=True))
+    with ThreadPoolExecutor(max(1, min(CONNECTIONS, len(merged)))) as threads:
+        return holders, dict(zip(merged, threads.map(fetch, merged), strict=True))
 
 
-def merge(ranges: Sequence[Range]) -> tuple[list[Range], list[int]]:
+def merge(ranges: Sequence[Block]) -> tuple[list[Block], list[int]]:
     """Joins sorted ranges of a file that touch, overlap or are less than `GAP` apart.
 
     Returns:
         the joined ranges, and for each of `ranges` the number of the one that holds it.
 
-    >>> merge([Range("a", 0, 10), Range("a", 10, 30), Range("b", 30, 40)])
-    ([Range(path='a', start=0, end=30), Range(path='b', start=30, end=40)], [0, 0, 1])
+    >>> merge([Block("a", 0, 10, ""), Block("a", 10, 30, ""), Block("b", 30, 40, "")])[1]
+    [0, 0, 1]
     """
-    merged: list[Range] = []
+    merged: list[Block] = []
     member: list[int] = []
     for wanted in ranges:
         if merged and merged[-1].path == wanted.path and wanted.start - merged[-1].end < GAP:

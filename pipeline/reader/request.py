@@ -54,6 +54,11 @@ class Request:
         return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, records)
 
     @property
+    def is_remote(self) -> bool:
+        """Whether the shards are URLs."""
+        return any("://" in shard.file for shard in self.shards)
+
+    @property
     def threads(self) -> int:
         """The threads that make batches; without images Python's lock is held nearly always, and two are slower."""
         return self.given.threads or (cores() if images_of(self.features) else 1)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import parsing as wire
+from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.metrics import SKIPPED, Counters
 from recordmill.pipeline.reader.order import (
     Ahead,
@@ -29,7 +30,6 @@ from recordmill.pipeline.reader.order import (
     uniform,
 )
 from recordmill.pipeline.reader.records import Records
-from recordmill.pipeline.reader.remote_shards import KEPT
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.transforms.contract.stored import Bytes, Column, Ragged, RowError, stored_features
 from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
@@ -39,6 +39,8 @@ from recordmill.transforms.numpy.features import finish
 LOG = logging.getLogger("recordmill")
 AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001
 """Purposes of random numbers; the permutations of `order` have others."""
+AHEAD_BYTES = 256 << 20  # 256 MiB of records: the next block of every lane
+AT_ONCE = 1024  # records whose blocks are looked for together
 LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`
 
 
@@ -76,11 +78,13 @@ class Rows:
         self.memory = BatchMemory()
         self._stored = stored_features(request.features, with_key=request.given.with_key)
         self._selected = Selected(request.ranges)
-        self.records = Records(request.shards, self._blocks())
+        self.counters = counters or Counters()
+        self._cache = BlockCache(request.given.cache, request.given.cache_bytes)
+        self.records = Records(request.shards, self._blocks(), self._cache, self.counters)
+        self._planned, self._planning = range(0), threading.Lock()
         self._stage = "decoding" if images_of(request.features) else "finishing"
         self._order: Order | None = None
         self._lock = threading.Lock()
-        self.counters = counters or Counters()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Rows, (self.request, self._labels, self.counters)
@@ -88,6 +92,23 @@ class Rows:
     def choose(self, epoch: int, positions: Integers) -> Chosen:
         """Returns the records at positions of an epoch."""
         return Chosen(epoch, positions, self._selected.records(self.order.records(epoch, positions)))
+
+    def read_ahead(self, step: int) -> None:
+        """Begins to fetch the blocks of the epoch's steps from `step` on, as far ahead as `AHEAD_BYTES` of records."""
+        steps, request = self.request.steps, self.request
+        if not request.is_remote or not self._planning.acquire(blocking=False):
+            return
+        try:
+            of_step = max(1, steps.batch_size * request.bytes // max(1, steps.records))
+            epoch, at_once = step // steps.of_epoch, -(-AT_ONCE // steps.batch_size)
+            first = self._planned.stop if step in self._planned else step
+            last = min((epoch + 1) * steps.of_epoch, step + max(1, AHEAD_BYTES // of_step), first + 4 * at_once)
+            if last - first >= at_once or last % steps.of_epoch == 0 and first < last:
+                positions = [steps.positions(each % steps.of_epoch) for each in range(first, last)]
+                self.records.fetch_ahead(self.choose(epoch, np.concatenate(positions)).numbers)
+                self._planned = range(step, last)
+        finally:
+            self._planning.release()
 
     def read(self, batches: Sequence[Chosen]) -> list[tuple[dict[str, Any], Integers]]:
         """Returns each batch's model-ready arrays by the parts' names, and the positions of the rows that they hold.
@@ -188,7 +209,9 @@ class Rows:
         Blocks serve where neighbours are read at about the same time, and where all of them are kept.
         """
         given = self.request.given
-        if (given.shuffle == "global" or given.balance) and self.request.bytes > KEPT:
+        if not self.request.is_remote:
+            return None
+        if (given.shuffle == "global" or given.balance) and self.request.bytes > self._cache.room():
             return None
         lanes = self.request.steps.lanes or lanes_for(1)
         begin = self._selected.records(Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
