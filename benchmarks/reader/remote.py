@@ -26,7 +26,6 @@ def read_as_host(given: argparse.Namespace) -> None:
     """Reads the epochs as one host; prints seconds, rows and the reader's figures of each, as a line of JSON."""
     from recordmill import open_dataset
 
-    features = {} if given.images else {"features": []}
     began = time.perf_counter()
     train = open_dataset(given.url).training_input(
         "train",
@@ -35,7 +34,7 @@ def read_as_host(given: argparse.Namespace) -> None:
         host_index=given.host,
         host_count=given.hosts,
         cache=given.cache,
-        **features,
+        features=None if given.images else [],
     )
     opened = time.perf_counter()
     for epoch in range(given.first, given.first + given.epochs):
