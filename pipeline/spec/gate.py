@@ -2,7 +2,7 @@
 
     gate: {rows_lost: 0.05, features: {age: {psi: 0.1}, comment: false}}
 
-What the limits are of is computed in `pipeline.compare`, which needs NumPy alone.
+`pipeline.compare` computes the figures that they limit, without TensorFlow.
 """
 
 from collections.abc import Mapping
