@@ -19,8 +19,8 @@ splits: {{train: 80, validation: 10, test: 10}}
 shards: {{train: 2, validation: 1, test: 1}}
 rejects: {{max_share: 0.9, max_share_per_file: 0.6}}
 gate:
-  {{rows_lost: 0.3, rows_short: null, rejects: null, duplicates: null, leakage: null, missing: null, l_infinity: null,
-   psi: null, out_of_vocabulary: null}}
+  {{rows_lost: 0.3, rows_short: null, rejects: null, duplicates: null, leakage: null,
+   features: {{price: false, color: false}}}}
 features:
   price: {{kind: number, normalize: {normalize}}}
   name: {{kind: raw}}
@@ -61,6 +61,14 @@ def row_of(key: str, price: int) -> Row:
 
 def color_of(price: int) -> str:
     return f"rare{price % 4}" if price > 950 else f"c{price % 5}"
+
+
+def lines_of(prices: dict[str, int]) -> list[str]:
+    """The lines of rows in a file of their day."""
+    return [
+        json.dumps({"id": key, "price": price, "name": f"n{price}", "color": color_of(price)})
+        for key, price in prices.items()
+    ]
 
 
 class Data:
@@ -134,13 +142,17 @@ class Data:
 
         return mend
 
+    def write_rows(self, folder: Path) -> None:
+        """Writes the rows that a version must hold, and nothing else, into another folder."""
+        rows = self.prices
+        for day, prices in self.days.items():
+            (folder / day).mkdir(parents=True)
+            kept = {key: price for key, price in prices.items() if key in rows}
+            (folder / day / "rows.jsonl").write_text("".join(f"{line}\n" for line in lines_of(kept)))
+
     def _write(self, day: str) -> None:
         (self.folder / day).mkdir(exist_ok=True)
-        lines = [
-            json.dumps({"id": key, "price": price, "name": f"n{price}", "color": color_of(price)})
-            for key, price in self.days[day].items()
-        ]
-        lines += ["broken"] * self.broken.get(day, 0)
+        lines = [*lines_of(self.days[day]), *["broken"] * self.broken.get(day, 0)]
         (self.folder / day / "rows.jsonl").write_text("".join(f"{line}\n" for line in lines))
         self.note(f"{day} has {len(lines)} lines")
 
