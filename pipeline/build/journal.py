@@ -169,7 +169,7 @@ class Journal:
             self._planned = planned
             self.entry["build_key"] = plan.build_key
             self._begin(Stage.LOOK)
-            note(self._output, self.entry)
+            note(self._output, lambda: self.entry)
             listener.on_plan(plan, planned)
 
         def on_stage(stage: str) -> None:
@@ -207,7 +207,7 @@ class Journal:
             self.entry["end"] = TRIAL
         self.entry |= _of_version(published) if published else {"rows": self._rows_so_far()}
         self.entry[ASKED] = self._asked(published)
-        warnings = [note(self._output, self.entry)]
+        warnings = [note(self._output, lambda: self.entry)]
         if self._options.metrics is not None:
             warnings.append(write_metrics(self._options.metrics, self.entry, live))
         return [warning for warning in warnings if warning]

@@ -89,14 +89,13 @@ def recorded(output: str, act: str, reason: str) -> Iterator[Entry]:
     finally:
         if any(changes.values()):
             entry |= {"ended_at": now(), "seconds": round(time.monotonic() - began, 3)}
-            warning = note(output, entry | {"live_after": live_version(output)} | changes)
-            if warning:
+            if warning := note(output, lambda: entry | {"live_after": live_version(output)} | changes):
                 LOG.warning(printable(warning))
 
 
-def note(output: str, entry: Mapping[str, Any]) -> str | None:
-    """Writes an entry as `write_entry` does; returns a warning if that fails or takes too long."""
-    return within(PATIENCE_SECONDS, "the history", lambda: write_entry(output, entry))
+def note(output: str, entry: Callable[[], Entry]) -> str | None:
+    """Makes an entry and writes it as `write_entry` does; returns a warning if that fails or takes too long."""
+    return within(PATIENCE_SECONDS, "the history", lambda: write_entry(output, entry()))
 
 
 def within(seconds: float, what: str, write: Callable[[], object]) -> str | None:
