@@ -1,5 +1,6 @@
 """Datasets on object stores: the batches of a folder, each block read once, one clear line for what is wrong."""
 
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +20,12 @@ from moto.server import ThreadedMotoServer
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.reader.order import Lanes
+from recordmill.pipeline.reader.block_cache import BlockCache
+from recordmill.pipeline.reader.metrics import FETCHED, REQUESTS, RETRIES, Counters
+from recordmill.pipeline.reader.order import Lanes, lanes_for
 from recordmill.pipeline.reader.records import Records, ShardFile
 from recordmill.pipeline.reader.version_files import RemotePath
+from recordmill.transforms.contract.stored import RowError
 from tests import hand_made
 from tests.test_reader_input import assert_equal
 
@@ -235,6 +239,68 @@ def test_any_blocks(shards: list[ShardFile], fetched: list[int], blocks: Any) ->
     assert bytes(records.read(np.array([3]))[0]) == b"3" * (SIZE // 3)
     epoch(Records(shards, np.array(blocks, np.int64)))  # as another process does
     assert fetched == []
+
+
+@pytest.mark.parametrize("hosts", [1, 4, 8])
+def test_hosts_together_fetch_each_byte_once(
+    hosts: int, shards: list[ShardFile], fetched: list[int], tmp_path: Path
+) -> None:
+    order = Lanes(RECORDS, 1, 16 << 20, lanes_for(hosts))
+    caches = [BlockCache(str(tmp_path / f"{host}")) for host in range(hosts)]
+    for epoch in (0, 1):
+        for host in range(hosts):
+            positions = np.arange(host, RECORDS, hosts)
+            for some in np.array_split(order.records(epoch, positions), 5):
+                worker = Records(shards, order.begins(), caches[host])  # each batch by another process
+                assert [bytes(data) for data in worker.read(some)] == [b"%d" % each * (SIZE // 3) for each in some]
+        if not epoch:
+            assert 1 <= sum(fetched) / sum(shard.bytes for shard in shards) <= 1.05
+            fetched.clear()
+    assert fetched == []
+
+
+def test_what_is_fetched_ahead_is_not_asked_for_again(shards: list[ShardFile], fetched: list[int]) -> None:
+    counters = Counters()
+    records, wanted = Records(shards, np.arange(0, RECORDS, BLOCK), counters=counters), np.arange(0, RECORDS, 7)
+    records.fetch_ahead(wanted)
+    records.read(wanted)
+    assert len(fetched) == 2 + RECORDS // BLOCK + 1
+    totals = counters.totals()
+    assert totals[REQUESTS] == len(fetched)
+    assert totals[FETCHED] == sum(fetched)
+
+
+def test_damage_on_the_disk_is_fetched_again_and_damage_in_the_store_is_named(
+    shards: list[ShardFile], cache: Path
+) -> None:
+    records, wanted = Records(shards, np.arange(0, RECORDS, BLOCK)), np.arange(3)
+    whole = list(map(bytes, records.read(wanted)))
+    for file in cache.glob("*/0-*"):  # a block and an index
+        file.write_bytes(bytes(file.stat().st_size))
+    assert list(map(bytes, Records(shards, np.arange(0, RECORDS, BLOCK)).read(wanted))) == whole
+    store = fsspec.filesystem("memory")
+    data = bytearray(store.cat_file(shards[0].file))
+    data[20] ^= 1
+    store.pipe_file(shards[0].file, bytes(data))
+    assert list(map(bytes, records.read(wanted))) == whole  # from the cache
+    shutil.rmtree(cache)
+    with pytest.raises(RowError, match=r"the checksum of its data .* is wrong"):
+        records.read(wanted)
+
+
+def test_a_request_that_fails_is_repeated(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = MemoryFileSystem.cat_file, [ConnectionResetError("reset"), OSError("503 Slow Down")]
+
+    def cat_file(self: Any, *arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(self, *arguments)
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
+    counters = Counters()
+    records = Records(shards, np.arange(0, RECORDS, BLOCK), counters=counters)
+    assert [bytes(data) for data in records.read(np.arange(2))] == [b"0" * 1000, b"1" * 1000]
+    assert counters.totals()[RETRIES] == 2
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ TensorFlow's `record_reader.cc`: length (uint64), its masked CRC-32C, data, the 
 (1000, [b"…", b"…"])
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -114,12 +115,14 @@ class Records:
             IndexError: there is no record of such a number.
         """
         places = [part.tolist() for part in self._locate(numbers)]
-        try:
-            return self._checked(numbers, self._files.frames(*places))
-        except RowError:
-            if not self._files.forget(*places):
-                raise
-        return self._checked(numbers, self._files.frames(*places))
+        forgotten: Counter[int] = Counter()
+        while True:
+            try:
+                return self._checked(numbers, self._files.frames(*places))
+            except RowError as error:
+                forgotten[error.row] += 1  # a copy of the index may be damaged, and then one of the block
+                if forgotten[error.row] > 2 or not self._files.forget(*([part[error.row]] for part in places)):
+                    raise
 
     def fetch_ahead(self, numbers: Numbers) -> None:
         """Begins to fetch the blocks of remote records that are read next: int64 [rows]. Raises: as `read`."""

@@ -117,10 +117,12 @@ class RemoteShards:
         """Drops the blocks and indexes of records that are damaged; returns whether they are on this machine's disk."""
         if self._cuts is None:
             return False
+        self._load(list(dict.fromkeys(shards)))
         for shard, record in zip(shards, records, strict=True):
             span = self._range(shard, record, record + 1)
             if self._possible(shard, span):
                 self._cache.drop(self._block(shard, record, span))
+        for shard in set(shards):
             self._cache.drop(self._index(shard))
             self._indexes.pop(shard, None)
         return True
