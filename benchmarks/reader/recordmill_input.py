@@ -16,7 +16,7 @@ def training_input(dataset: Path, settings: Settings, **options: Any) -> Any:
         batch_size=settings.batch_size,
         seed=settings.seed,
         epochs=-1,
-        threads=settings.workers,
+        threads=None if settings.processes is None else settings.workers,
         workers=settings.processes,
         start_step=settings.start_step,
         **options,

@@ -36,21 +36,19 @@ TAIL = 1500  # bytes of a failed run's output are shown
 TUNED = (0, 1, 2, 4)
 
 IMAGES = (
-    "recordmill_numpy recordmill_numpy_workers recordmill_tf_data recordmill_tf_data_workers tfds tf_data "
+    "recordmill_numpy recordmill_numpy_threads recordmill_tf_data recordmill_tf_data_threads tfds tf_data "
     "tf_data_numpy grain grain_processes grain_pil streaming litdata webdataset"
 ).split()
 TEXT = (
-    "recordmill_padded recordmill_padded_workers recordmill_bucketed recordmill_bucketed_workers recordmill_packed "
-    "recordmill_packed_workers recordmill_padded_tf_data recordmill_padded_tf_data_workers recordmill_bucketed_tf_data "
-    "recordmill_bucketed_tf_data_workers recordmill_packed_tf_data recordmill_packed_tf_data_workers "
+    "recordmill_padded recordmill_padded_threads recordmill_bucketed recordmill_bucketed_threads recordmill_packed "
+    "recordmill_packed_threads recordmill_padded_tf_data recordmill_padded_tf_data_threads recordmill_bucketed_tf_data "
+    "recordmill_bucketed_tf_data_threads recordmill_packed_tf_data recordmill_packed_tf_data_threads "
     "tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
     "litdata litdata_tokens hugging_face"
 ).split()
 RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
 CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain grain_processes".split()
 """The pipelines that are measured with a thread or process a core."""
-PROCESSES = {"images": 2, "text": 2, "text_tf_data": 1}
-"""Worker processes where a name ends in `_workers`: one makes texts as fast as TensorFlow takes them over."""
 RECORDMILL_WORKERS = ("recordmill_numpy", "recordmill_tf_data")
 BATCH_SIZES = {"images": 32, "raw": 32, "text": 64}
 PACKED_ROWS = 32
@@ -92,13 +90,9 @@ class Case:
 
 
 def case_of(task: str, name: str, settings: dict[str, Any]) -> Case:
-    """Gives a pipeline's case; with `_workers` at its name's end, made in worker processes of one thread each."""
-    pipeline = name.removesuffix("_workers")
-    if pipeline == name:
-        return Case(task, name, settings)
-    modules = Case(task, pipeline).modules
-    key = "text_tf_data" if modules == "text" and pipeline.endswith("_tf_data") else modules
-    return Case(task, pipeline, {"workers": 1, "processes": PROCESSES[key], **settings}, name)
+    """Gives a pipeline's case; our own choose how they read, but with `_threads` at the name's end."""
+    pipeline = name.removesuffix("_threads")
+    return Case(task, pipeline, settings if pipeline == name else {"processes": 0, **settings}, name)
 
 
 @dataclass(frozen=True)
@@ -289,7 +283,7 @@ def tune(bench: Bench, task: str) -> None:
     names = {"images": IMAGES, "text": TEXT, "raw": RAW}[task]
     rows = []
     for case in bench.cases(task, names):
-        tuned = [{**case.settings, "workers": count} for count in TUNED]
+        tuned = [{"processes": 0, **case.settings, "workers": count} for count in TUNED]
         cases = [replace(case, settings=some, label=f"{case.title} {some['workers']}") for some in tuned]
         found = bench.measure(cases, bench.seconds)
         speeds = [f"{median(rates(found[c.title])):,.0f}" if c.title in found else "-" for c in cases]

@@ -35,8 +35,8 @@ class Settings:
     """Threads, or processes where the pipeline works in processes."""
     dtype: str = "uint8"
     """Of pictures: uint8 or float32."""
-    processes: int = 0
-    """Worker processes of our reader; 0: threads alone."""
+    processes: int | None = None
+    """Worker processes of our reader; 0: threads alone; None: as it chooses."""
     cores: int = 0
     """Cores that the pipeline may use; 0: all."""
     start_step: int = 0
