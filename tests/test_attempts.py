@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from apache_beam import Pipeline
+from google.api_core.exceptions import ServiceUnavailable
 
 from recordmill.pipeline.build import build as builds
 from recordmill.pipeline.build import make_version
@@ -61,7 +62,7 @@ class FailingRunner(Runner):
             if self.left:
                 self.left -= 1
                 with leaving_error(planned.workspace):
-                    raise OutputError("the store answers 503")
+                    raise OutputError("the store answers 503") from ServiceUnavailable("busy")
         if self.after:
             self.after -= 1
             raise JobFailedError("the cluster went away")
