@@ -106,15 +106,15 @@ def lost_names(name: str, before: ComparedVersion, after: ComparedVersion) -> It
         DatasetError: a vocabulary is broken.
     """
     old = _all_rows(before.profiles, name)
-    for span, profiles in {"": after.profiles, **{span: each.profiles for span, each in after.spans.items()}}.items():
-        new = _all_rows(profiles, name)
+    parts = {"": after.profiles} | {span: each.profiles for span, each in after.spans.items()}
+    for span, new in ((span, _all_rows(profiles, name)) for span, profiles in parts.items()):
         if old.ids and new.ids:
-            counts, there = _by_name(old.ids, before.words(name)), _by_name(new.ids, after.words(name))
-            lost = {word: count for word, count in counts.items() if word not in {*there, UNKNOWN, PADDING}}
-            word, count = max(lost.items(), key=lambda each: each[1], default=("", 0))
-            expected = count * (new.tokens / old.tokens if span else 1)
-            detail = f"'{word}' {count:,} → 0" if lost else ""
-            yield Figure("names_lost", name, count / old.tokens, detail, expected if lost else math.inf, name, span)
+            there = {*_by_name(new.ids, after.words(name)), UNKNOWN, PADDING}
+            counts = _by_name(old.ids, before.words(name))
+            lost = max((name for name in counts if name not in there), key=counts.__getitem__, default="")
+            counted = counts[lost] * (new.tokens / old.tokens if span else 1) if lost else math.inf
+            detail = f"'{lost}' {counts[lost]:,} → 0" if lost else ""
+            yield Figure("names_lost", name, counts[lost] / old.tokens, detail, counted, name, span)
 
 
 def _all_rows(profiles: Profiles, name: str) -> FeatureProfile:
