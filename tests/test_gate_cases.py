@@ -182,7 +182,7 @@ def one_changed(change: Callable[[Image.Image], Any], number: int = NEXT) -> Nig
 
 
 BAD = [
-    Case("half a day is missing", new_day(only(0.5)), "rows_short", is_first=True),
+    Case("half a day is missing", new_day(only(0.5)), "rows_short"),
     Case("30 % of a day is missing", new_day(only(0.7)), "rows_short", is_first=True),
     Case("20 % of a day is missing", new_day(only(0.8)), "rows_short"),
     Case("a third of a small Saturday is missing", new_day(only(0.66), SATURDAY), "rows_short"),
@@ -203,13 +203,13 @@ BAD = [
     Case("cat and dog are swapped", new_day(each(label=swapped))),
     Case("texts are those of other rows", new_day(shuffled("text"))),
     Case("texts are in another language", new_day(each(text=german)), "out_of_vocabulary"),
-    Case("texts are in another language", new_day(each(text=german)), "", "refresh"),
-    Case("all texts are in another language", on_every_day(each(text=german)), "", "refresh"),
+    Case("texts are in another language", new_day(each(text=german)), "out_of_vocabulary", "refresh"),
+    Case("all texts are in another language", on_every_day(each(text=german)), "out_of_vocabulary", "refresh"),
     Case("texts are empty", new_day(each(text=lambda text: "")), "missing psi"),
     Case("one text in ten is empty", new_day(every(10, each(text=lambda text: ""))), "missing psi"),
     Case("texts are cut", new_day(each(text=lambda text: text[:25])), "out_of_vocabulary psi"),
     Case("texts are cut in words", new_day(each(text=lambda text: text[:-3])), "out_of_vocabulary"),
-    Case("texts are decoded as Latin-1", new_day(each(text=mojibake)), "out_of_vocabulary"),
+    Case("texts are decoded as Latin-1", new_day(each(text=mojibake)), "out_of_vocabulary psi"),
     Case("texts are in HTML", new_day(each(text=html)), "out_of_vocabulary psi"),
     Case("texts are repeated", new_day(each(text=lambda text: f"{text} {text}")), "psi"),
     Case(
@@ -217,7 +217,6 @@ BAD = [
     ),
     Case("prices × 1.3 in 800 rows", new_day(cheap(1.3))),
     Case("prices × 1.3", on_every_day(cheap(1.3)), "shift"),
-    Case("prices × 1.5 in 800 rows", new_day(cheap(1.5)), "shift", is_first=True),
     Case("prices in cents", new_day(cheap(100)), "psi shift"),
     Case("prices are 0", new_day(cheap(0)), "psi shift"),
     Case("prices are lost", new_day(each(price=lambda price: None)), "missing"),
@@ -235,7 +234,7 @@ BAD = [
     ),
     Case("a tenth of a day's rows is rejected", new_day(every(10, each(price=lambda price: "abc")))),
     Case("keys of an old day are others", new_day(each(id=lambda key: f"x{key}"), 5)),
-    Case("an approved day becomes worse", nights(ODD_DAY, new_day(cheap(5))), "psi shift", is_first=True),
+    Case("an approved day becomes worse", nights(ODD_DAY, new_day(cheap(5))), "psi shift"),
     Case(
         "a day that was rejected comes again",
         nights(new_day(cheap(2)), World.reject, new_day(cheap(2.01))),
@@ -263,7 +262,7 @@ BAD = [
     Case("images are black", picture(darker(0)), "appearance duplicates pixels", "photos"),
     Case("one image in ten is black", picture(darker(0), 10), "", "photos"),
     Case("one image in three is black", picture(darker(0), 3), "pixels", "photos"),
-    Case("JPEG of quality 2", picture(recompressed(2)), "", "photos"),
+    Case("JPEG of quality 2", picture(recompressed(2)), "appearance", "photos"),
     Case(
         "images are noise",
         picture(lambda image: Image.effect_noise((40, 30), 80).convert("RGB")),
@@ -273,19 +272,24 @@ BAD = [
     Case(
         "all images are one",
         new_day(lambda rows: each(picture=lambda image: rows[0]["picture"])(rows)),
-        "duplicates",
+        "appearance duplicates",
         "photos",
     ),
     Case("images are rotated", picture(lambda image: image.transpose(Image.Transpose.ROTATE_90)), "", "photos"),
     Case("images are upside down", picture(ImageOps.flip), "", "photos"),
-    Case("images are squeezed", picture(lambda image: image.resize((10, 30))), "", "photos"),
-    Case("images are thumbnails", picture(lambda image: image.resize((12, 9))), "", "photos"),
-    Case("images are cropped to their middle", picture(lambda image: image.crop((15, 11, 25, 19))), "", "photos"),
+    Case("images are squeezed", picture(lambda image: image.resize((10, 30))), "appearance pixels", "photos"),
+    Case("images are thumbnails", picture(lambda image: image.resize((12, 9))), "appearance", "photos"),
+    Case(
+        "images are cropped to their middle",
+        picture(lambda image: image.crop((15, 11, 25, 19))),
+        "appearance",
+        "photos",
+    ),
     Case("labels of photos are swapped", new_day(each(label=swapped)), "", "photos"),
-    Case("an approved dark day becomes darker", nights(DARK, picture(darker(0.1))), "appearance", "photos"),
+    Case("an approved dark day becomes darker", nights(DARK, picture(darker(0.1))), "appearance pixels", "photos"),
 ]
 GOOD = [
-    Case("an ordinary night", new_day(only(1)), is_first=True),
+    Case("an ordinary night", new_day(only(1))),
     Case("fourteen ordinary nights", fourteen_nights),
     Case("nothing is new", nights()),
     Case(

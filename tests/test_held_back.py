@@ -63,9 +63,7 @@ def test_an_approved_version_is_live(output: str) -> None:
 
 
 def test_a_rollback_never_takes_the_place_of_an_approval(output: str) -> None:
-    with pytest.raises(
-        OutputError, match="the gate held v2 back, and nobody approved it: `recordmill versions approve"
-    ):
+    with pytest.raises(OutputError, match="the gate held v2 back: `recordmill versions approve` makes it live"):
         rollback(output, "v2")
     assert live(output).version == "v1"
 

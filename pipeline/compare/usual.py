@@ -95,7 +95,7 @@ class Usual:
 
     def _steady_limit(self, span: str, earlier: list[str]) -> float | None:
         """Returns five times the median change from one span to the next alike, weekday by weekday; None for few."""
-        if len(earlier) < (STEADY_HOURS if _is_hour(span) else STEADY_DAYS):
+        if len(earlier) < (STEADY_HOURS if _shape(span).endswith("T00") else STEADY_DAYS):
             return None
         alike = defaultdict[str, list[int]](list)
         for name in sorted(earlier):
@@ -135,10 +135,6 @@ def _names(live: Manifest) -> dict[str, str]:
     return {name: name for name in live.spans} | together | ({"": ""} if live.drift else {})
 
 
-def _is_hour(span: str) -> bool:
-    return _shape(span).endswith("T00")
-
-
 def _shape(span: str) -> str:
     return re.sub(r"\d", "0", span)
 
@@ -156,7 +152,7 @@ def _last(spans: Iterable[str]) -> set[str]:
     alike = defaultdict[str, list[str]](list)
     for name in spans:
         alike[_shape(name)].append(name)
-    return {name for shape, names in alike.items() for name in names[-(HOURS if _is_hour(shape) else DAYS) :]}
+    return {name for shape, names in alike.items() for name in names[-(HOURS if shape.endswith("T00") else DAYS) :]}
 
 
 def _with(past: Past, figures: Iterable[Figure]) -> Past:

@@ -88,8 +88,7 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[
     def choose(latest: Latest | None) -> Manifest:
         chosen = find_among(published(store), output, wanted or "-1", latest)
         if latest and is_held_back(latest, chosen):
-            act = f"`recordmill versions approve {output} {chosen.version}`"
-            raise OutputError(f"the gate held {chosen.version} back, and nobody approved it: {act} makes it live")
+            raise OutputError(f"the gate held {chosen.version} back: `recordmill versions approve` makes it live")
         return chosen
 
     return _make_live("rollback", store, reason, choose, mend=True)
