@@ -6,11 +6,12 @@ then writes, without a lock between; here its writes come one after another, as 
 """
 
 import json
+import os
 import socket
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -68,6 +69,54 @@ def s3() -> Iterator[str]:
         fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield f"s3://{BUCKET}/{uuid.uuid4().hex}/set"
+
+
+class Road:
+    """The way to a server, by an address of its own, closed for a while where a test asks: connections end."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self.port, self._open = free_port(), list[socket.socket]()
+        self.open()
+
+    def open(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def close(self) -> None:
+        for each in (self._listener, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open.clear()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.create_connection(self._server)
+                self._open += (client, server)
+                for ends in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, to: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                to.sendall(data)
+        for each in (source, to):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def s3_by_a_road() -> Iterator[tuple[str, Road]]:
+    """Gives `s3()`, and the road by which this process and those that it starts reach it."""
+    with s3() as url, pytest.MonkeyPatch.context() as patch:
+        host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
+        road = Road(host, int(port))
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{road.port}")
+        yield url, road
+        road.close()
 
 
 @cache

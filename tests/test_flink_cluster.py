@@ -21,9 +21,11 @@ from tests import emulators
 from tests.flink_cluster import (
     CGROUPS,
     JOB_SERVER,
+    PARTS,
     ROWS,
     WORKER_BYTES,
     Cluster,
+    count_all_reads,
     limited_worker,
     started,
     write_dataset,
@@ -38,6 +40,10 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(not JOB_SERVER.exists(), reason=f"there is no {JOB_SERVER}: `make flink`, with a JDK and Maven"),
 ]
+
+
+FIFTH_OF_LOOK, FIFTH_OF_WRITE = PARTS, 2 * PARTS
+"""The numbers of reads, of all parts, after the driver's own of the first one."""
 
 
 class Build:
@@ -150,6 +156,20 @@ def test_the_bytes_are_those_of_the_local_runner(cluster: Cluster, folder: Path,
     assert_idle(cluster)
 
 
+@pytest.mark.parametrize("number", [FIFTH_OF_WRITE, pytest.param(FIFTH_OF_LOOK, marks=pytest.mark.nightly)])
+def test_a_worker_that_hangs_is_overtaken(cluster: Cluster, folder: Path, expected: Manifest, number: int) -> None:
+    """By a backup on the other TaskManager, once its slot is free; the job's own end is never waited for."""
+    count_all_reads(folder)
+    hold(folder, number)
+    build = Build(folder, *cluster.options)
+    hanging = build.reader(number)
+    assert build.ended() == 0, build.log
+    assert "the rest of the job runs a second time, on idle slots: 1" in build.log
+    assert_same(published(folder / "out"), expected)
+    assert_idle(cluster)
+    wait_until_ended([hanging])
+
+
 @pytest.mark.nightly
 def test_a_worker_is_killed_in_each_pass(cluster: Cluster, folder: Path, expected: Manifest) -> None:
     hold(folder, 1, 3)
@@ -178,24 +198,64 @@ def test_a_job_is_cancelled_from_outside(cluster: Cluster, folder: Path, expecte
 
 
 @pytest.mark.nightly
-def test_a_driver_is_ended_then_killed_then_goes_on(cluster: Cluster, folder: Path, expected: Manifest) -> None:
-    hold(folder, 2, 3)
-    build = Build(folder, *cluster.options)
-    build.reader(2)
-    (job,) = cluster.running()
-    os.kill(build.process.pid, signal.SIGTERM)
-    assert build.ended() != 0
-    assert cluster.jobs()[job] == "CANCELED"
-    build = Build(folder, *cluster.options)
-    build.reader(3)
-    (job,) = cluster.running()
-    os.kill(build.process.pid, signal.SIGKILL)
-    build.ended()
+@pytest.mark.timeout(1800)
+def test_a_driver_is_ended_and_killed_in_each_job_and_goes_on(
+    cluster: Cluster, folder: Path, expected: Manifest
+) -> None:
+    """The look is read first, second and, whole, third; the job that writes then."""
+    numbers = {1: signal.SIGTERM, 2: signal.SIGKILL, 4: signal.SIGTERM, 5: signal.SIGKILL}
+    hold(folder, *numbers)
+    ended = list[str]()
+    for number, sent in numbers.items():
+        build = Build(folder, *cluster.options)
+        build.reader(number)
+        ended += cluster.running()
+        os.kill(build.process.pid, sent)
+        assert build.ended() == (128 + sent if sent == signal.SIGTERM else -sent)
+        assert sent == signal.SIGKILL or cluster.jobs()[ended[-1]] == "CANCELED"
     build = Build(folder, *cluster.options)
     assert build.ended() == 0, build.log
-    assert cluster.jobs()[job] == "CANCELED"
+    assert [cluster.jobs()[job] for job in ended] == ["CANCELED"] * len(numbers)
     assert_same(published(folder / "out"), expected)
     assert_idle(cluster)
+
+
+@pytest.mark.nightly
+def test_a_driver_is_ended_while_a_backup_runs(cluster: Cluster, folder: Path, expected: Manifest) -> None:
+    count_all_reads(folder)
+    hold(folder, FIFTH_OF_WRITE, FIFTH_OF_WRITE + 2)
+    build = Build(folder, *cluster.options)
+    build.reader(FIFTH_OF_WRITE + 2)
+    jobs = cluster.running()
+    assert len(jobs) == 2
+    os.kill(build.process.pid, signal.SIGTERM)
+    assert build.ended() == 128 + signal.SIGTERM
+    assert {cluster.jobs()[job] for job in jobs} == {"CANCELED"}
+    build = Build(folder, *cluster.options)
+    assert build.ended() == 0, build.log
+    assert_same(published(folder / "out"), expected)
+    assert_idle(cluster)
+
+
+@pytest.mark.nightly
+def test_a_bucket_is_away_for_25_seconds(
+    tmp_path_factory: pytest.TempPathFactory, folder: Path, expected: Manifest
+) -> None:
+    """The clients' patience lasts, or another attempt goes on, or the same command does."""
+    with emulators.s3_by_a_road() as (url, road), started(tmp_path_factory.mktemp("cluster")) as cluster:
+        hold(folder, 2)
+        build = Build(folder, *cluster.options, output=url)
+        build.reader(2)
+        road.close()
+        release(folder, 2)
+        time.sleep(25)
+        road.open()
+        if build.ended():
+            assert not cluster.running(), build.log
+            build = Build(folder, *cluster.options, output=url)
+            assert build.ended() == 0, build.log
+        assert_same(published(url), expected)
+        assert_idle(cluster)
 
 
 @pytest.mark.nightly

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -249,6 +250,51 @@ def test_two_builds_at_once(
         printed = sorted(map(end, builds), key=len)
         assert any("is at the same build" in text or "Nothing has changed" in text for text in printed)
         assert_published(output, in_a_folder, tmp_path / "work")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("jobs", ["shards", "chunks"])
+def test_a_bucket_that_is_away_for_25_seconds(jobs: str, spec: Path, in_a_folder: Published, tmp_path: Path) -> None:
+    """Either the clients' patience lasts, or the same command goes on; nothing is left of either."""
+    with emulators.s3_by_a_road() as (url, road):
+        output = f"{url}/out"
+        first = begin_build(spec, output, tmp_path / "work")
+        if jobs == "shards":
+            wait_until(lambda: reported_shards(output) > 2)
+        else:
+            wait_until(lambda: any("/reports/" in name for name in open_store(output).sizes(".building")))
+        road.close()
+        time.sleep(25)
+        road.open()
+        printed = first.communicate()[0]
+        if first.returncode:
+            assert "Traceback" not in printed
+            assert "the same command goes on" in printed, printed
+            end(begin_build(spec, output, tmp_path / "work"))
+        assert_published(output, in_a_folder, tmp_path / "work")
+
+
+@pytest.mark.nightly
+def test_what_is_left_on_this_machine_is_named_and_goes_with_the_next_build(
+    spec: Path, in_a_folder: Published, tmp_path: Path
+) -> None:
+    with emulators.s3() as url:
+        output, work = f"{url}/out", tmp_path / "work"
+        first = begin_build(spec, output, work)
+        wait_until(lambda: reported_shards(output) > 2)
+        first.terminate()
+        printed = first.communicate()[0]
+        assert first.returncode == 143
+        (run,) = work.rglob("run-*")
+        assert (
+            f"`recordmill versions prune {output} --work {work}` removes it, with rows on their way in {run}" in printed
+        )
+        end(begin_build(spec, output, tmp_path / "elsewhere"))
+        assert run.exists()
+        again = begin_build(spec, output, work)
+        again.communicate()
+        assert (again.returncode, run.exists()) == (ExitCode.UP_TO_DATE, False)
+        assert_published(output, in_a_folder, work)
 
 
 class OnTheDriverOnly(LocalStore):

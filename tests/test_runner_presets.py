@@ -85,6 +85,7 @@ def test_presets_are_what_the_cluster_says(flink: FakeFlink) -> None:
         "job_name": "job-1",
         "flink_master": flink.url,
         "parallelism": "3",
+        "execution_mode_for_batch": "BATCH",
         "sdk_worker_parallelism": "3",
         "environment_cache_millis": "5000",
         "environment_type": "PROCESS",

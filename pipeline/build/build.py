@@ -104,8 +104,9 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
         if published.exit_code is ExitCode.UP_TO_DATE and not options.spans:
             remove_held_back(output, published.manifest.version)
-        if published.is_new or is_local(output):  # in a bucket a sweep takes a request a version
-            sweep(output, building_folder(output, options.work))
+        building = building_folder(output, options.work)
+        if published.is_new or is_local(output) or builds(building):  # in a bucket it takes a request a version
+            sweep(output, building)
     return published
 
 

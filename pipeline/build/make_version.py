@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ from recordmill.pipeline.build.publish.features import describe_features
 from recordmill.pipeline.build.publish.same_version import find_version, same_as_live
 from recordmill.pipeline.build.results.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, Stage
+from recordmill.pipeline.build.runners.backup import OvertakenError
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
@@ -97,14 +99,24 @@ class _Attempt:
     def files(self) -> Listings:
         return self.build.files
 
+    @cached_property
+    def _pieces(self) -> list[attempts.Piece]:
+        """Names the chunks, the same for all tries of one command, also where nobody knows what a function reads."""
+        return pieces(self.plan)
+
     def publish(self) -> Published:
         """Publishes; where a job failed that may succeed, tries again with the finished work."""
-        for number in range(1, self.runner.attempts):
+        number = 1
+        while True:
             try:
                 return self._try()
+            except OvertakenError:
+                continue
             except JobFailedError as error:
+                if number == self.runner.attempts:
+                    raise
                 self.listener.on_note(f"attempt {number} of {self.runner.attempts}: {error}")
-        return self._try()
+                number += 1
 
     def _try(self) -> Published:
         self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
@@ -134,7 +146,7 @@ class _Attempt:
     def _begin(self) -> Run:
         building = building_folder(self.output, self.build.options.work)
         try:
-            run = attempts.begin(self.output, building, self.plan.build_key, pieces(self.plan), self._was_away)
+            run = attempts.begin(self.output, building, self.plan.build_key, self._pieces, self._was_away)
         except OSError as error:
             message = f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
             raise OutputError(message) from None
@@ -212,7 +224,7 @@ class _Attempt:
         finished = sorted(kept.shards) if kept else []
         self.listener.on_stage(Stage.WRITE)
         if chunks or (finished and not is_counted(context)):
-            run_job(context, chunks, finished, self.runner)
+            run_job(context, chunks, finished, self.runner, attempts.rest_of(run, self.plan))
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""

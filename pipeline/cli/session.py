@@ -7,6 +7,7 @@ and the exceptions' types (`safe_tracebacks`), but no messages, which may hold v
 import gc
 import logging
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -61,6 +62,7 @@ class BuildSession:
         logging.getLogger("recordmill").addHandler(_Notes(self._display))
         self._watch = Watch(lambda error: self._end(code_of(error), str(error), *(self._kept() or [NOTHING_KEPT])))
         self._processes = 1
+        self._folder: str | None = None
         self._publishing = False
         self._work: PlannedBuild | None = None
         self._journal: Journal | None = None
@@ -85,7 +87,7 @@ class BuildSession:
         The process is ended at once: the frameworks' own threads and atexit hooks take seconds, and have nothing to
         save.
         """
-        self._processes = options.processes
+        self._processes, self._folder = options.processes, options.work
         gc.disable()  # to look for garbage among TensorFlow's modules while they load takes a sixth of a small build
         with self._watch:
             try:
@@ -141,8 +143,17 @@ class BuildSession:
             return []
         return [
             "nothing was published; the finished work is kept, and the same command goes on where it stopped "
-            f"(`recordmill versions prune {self._output}` removes it)"
+            f"({self._removal()})"
         ]
+
+    def _removal(self) -> str:
+        """Says what removes the finished work, and names what of it is on this machine where the output is a bucket."""
+        here = os.path.dirname(self._work.scratch) if self._work and not is_local(self._output) else ""
+        folder = f" --work {shlex.quote(self._folder)}" if self._folder else ""
+        removes = f"`recordmill versions prune {self._output}{folder}` removes it"
+        return (
+            f"{removes}, with rows on their way in {here}, as the next build does" if os.path.isdir(here) else removes
+        )
 
     def _fail(self, error: Exception) -> NoReturn:
         cause: BaseException = error
@@ -175,7 +186,7 @@ class BuildSession:
         stays = "nothing was published, and what was live stays live"
         if self._publishing:
             stays = "what was live stays live, or the new version is"
-        kept = f"go on: the finished work is kept (`recordmill versions prune {self._output}` removes it)"
+        kept = f"go on: the finished work is kept ({self._removal()})"
         again = kept if self._kept() else "build again"
         self._end(ExitCode(128 + number), f"stopped: {stays}. Run the same command to {again}")
 

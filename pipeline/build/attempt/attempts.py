@@ -35,6 +35,8 @@ from recordmill.pipeline.build.context.reports import (
     shard_step,
     write_report,
 )
+from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.build.runners.backup import Rest
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local
@@ -77,7 +79,7 @@ def begin(
     taken = None
     if fitting:
         most = max(fitting, key=lambda run: len(run.workspace.names("reports")))
-        taken = place.take_over(most, lambda run: _kept(run, len(pieces)), _keeps)
+        taken = place.take_over(most, lambda run: finished_work(run, len(pieces)), _keeps)
     run = taken or place.new_run()
     write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
     place.remove_others(run)
@@ -89,8 +91,8 @@ def begin(
     return run
 
 
-def _kept(run: Run, chunks: int) -> Kept | None:
-    """Returns the finished work; None if the analysis is not finished."""
+def finished_work(run: Run, chunks: int) -> Kept | None:
+    """Returns the finished work of an attempt, which may be at work; None unless all of its chunks were read."""
     analysis = read_report(run.workspace, f"reports/{ANALYSIS}")
     steps, read, expected = list(map(chunk_step, range(chunks))), list[Report](), Counter[int]()
     for report in filter(None, _reports(run, steps)):
@@ -106,6 +108,24 @@ def _kept(run: Run, chunks: int) -> Kept | None:
     wanted = frozenset(chunk for chunk, report in again if report and groups & take_groups(report).keys())
     finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
     return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
+
+
+def rest_of(run: Run, plan: BuildPlan) -> Rest[Kept]:
+    """Follows the job that writes the shards, in an attempt at work: its chunks, then its shards."""
+    chunks, span_of = len(plan.chunks), plan.layout.span_of_group
+    groups = frozenset(group for group in range(plan.layout.groups) if span_of(group) not in plan.spans.kept)
+
+    def count() -> tuple[int, int]:
+        steps = Counter(name.removeprefix("reports/").partition("-")[0] for name in run.workspace.names("reports"))
+        if steps["chunk"] < chunks:
+            return steps["chunk"], chunks - steps["chunk"]
+        return steps["shard"], len(groups) - steps["shard"]
+
+    def find() -> Kept | None:
+        kept = finished_work(run, chunks) or Kept("", {}, groups, frozenset(range(chunks)))  # if rows are still read
+        return kept if kept.groups else None
+
+    return Rest(count, find)
 
 
 def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:

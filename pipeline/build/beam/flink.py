@@ -15,17 +15,22 @@ from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 from apache_beam.utils.subprocess_server import JavaJarServer
 
-from recordmill.pipeline.build.beam.runner import RemoteRunner, parse_options
+from recordmill.pipeline.build.beam.runner import Add, RemoteRunner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.runners.backup import Backup, IdleSlots, Rest
 from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
-from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, option_names
+from recordmill.pipeline.build.runners.flink_cluster import EXCHANGES, FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
 from recordmill.pipeline.build.runners.job import RunnerError, watched
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.errors import UserError, did_you_mean
 
+BACKUP = "-backup"
+"""The end of a backup's name: whoever cancels the jobs whose names begin as the first one's cancels both."""
+PIECES = 4
+"""The pieces of a backup for each slot that is idle: slots that become idle later take some of them."""
 ELEMENTS = 64  # enough that every slot gets one
 NAMESPACE = "doctor"
 MAVEN_CENTRAL: str = JavaJarServer.MAVEN_CENTRAL_REPOSITORY
@@ -53,21 +58,41 @@ class FlinkRunner(RemoteRunner):
         with raising_left_error(planned.workspace), self.job() as pipeline:
             yield pipeline
 
+    def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
+        """Runs a job, and its backup on slots that become idle; ends both when one has finished."""
+        name = job_name(self._build_key)
+        idle = IdleSlots(lambda: self._cluster.rest.overview().free_slots, rest.count)
+
+        def back_up(slots: int, check: Callable[[], None]) -> bool:
+            if (add_rest := rest.find()) is None:
+                return False
+            self._listener.on_note(f"the rest of the job runs a second time, on idle slots: {slots:,}")
+            options = self._options_of(f"{name}{BACKUP}", f"--parallelism={PIECES * slots}")
+            job = FlinkJob(self._cluster.rest, f"{name}{BACKUP}")
+            with watched(job, [*self._checks, check]), Pipeline(runner=_Submission(), options=options) as pipeline:
+                add_rest(pipeline)
+            return True
+
+        backup = Backup(idle.due, back_up)
+        with backup.beside(), raising_left_error(planned.workspace), self.job(name, backup.check) as pipeline:
+            add(pipeline)
+        return backup.has_begun
+
     @contextmanager
-    def job(self) -> Iterator[Pipeline]:
+    def job(self, name: str = "", check: Callable[[], None] = lambda: None) -> Iterator[Pipeline]:
         """Returns the pipeline of a job, which is watched while it runs, and has ended in any case when the block has.
 
         Raises:
             JobFailedError: the job failed.
         """
-        name = job_name(self._build_key)
+        name = name or job_name(self._build_key)
         self._listener.on_stage("waiting for the Flink cluster")
         options = self._options_of(name)
         self._listener.on_stage("")
         job = FlinkJob(self._cluster.rest, name)
         self._listener.on_job(job)
         try:
-            with watched(job, self._checks), Pipeline(runner=self._runner, options=options) as pipeline:
+            with watched(job, [*self._checks, check]), Pipeline(runner=self._runner, options=options) as pipeline:
                 yield pipeline
         finally:
             self._listener.on_job(None)
@@ -75,9 +100,10 @@ class FlinkRunner(RemoteRunner):
     def __exit__(self, *error: object) -> None:
         self._cluster.stop()
 
-    def _options_of(self, job: str) -> PipelineOptions:
-        """Returns Beam's options of a job, from the cluster's state now."""
-        options = parse_options(self._cluster.arguments(self._arguments, job, self._attempt), passes_on=True)
+    def _options_of(self, job: str, *more: str) -> PipelineOptions:
+        """Returns Beam's options of a job, from the cluster's state now; `more` replace those that the user gave."""
+        given = [*self._arguments, *more]
+        options = parse_options(self._cluster.arguments(given, job, self._attempt), passes_on=True)
         portable = options.view_as(PortableOptions)
         if portable.job_endpoint is None:
             portable.job_endpoint = self._cluster.start()
@@ -92,7 +118,7 @@ class _Submission(PortableRunner):  # type: ignore[misc]
         handle = super().create_job_service_handle(job_service, options)
         request = beam_job_api_pb2.DescribePipelineOptionsRequest()
         known = {option.name for option in handle.job_service.DescribePipelineOptions(request).options}
-        known |= set(options.get_all_options())
+        known |= {*options.get_all_options(), EXCHANGES}
         for name in sorted(option_names(options._flags) - known):
             raise RunnerError(
                 f"neither Apache Beam nor the job server has an option --{name}{did_you_mean(name, known, '--{}')}"

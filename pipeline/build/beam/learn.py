@@ -37,6 +37,7 @@ from recordmill.pipeline.build.beam.steps import ListChunks, Step, WorkerStep
 from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error, read_report
+from recordmill.pipeline.build.runners.backup import Rest
 from recordmill.pipeline.build.summaries.look import (
     LearnedAnalysis,
     Look,
@@ -62,19 +63,23 @@ def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
     """
     done = look.read_done() if look.summaries else {}
     if done is None:
-        with runner.pipeline(look.planned) as pipeline:
-            sums = (
-                pipeline
-                | "ListChunks" >> ListChunks(look.planned.workspace, chunks)
-                | "LookAtChunks" >> beam.ParDo(LookAtChunks(look))
-                | "GroupByBucket" >> beam.GroupByKey()
-            )
-            if look.planned.has_spans:
-                _add_up_spans(sums, look)
-            else:
-                _ = sums | "MergeBuckets" >> beam.ParDo(Step(look.planned, partial(_merge, look)))
+        add = partial(_add_look, look=look, chunks=chunks)
+        runner.run(look.planned, add, Rest(partial(look.count_chunks, len(chunks)), lambda: add))
         done = look.finish()
     return done
+
+
+def _add_look(pipeline: beam.Pipeline, look: Look, chunks: Sequence[Chunk]) -> None:
+    sums = (
+        pipeline
+        | "ListChunks" >> ListChunks(look.planned.workspace, chunks)
+        | "LookAtChunks" >> beam.ParDo(LookAtChunks(look))
+        | "GroupByBucket" >> beam.GroupByKey()
+    )
+    if look.planned.has_spans:
+        _add_up_spans(sums, look)
+    else:
+        _ = sums | "MergeBuckets" >> beam.ParDo(Step(look.planned, partial(_merge, look)))
 
 
 def _add_up_spans(sums: beam.PCollection, look: Look) -> None:

@@ -13,12 +13,17 @@ from apache_beam.runners.runner import PipelineRunner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener
+from recordmill.pipeline.build.runners.backup import Rest
 from recordmill.pipeline.build.runners.job import RunnerError, failing_as_job
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.safe_text import HIDDEN
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
 """Beam's options that Recordmill sets, each with the option to use instead."""
+
+
+Add = Callable[[Pipeline], None]
+"""Adds the steps of a job to a pipeline."""
 
 
 class Runner:
@@ -58,6 +63,21 @@ class Runner:
         """
         with raising_left_error(planned.workspace), self._job() as job:
             yield job
+
+    def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
+        """Runs a job to its end; where the cluster has slots that are idle meanwhile, with a backup (`runners.backup`).
+
+        Args:
+            planned: the build.
+            add: adds the job's steps to a pipeline.
+            rest: what is not finished yet, as the steps of a job of its own.
+
+        Returns:
+            Whether there was a backup: workers of the run that was ended may still write. Raises as `pipeline`.
+        """
+        with self.pipeline(planned) as pipeline:
+            add(pipeline)
+        return False
 
     def _job(self) -> Pipeline:
         return Pipeline(runner=self._runner, options=self.options)

@@ -4,16 +4,19 @@ chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 import apache_beam as beam
 
+from recordmill.pipeline.build.attempt.places import Kept
 from recordmill.pipeline.build.beam.duplicates import CountDuplicates
-from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.runner import Add, Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, WorkerStep
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import install_user_code
-from recordmill.pipeline.build.context.reports import read_report, write_report
+from recordmill.pipeline.build.context.reports import read_report, shard_step, write_report
+from recordmill.pipeline.build.runners.backup import OvertakenError, Rest
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
@@ -22,15 +25,35 @@ from recordmill.pipeline.sources.source_reader import Chunk
 COUNTED = "reports/counted"
 
 
-def run_job(context: BuildContext, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:
+def run_job(
+    context: BuildContext,
+    chunks: Sequence[Chunk],
+    finished: Sequence[int],
+    runner: Runner,
+    rest: Rest[Kept] = Rest(),  # noqa: B008 - frozen
+) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder.
 
-    `finished` are the groups of the shards that an earlier attempt built, whose duplicates are counted, too.
+    `finished` are the groups of the shards that an earlier attempt built, whose duplicates are counted, too; `rest` is
+    what this job has not finished yet.
+
+    Raises:
+        OvertakenError: all is built, but there was a backup, and workers may still write in this attempt.
     """
     install_user_code(context)
-    with runner.pipeline(context) as pipeline:
-        build_graph(pipeline, context, chunks, finished)
+
+    def add_rest() -> Add | None:
+        if (kept := rest.find()) is None:
+            return None
+        left = [chunk for chunk in chunks if chunk.index in kept.chunks]
+        planned = replace(context, groups=kept.groups)
+        return partial(build_graph, context=planned, chunks=left, finished=sorted(kept.shards))
+
+    add = partial(build_graph, context=context, chunks=chunks, finished=finished)
+    had_backup = runner.run(context, add, Rest(rest.count, add_rest))
     write_report(context.workspace, COUNTED, {})
+    if had_backup:
+        raise OvertakenError("the run of the job that was ended may still write")
 
 
 def is_counted(context: BuildContext) -> bool:
@@ -52,7 +75,7 @@ def build_graph(
 def _build(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk]) -> beam.PCollection:
     """Reads chunks and builds shards; returns their groups."""
     reader = WorkerStep(context, lambda: ChunkReader(context, context.decisions, context.groups).read)
-    builder = WorkerStep(context, lambda: partial(_build_shard, cache(partial(ShardBuilder, context))))
+    builder = WorkerStep(context, lambda: partial(_build_shard, context, cache(partial(ShardBuilder, context))))
     return (
         pipeline
         | "ListChunks" >> ListChunks(context.workspace, chunks)
@@ -62,7 +85,10 @@ def _build(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chun
     )
 
 
-def _build_shard(builder: Callable[[], ShardBuilder], group: tuple[int, Iterable[Packed]]) -> Iterator[int]:
-    """Builds one shard, with a builder that is made for the first one; yields its group."""
-    builder().build(*group)
+def _build_shard(
+    context: BuildContext, builder: Callable[[], ShardBuilder], group: tuple[int, Iterable[Packed]]
+) -> Iterator[int]:
+    """Builds one shard, with a builder that is made for the first one, unless another job has; yields its group."""
+    if read_report(context.workspace, f"reports/{shard_step(group[0])}") is None:
+        builder().build(*group)
     yield group[0]

@@ -27,6 +27,9 @@ CACHE_MILLISECONDS = 5_000
 """The life of an idle worker: Beam keeps it for a later step of its own job, and no other job gets it. Steps follow one
 another sooner, unless a long sort comes between; and it holds 0.3 GB or more while the next job's workers run."""
 ENVIRONMENT = ("environment_type", "environment_config", "environment_options")
+EXCHANGES = "execution_mode_for_batch"
+"""An option of the job server: by `BATCH` a job leaves the slots of a step that has ended, to its backup or other jobs.
+Flink 2 knows no other way, and its job server need not know the option."""
 ATTEMPT = "RECORDMILL_ATTEMPT"
 """A variable of the workers' environment, different for each attempt: Flink reuses that of a dead worker."""
 
@@ -173,6 +176,7 @@ def flink_presets(
         "job_name": job,
         "flink_master": cluster.address,
         **slots,
+        EXCHANGES: "BATCH",
         "sdk_worker_parallelism": str(cluster.slots_per_worker()),
         "environment_cache_millis": str(CACHE_MILLISECONDS),
         **({} if {*ENVIRONMENT} & {*given} else worker_environment(options.workers, attempt)),
