@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+MEMORY = {"networkMemory": 192 << 20}
 NOW = 1_795_000_000_000
 
 
@@ -44,7 +45,9 @@ class FakeFlink:
             case "GET", ["overview"]:
                 return 200, self.overview
             case "GET", ["taskmanagers"]:
-                return 200, {"taskmanagers": [{"slotsNumber": 1}, {"slotsNumber": 3}]}
+                return 200, {
+                    "taskmanagers": [{"slotsNumber": slots, "memoryConfiguration": MEMORY} for slots in (1, 3)]
+                }
             case "GET", ["jobs", "overview"]:
                 return 200, {"jobs": self._look()}
             case _, ["jobs", job, *_] if job not in self.jobs:

@@ -176,7 +176,7 @@ def flink_presets(
         "job_name": job,
         "flink_master": cluster.address,
         **slots,
-        EXCHANGES: "BATCH",
+        **({EXCHANGES: "BATCH"} if cluster.has_wide_networks() else {}),
         "sdk_worker_parallelism": str(cluster.slots_per_worker()),
         "environment_cache_millis": str(CACHE_MILLISECONDS),
         **({} if {*ENVIRONMENT} & {*given} else worker_environment(options.workers, attempt)),

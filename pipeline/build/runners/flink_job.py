@@ -128,6 +128,15 @@ class FlinkRest:
         with self._expecting("TaskManagers"):
             return max((manager["slotsNumber"] for manager in self._ask("/v1/taskmanagers")["taskmanagers"]), default=1)
 
+    def has_wide_networks(self) -> bool:
+        """Whether every TaskManager has the memory for blocking shuffles: 64 MiB of network buffers a slot."""
+        with self._expecting("TaskManagers"):
+            managers = self._ask("/v1/taskmanagers")["taskmanagers"]
+            sizes = [
+                each.get("memoryConfiguration", {}).get("networkMemory", 0) / each["slotsNumber"] for each in managers
+            ]
+            return min(sizes, default=0) >= 64 << 20
+
     def jobs(self) -> list[JobStatus]:
         """Lists the jobs that run, and those that ended a while ago."""
         with self._expecting("jobs"):
