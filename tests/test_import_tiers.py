@@ -174,6 +174,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.beam.filesystem": "Beam",
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
+    "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.reader.wire": "protobuf",
     "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",
     "recordmill.pipeline.reader.local_shards": "`resource`, which Windows does not have",

@@ -47,6 +47,10 @@ WITH_OTHERS = {
 }  # where TensorFlow, tf.Transform and Jinja are, these are
 
 
+FRAMEWORKS = {"jax", "torch"}
+"""The packages of a user's own framework, which no extra brings, and the adapters import that are named after them."""
+
+
 @cache
 def packaging() -> dict[str, Any]:
     """What `setup.py` gives to setuptools."""
@@ -137,7 +141,7 @@ def needs(*modules: str) -> tuple[set[str], set[str]]:
 
 def third_party(modules: Iterable[str]) -> set[str]:
     packages = {module.partition(".")[0] for module in modules}
-    return packages - sys.stdlib_module_names - {"recordmill", ""}
+    return packages - sys.stdlib_module_names - FRAMEWORKS - {"recordmill", ""}
 
 
 def unprovided(packages: Iterable[str], given: set[str]) -> list[str]:

@@ -7,6 +7,7 @@ deviations of the values that the graph was made of, so that any two features co
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,6 @@ from recordmill.pipeline.compare.distances import (
 )
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion
-from recordmill.pipeline.compare.words import unknown_words
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile, Profiles, add_up
 from recordmill.pipeline.dataset.vocabulary import PADDING
@@ -48,7 +48,7 @@ def value_figures(name: str, split: str, before: ComparedVersion, after: Compare
             yield from rise(
                 "missing", subject, (old.missing, new.missing), (old.rows, new.rows), feature=name, span=span
             )
-            learned = unknown_words(name, before, after, span) if split == "train" else None
+            learned = _unknown_words(name, before, after, span) if split == "train" else None
             ids = learned or ([old.unknown, new.unknown], [old.tokens, new.tokens])
             yield from rise("out_of_vocabulary", subject, *ids, feature=name, span=span)
             words = (before.words(name), after.words(name)) if old.ids and new.ids else (None, None)
@@ -57,6 +57,17 @@ def value_figures(name: str, split: str, before: ComparedVersion, after: Compare
 
 
 Words = list[str] | None
+
+
+def _unknown_words(
+    name: str, before: ComparedVersion, after: ComparedVersion, span: str
+) -> tuple[list[int], list[int]] | None:
+    """Counts as `words.unknown_words`; None, too, where `diff` runs without Arrow."""
+    with suppress(ImportError):
+        from recordmill.pipeline.compare.words import unknown_words
+
+        return unknown_words(name, before, after, span)
+    return None
 
 
 def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words, Words]) -> Iterator[Figure]:
