@@ -79,7 +79,8 @@ def begin(
     taken = None
     if fitting:
         most = max(fitting, key=lambda run: len(run.workspace.names("reports")))
-        taken = place.take_over(most, lambda run: finished_work(run, len(pieces)), _keeps)
+        chunks = sum(source >= 0 for source, *_ in pieces)  # the rest marks what fits no other command
+        taken = place.take_over(most, lambda run: finished_work(run, chunks), _keeps)
     run = taken or place.new_run()
     write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
     place.remove_others(run)
