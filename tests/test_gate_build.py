@@ -161,6 +161,7 @@ def test_a_bad_day_among_good_ones_is_held_back(tmp_path: Path) -> None:
     breaches = held_back.value.published.manifest.gate["breaches"]
     assert [(breach["rule"], breach["subject"]) for breach in breaches] == [
         ("missing", "age (train, day-20)"),
+        ("names_lost", "label (day-20)"),
         ("l_infinity", "label (train, day-20)"),
     ]
     with pytest.raises(GateBreachedError, match="day-20"):  # the waiting version is judged again

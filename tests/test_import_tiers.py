@@ -177,6 +177,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.reader.wire": "protobuf",
     "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",
+    "recordmill.pipeline.reader.block_cache": "`fcntl`, which Windows does not have",
     "recordmill.pipeline.reader.local_shards": "`resource`, which Windows does not have",
     "recordmill.pipeline.versions.stores.folder_lock": "`fcntl`, which Windows does not have",
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",

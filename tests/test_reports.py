@@ -120,6 +120,7 @@ def fail(workspace: LocalStore, left: UserError, end: Exception) -> None:
 
 def test_an_outputs_error_may_pass_and_counts_as_a_failed_job(tmp_path: Path) -> None:
     workspace, away = LocalStore(str(tmp_path)), OutputError("the store is away")
+    away.__cause__ = ConnectionError()
     with pytest.raises(JobFailedError, match="^the store is away$"):
         fail(workspace, away, RuntimeError("the store is away [while running 'BuildShards']"))
     with pytest.raises(JobFailedError, match="^the store is away$"):

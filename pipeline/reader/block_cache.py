@@ -11,7 +11,6 @@ at any time: it is fetched again.
 """
 
 import errno
-import fcntl
 import logging
 import os
 import shutil
@@ -210,6 +209,8 @@ def _write(descriptor: int, data: bytes) -> None:
 @contextmanager
 def _locked(path: str, wait: bool) -> Iterator[int | None]:
     """Opens a file and holds its lock; None where another holds it, and `wait` is False. Who renames it, keeps it."""
+    import fcntl  # not on Windows, where datasets are read from disks
+
     while True:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         try:
