@@ -265,12 +265,19 @@ class _ObjectStream(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if self._size is not None and self._at >= self._size:
-            return 0
-        data, self._size = self._store.range(self._name, self._at, self._at + len(buffer))
+        data = self._next(self._at + len(buffer))
         buffer[: len(data)] = data
-        self._at += len(data)
         return len(data)
+
+    def readall(self) -> bytes:
+        return self._next(None)  # by one request: by itself it asks for 8 KiB at a time
+
+    def _next(self, end: int | None) -> bytes:
+        if self._size is not None and self._at >= self._size:
+            return b""
+        data, self._size = self._store.range(self._name, self._at, end)
+        self._at += len(data)
+        return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         if whence == os.SEEK_END and self._size is None:

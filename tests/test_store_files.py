@@ -1,0 +1,100 @@
+"""Objects of a store as inputs: listed once, with tags in place of times, and read by ranges, by its own client."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.sources import files as source_files
+from recordmill.pipeline.sources.files import FileInfo, LocalFiles, StoreFiles
+from recordmill.pipeline.versions.stores.base import OutputError, TooLargeError
+from recordmill.pipeline.versions.stores.bucket import Listed, Part
+from tests.constants import constants
+
+DATA = bytes(range(256)) * 40
+
+
+class FakeBucket:
+    url = "s3://b"
+
+    def __init__(self) -> None:
+        self.asked = list[str]()
+        self.objects = {name: Listed(3, f"tag of {name}") for name in ("in/", "in/b.csv", "in/a.csv", "in/x/c.csv")}
+
+    def listed(self, prefix: str) -> dict[str, Listed]:
+        self.asked.append(prefix)
+        if prefix.startswith("secret"):
+            raise OutputError("no credentials")
+        return {name: entry for name, entry in self.objects.items() if name.startswith(prefix)}
+
+    def range(self, name: str, start: int = 0, end: int | None = None, most: int | None = None) -> Part:
+        self.asked.append(f"{name} {start}-{end}")
+        if most is not None and len(DATA) > most:
+            raise TooLargeError(len(DATA))
+        return Part(DATA[start:end], len(DATA))
+
+    def size(self, name: str) -> int:
+        return self.range(name, 0, 1).size
+
+
+@pytest.fixture
+def bucket() -> Iterator[FakeBucket]:
+    bucket = FakeBucket()
+    with constants(source_files, _bucket={"s3://b": bucket}.__getitem__):
+        yield bucket
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("s3://b/in/*.csv", ["in/a.csv", "in/b.csv"]),
+        ("s3://b/in/**", ["in/a.csv", "in/b.csv", "in/x/c.csv"]),
+        ("s3://b/in/a.csv", ["in/a.csv"]),
+        ("s3://b/in/a", []),
+    ],
+)
+def test_a_glob_means_what_it_means_elsewhere(bucket: FakeBucket, pattern: str, names: list[str]) -> None:
+    found = list(StoreFiles(LocalFiles()).match(pattern))
+    assert found == [FileInfo(f"s3://b/{name}", 3, 0.0, f"tag of {name}") for name in names]
+
+
+def test_a_prefix_is_listed_once_and_again_when_changes_are_looked_for(bucket: FakeBucket) -> None:
+    files = Listings(StoreFiles(LocalFiles()))
+    assert files.is_folder("s3://b/in")
+    assert not StoreFiles(LocalFiles()).is_folder("s3://b/in/a.csv")
+    bucket.asked.clear()
+    assert [len(files.match(f"s3://b/in/{pattern}")) for pattern in ("*.csv", "*.tsv")] == [2, 0]
+    assert bucket.asked == []
+    bucket.objects["in/a.csv"] = Listed(3, "another")
+    assert list(files.changes()) == ["s3://b/in/a.csv is another"]
+
+
+def test_a_client_that_is_refused_ends_the_listing(bucket: FakeBucket) -> None:
+    with pytest.raises(OutputError, match="no credentials"):
+        StoreFiles(LocalFiles()).match("s3://b/secret/*")
+
+
+def test_an_object_is_read_by_one_request(bucket: FakeBucket) -> None:
+    files = StoreFiles(LocalFiles())
+    assert files.read("s3://b/in/a.png", most=len(DATA)) == DATA
+    assert files.read("s3://b/in/a.tar", 512, 100) == DATA[512:612]
+    assert bucket.asked == ["in/a.png 0-None", "in/a.tar 512-612"]
+    with pytest.raises(TooLargeError, match="10,240 bytes"):
+        files.read("s3://b/in/a.png", most=10)
+
+
+def test_a_table_is_read_by_ranges(bucket: FakeBucket) -> None:
+    with constants(source_files, READ_BYTES=1000), StoreFiles(LocalFiles()).open("s3://b/in/a.csv") as file:
+        assert file.read(10) == DATA[:10]
+        assert file.seek(5000) == 5000
+        assert file.read(1500) == DATA[5000:6500]
+        assert file.seek(-8, 2) == len(DATA) - 8
+        assert file.read() == DATA[-8:]
+    assert bucket.asked[0] == "in/a.csv 0-1000"
+    assert len(bucket.asked) <= 6
+
+
+def test_the_rest_of_an_object_is_one_request(bucket: FakeBucket) -> None:
+    with StoreFiles(LocalFiles()).open("s3://b/in/a.json") as file:
+        assert file.read() == DATA
+    assert bucket.asked == ["in/a.json 0-None"]
