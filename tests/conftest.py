@@ -12,6 +12,7 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 from recordmill.transforms.numpy import opencv
 from tests.constants import constants
 from tests.every_kind import make
@@ -70,6 +71,12 @@ def pytest_collection_finish() -> None:
 def build_every_kind(folder: Path) -> Published:
     """Builds the dataset of every kind below a folder: its inputs in `in`, the dataset in `out`."""
     return build(make(folder / "in", ROWS, more_images=True), str(folder / "out"))
+
+
+@pytest.fixture(autouse=True)
+def no_requests_of_other_tests() -> None:
+    """Begins to count requests to stores anew."""
+    TRAFFIC.take()
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def _began(request: Any, **_: Any) -> None:
     """Notes a request, or a repetition, of this thread."""
     body = request.body if isinstance(request.body, bytes) else b""
     _REQUEST.sent, _REQUEST.began = len(body), time.monotonic()
-    _REQUEST.retries = int(b"attempt=1;" not in request.headers.get("amz-sdk-request", b"attempt=1;"))
+    _REQUEST.retries = int(b"attempt=1" not in request.headers.get("amz-sdk-request", b"attempt=1").split(b"; "))
 
 
 def _answered(response_dict: Any, event_name: str, **_: Any) -> None:
