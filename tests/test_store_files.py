@@ -7,6 +7,7 @@ import pytest
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.sources import files as source_files
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles, StoreFiles
+from recordmill.pipeline.versions.stores import open_store
 from recordmill.pipeline.versions.stores.base import OutputError, TooLargeError
 from recordmill.pipeline.versions.stores.bucket import Listed, Part
 from tests.constants import constants
@@ -40,7 +41,7 @@ class FakeBucket:
 @pytest.fixture
 def bucket() -> Iterator[FakeBucket]:
     bucket = FakeBucket()
-    with constants(source_files, _bucket={"s3://b": bucket}.__getitem__):
+    with constants(open_store, _shared_bucket={"s3://b": bucket}.__getitem__):
         yield bucket
 
 

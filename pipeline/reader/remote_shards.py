@@ -13,7 +13,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +23,7 @@ from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, ch
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
 from recordmill.pipeline.reader.version_files import MISSING, file_system, unreadable
 from recordmill.pipeline.versions.stores.base import OutputError
-from recordmill.pipeline.versions.stores.bucket import BucketStore
-from recordmill.pipeline.versions.stores.open_store import open_bucket
+from recordmill.pipeline.versions.stores.open_store import open_object
 
 BUCKETS = ("s3://", "gs://")
 PAUSES = (0.1, 0.5, 2.0)  # seconds before a request is repeated; a store's client repeats some by itself
@@ -228,13 +226,8 @@ def read_range(block: Block, counters: Counters) -> bytes:
 def _request(block: Block) -> bytes:
     if not block.path.startswith(BUCKETS):
         return bytes(file_system(block.path).cat_file(block.path, block.start, block.end))
-    folder, _, name = block.path.rpartition("/")
-    return _bucket(folder).range(name, block.start, block.end).data
-
-
-@lru_cache(maxsize=64)
-def _bucket(folder: str) -> BucketStore:
-    return open_bucket(folder)
+    store, name = open_object(block.path)
+    return store.range(name, block.start, block.end).data
 
 
 def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> tuple[list[Block], dict[Block, bytes]]:

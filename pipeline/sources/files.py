@@ -11,7 +11,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from io import BufferedReader, RawIOBase
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple, Protocol, overload
@@ -31,7 +30,7 @@ from recordmill.pipeline.sources.globs import (
 )
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.pipeline.versions.stores.bucket import BucketStore
-from recordmill.pipeline.versions.stores.open_store import open_bucket
+from recordmill.pipeline.versions.stores.open_store import open_object
 
 READ_BYTES = 4 << 20  # 4 MiB: the bytes of an object that a request of a stream asks for
 
@@ -217,18 +216,18 @@ class StoreFiles:
     def open(self, path: str) -> BinaryIO:
         if not path.startswith(self.SCHEMES):
             return self._others.open(path)
-        return BufferedReader(_ObjectStream(*_object(path)), READ_BYTES)
+        return BufferedReader(_ObjectStream(*open_object(path)), READ_BYTES)
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
         if not path.startswith(self.SCHEMES):
             return self._others.read(path, start, length, most)
-        store, name = _object(path)
+        store, name = open_object(path)
         return store.range(name, start, None if length is None else start + length, most).data
 
     def _below(self, prefix: str) -> list[FileInfo]:
         """Lists the objects whose URLs begin with a prefix, sorted, but those that stand for folders."""
         if prefix not in self._objects:
-            store, key = _object(prefix)
+            store, key = open_object(prefix)
             listed = sorted(store.listed(key).items())
             self._objects[prefix] = [
                 FileInfo(f"{store.url}/{name}", found.bytes, 0.0, found.tag)
@@ -236,19 +235,6 @@ class StoreFiles:
                 if not name.endswith("/")
             ]
         return self._objects[prefix]
-
-
-def _object(url: str) -> tuple[BucketStore, str]:
-    """Returns the bucket and the name of an object."""
-    scheme, _, rest = url.partition("://")
-    bucket, _, name = rest.partition("/")
-    return _bucket(f"{scheme}://{bucket}"), name
-
-
-@lru_cache(maxsize=32)
-def _bucket(url: str) -> BucketStore:
-    """Opens a bucket, whose client all reads of this process share."""
-    return open_bucket(url)
 
 
 class _ObjectStream(RawIOBase):

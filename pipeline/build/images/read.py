@@ -11,7 +11,7 @@ counts: alone it has the memory, or fails again.
 import ctypes
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -191,6 +191,12 @@ def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence
     return references[: options.max_length]
 
 
+def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[tuple[int, bytes, int]]:
+    """Yields the arguments of `ImageFiles.read` for images: of each feature of a row source, references and options."""
+    for source, references, options in rows:
+        yield from ((source, reference, options.max_bytes) for reference in kept(references or b"", options))
+
+
 def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
     """Returns the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
 
@@ -233,12 +239,8 @@ class PixelMeter:
         called with the number of a row whose image cannot be loaded.
         """
         rows = list(zip(sources, references, strict=True))
-        wanted = (
-            (source, reference, self._options.max_bytes)
-            for source, images in rows
-            for reference in kept(images or b"", self._options)
-        )
-        with self._reader.reading_ahead(wanted) as reader:
+        wanted = ((source, images, self._options) for source, images in rows)
+        with self._reader.reading_ahead(arguments(wanted)) as reader:
             parts = [self._row_sums(reader, *each, partial(on_bad, row)) for row, each in enumerate(rows)]
         sums = np.array(parts, np.int64).reshape(len(parts), 1 + 2 * self._options.channels)
         return (sums[:, 0], *np.split(sums[:, 1:], 2, axis=1))  # type: ignore[return-value]

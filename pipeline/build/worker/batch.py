@@ -23,6 +23,7 @@ from recordmill.pipeline.build.images.read import (
     UNDECODABLE,
     BuildImageReader,
     Loaded,
+    arguments,
     kept,
     perceptual_hash_of,
     retry_alone,
@@ -104,12 +105,11 @@ class ImageLoader:
         """Begins to read the rows' images, where a store is slow to answer; returns the arguments of `batches`."""
         columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
         wanted = (
-            (source, reference, options.max_bytes)
+            (source, references, options)
             for source, *row in zip(*columns, strict=True)
             for references, options in zip(row, self._images.values(), strict=True)
-            for reference in kept(references, options)
         )
-        return rows, self._reader.reading_ahead(wanted)
+        return rows, self._reader.reading_ahead(arguments(wanted))
 
     def batches(self, rows: pa.Table, reader: BuildImageReader) -> Iterator[RowBatch]:
         """Yields the rows with their images, in order; several batches where the images are many bytes."""

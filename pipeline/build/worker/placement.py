@@ -32,7 +32,14 @@ from recordmill.pipeline.build.duplicates.fingerprints import (
     file_digests,
     numbered,
 )
-from recordmill.pipeline.build.images.read import BuildImageReader, Loaded, image_reader, kept, perceptual_hash_of
+from recordmill.pipeline.build.images.read import (
+    BuildImageReader,
+    Loaded,
+    arguments,
+    image_reader,
+    kept,
+    perceptual_hash_of,
+)
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.sources.faults import Reject
@@ -114,12 +121,12 @@ class ContentReader:
         if self._images:
             references = rows.select([*PLACE, *self._images]).to_pylist()
             wanted = (
-                (row["@source"], reference, options.max_bytes)
-                for row in references
-                for name, options in self._images.items()
-                for reference in kept(row[name], options)
+                (row["@source"], row[name], options) for row in references for name, options in self._images.items()
             )
-            with self._reader.reading_ahead(wanted) as reader, ThreadPoolExecutor(self._planned.threads) as pool:
+            with (
+                self._reader.reading_ahead(arguments(wanted)) as reader,
+                ThreadPoolExecutor(self._planned.threads) as pool,
+            ):
                 read = list(pool.map(partial(self._row, reader, rejects), references))
             rows = rows.filter(pa.array([row is not None for row in read], pa.bool_()))
             loaded = [row for row in read if row is not None]

@@ -1,5 +1,6 @@
 """Opens the store of an output: a local folder, Google Cloud Storage or S3, all by one protocol, `Store`."""
 
+from functools import lru_cache
 from pathlib import Path
 
 from recordmill.pipeline.dataset.paths import Location
@@ -33,6 +34,22 @@ def open_bucket(url: str) -> BucketStore:
     if scheme not in _STORES or not bucket:
         raise OutputError(f"the output {url} is neither a path nor a URL like gs://bucket/folder or s3://bucket/folder")
     return _STORES[scheme](bucket, folder)
+
+
+def open_object(url: str) -> tuple[BucketStore, str]:
+    """Returns the bucket and the name of an object; all reads of this process share the bucket's client.
+
+    Raises:
+        OutputError: as `open_store`.
+    """
+    scheme, _, rest = url.partition("://")
+    bucket, _, name = rest.partition("/")
+    return _shared_bucket(f"{scheme}://{bucket}"), name
+
+
+@lru_cache(maxsize=32)
+def _shared_bucket(url: str) -> BucketStore:
+    return open_bucket(url)
 
 
 def open_location(output: str) -> Location:
