@@ -110,7 +110,7 @@ class Road:
 
 @contextmanager
 def s3_by_a_road() -> Iterator[tuple[str, Road]]:
-    """Gives `s3()`, and the road by which this process and those that it starts reach it."""
+    """Yields what `s3` does, and the proxy that connects this process and its children to it."""
     with s3() as url, pytest.MonkeyPatch.context() as patch:
         host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
         road = Road(host, int(port))

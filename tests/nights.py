@@ -84,7 +84,7 @@ class Watcher(threading.Thread):
         try:
             name = live_name(self._read)
         except Exception as error:
-            self.fault = error if self.seen else None  # before the first build there is none
+            self.fault = error if self.seen else None  # the first build makes the live version
             return
         try:
             rows = rows_of(read_version(self._read, name))

@@ -26,7 +26,7 @@ Night = Callable[[World], None]
 
 @dataclass(frozen=True)
 class Case:
-    """What happens to a dataset, and the rules that the last night then breaches."""
+    """A change of a dataset, and the rules that the last night breaches after it."""
 
     name: str
     happens: Night
@@ -55,7 +55,7 @@ def every(step: int, change: Change) -> Change:
 
 
 def shuffled(name: str) -> Change:
-    """Gives each row the value of another one."""
+    """Replaces the value of each row by that of another row."""
 
     def change(rows: Rows) -> Rows:
         order = np.random.default_rng(3).permutation(len(rows)).tolist()
@@ -102,7 +102,7 @@ def html(text: str) -> str:
 
 
 def words(rows: Rows) -> Rows:
-    """Gives a few texts a word that is new."""
+    """Adds a new word to a few texts."""
     return every(20, each(text=lambda text: f"{text} novelty"))(rows)
 
 
@@ -158,7 +158,7 @@ def fourteen_nights(world: World) -> None:
 
 
 def with_probe(world: World) -> None:
-    """Gives the gate a limit on the probe, which is off by default."""
+    """Sets the gate's limit on the probe, which is off by default."""
     world.edit("rejects:", "gate: {probe: 0.05}\nrejects:")
 
 

@@ -51,7 +51,7 @@ def example(row: dict[str, Any]) -> bytes:
 
 
 def moved(rows: Rows, *names: str) -> Rows:
-    """Gives each row some of the values of another one."""
+    """Replaces some values of each row by those of another row."""
     others = np.random.default_rng(5).permutation(len(rows))
     return [row | {name: rows[other][name] for name in names} for row, other in zip(rows, others, strict=True)]
 

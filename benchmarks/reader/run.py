@@ -90,7 +90,7 @@ class Case:
 
 
 def case_of(task: str, name: str, settings: dict[str, Any]) -> Case:
-    """Gives a pipeline's case; our own choose how they read, but with `_threads` at the name's end."""
+    """Returns a pipeline's case. Our input chooses how it reads, unless the name ends with `_threads`."""
     pipeline = name.removesuffix("_threads")
     return Case(task, pipeline, settings if pipeline == name else {"processes": 0, **settings}, name)
 
