@@ -49,12 +49,13 @@ WHERE = {
     "Number": (NUMBERS, "number"),
     "Numbers": (NUMBERS, "numbers"),
     "Raw": (NUMBERS, "raw"),
+    "AnnotatedImages": ("sources/yolo.md", "Options"),
     "Csv": ("sources/csv.md", "Options"),
     "Tsv": ("sources/csv.md", "Options"),
     "TextFiles": ("sources/text.md", "Options"),
 }
 for _model in _models(AnySource):
-    (_format,) = typing.get_args(_model.model_fields["format"].annotation)
+    _format = typing.get_args(_model.model_fields["format"].annotation)[0]
     for _page, _text in PAGES.items():
         if _page.startswith(("docs/spec.md", "docs/sources/")) and re.search(rf"^#+ {_format}$", _text, re.MULTILINE):
             WHERE.setdefault(_model.__name__, (_page.removeprefix("docs/"), _format))

@@ -15,7 +15,7 @@ from recordmill.pipeline.options import Options
 
 REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 """A function of the user's: `module:function`."""
-PATHS = ("path", "images")
+PATHS = ("path", "images", "names", "image_list")
 """The options that are paths, and may hold placeholders."""
 Item = TypeVar("Item")
 
@@ -172,6 +172,30 @@ class WebDataset(ArchiveOptions):
     format: Literal["webdataset"]
 
 
+class AnnotatedImages(TableOptions):
+    """Images with annotations in a published format: COCO, Pascal VOC, YOLO, Open Images."""
+
+    format: Literal["coco", "voc", "yolo", "open_images"]
+    """The format of the annotations."""
+    path: str = Field(min_length=1)
+    """The annotations: a file, a folder or a glob. Of `voc` and `yolo` the folder of all annotations, also those below
+    it."""
+    images: str | None = Field(default=None, min_length=1)
+    """The folder of the images. Without it, the folder of the JSON file or of the CSV file; of `voc` and `yolo` that of
+    the annotations."""
+    names: str | None = Field(default=None, min_length=1)
+    """The file with the names of the classes, for `yolo` (`data.yaml`, `classes.txt`) and `open_images` (the class
+    descriptions, CSV). Without it, a category is what the annotation says: a number, an identifier."""
+    image_list: str | None = Field(default=None, min_length=1)
+    """A file that lists the images that are rows, one a line, by name or path; without it, all are."""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> "AnnotatedImages":
+        if self.names is not None and self.format in ("coco", "voc"):
+            raise ValueError(f"`names` is not for `{self.format}`, whose annotations name the classes: leave it out")
+        return self
+
+
 class UserRows(SourceOptions):
     """Rows that a function yields."""
 
@@ -196,6 +220,6 @@ class UserRows(SourceOptions):
 
 
 AnySource = Annotated[
-    ImageFolder | Csv | Tsv | JsonLines | Parquet | TextFiles | TFRecord | WebDataset | UserRows,
+    ImageFolder | AnnotatedImages | Csv | Tsv | JsonLines | Parquet | TextFiles | TFRecord | WebDataset | UserRows,
     Field(discriminator="format"),
 ]

@@ -61,12 +61,12 @@ class WholeFiles:
     @property
     def names(self) -> list[str]:
         """The names of the files, relative to the source's root."""
-        return unpacked_names(self.packed)
+        return unpacked(self.packed)
 
 
 @lru_cache(maxsize=8)
-def unpacked_names(packed: bytes) -> list[str]:
-    """Unpacks the names of a chunk's files; keeps the last few, since many rejects may lie in one chunk."""
+def unpacked(packed: bytes) -> list[Any]:
+    """Unpacks the rows of a chunk; keeps the last few, since many rejects may lie in one chunk."""
     return list(unpack(packed))
 
 

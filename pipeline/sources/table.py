@@ -78,14 +78,14 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         with planning(self.source.path):
             root = self.root(files)
             listed = self._listed(files, root)
-            inputs = FileList(file for file in listed if file.bytes)
+            inputs = self._used(listed)
             if not inputs:
                 endings = " or ".join(f"*{ending}" for ending in self.endings)
                 nothing = f"no such file, or no {endings} in it"
                 raise SourceError(f"{self.source.path}: {'every file is empty' if listed else nothing}")
             cut = self.cut(files, root, inputs, columns, chunk_bytes)
             check_names(join(root, inputs[0].path), required(columns), cut.names, self.looks_at)
-            empty = [file.path for file in listed if not file.bytes]
+            empty = [] if len(inputs) == len(listed) else [file.path for file in listed if not file.bytes]
             for path in empty:
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
             notes = cut.notes + note("left out, because empty", empty) + unused(cut.names, columns)
@@ -96,10 +96,14 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists the files that are not empty, and the images that rows may refer to."""
         listed = self._listed(files, self.root(files))
-        return FileList(chain((file for file in listed if file.bytes), self._images(files, columns)))
+        return FileList(chain(self._used(listed), self._images(files, columns)))
 
     def _listed(self, files: Files, root: str) -> FileList:
         return FileList(_below(root, _union(files.match(pattern) for pattern in self._patterns(files))))
+
+    def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
+        """Returns the files that may hold rows: those that are not empty."""
+        return FileList(file for file in listed if file.bytes)
 
     def _patterns(self, files: Files) -> list[str]:
         """Returns the patterns of all files; a local path that holds wildcards and is there is meant as it is."""
@@ -114,8 +118,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         """Lists the images that rows may refer to: all of their folder, so that a changed one is a changed input."""
         if not has_images(columns):
             return ()
-        root = self.image_root(files)
-        return _below(root, (file for file in files.match(f"{escape(root)}/**") if is_image(file.path)))
+        return images_below(files, self.image_root(files))
 
 
 class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
@@ -129,6 +132,11 @@ class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         return ()
+
+
+def images_below(files: Files, root: str) -> Iterator[FileInfo]:
+    """Lists the images in a folder and below it, with paths relative to it."""
+    return _below(root, (file for file in files.match(f"{escape(root)}/**") if is_image(file.path)))
 
 
 def has_images(columns: Columns) -> bool:

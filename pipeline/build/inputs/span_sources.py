@@ -19,7 +19,14 @@ from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import Template, is_literal, is_template, literal_prefix
-from recordmill.pipeline.sources.options import PATHS, ArchiveOptions, ImageFolder, SourceOptions, TableOptions
+from recordmill.pipeline.sources.options import (
+    PATHS,
+    AnnotatedImages,
+    ArchiveOptions,
+    ImageFolder,
+    SourceOptions,
+    TableOptions,
+)
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import Spec
@@ -156,6 +163,8 @@ def _are_rows_of_files(source: SourceOptions, columns: Columns, listed: Sequence
     """Whether each row is of one of the listed files, and of no other."""
     if isinstance(source, ImageFolder):
         return not any(file.path.endswith(NAMES) for file in listed)
+    if isinstance(source, AnnotatedImages):
+        return False
     has_images = any(column.type is ColumnType.IMAGE for column in columns.values())
     return isinstance(source, ArchiveOptions) or (isinstance(source, TableOptions) and not has_images)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill.pipeline.sources.formats.annotated_images import AnnotatedImagesReader
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_folder import ImageFolderReader
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
@@ -12,6 +13,7 @@ from recordmill.pipeline.sources.formats.tfrecord import TFRecordReader
 from recordmill.pipeline.sources.formats.user_rows import UserRowsReader
 from recordmill.pipeline.sources.formats.webdataset import WebDatasetReader
 from recordmill.pipeline.sources.options import (
+    AnnotatedImages,
     Csv,
     ImageFolder,
     JsonLines,
@@ -27,6 +29,7 @@ from recordmill.pipeline.sources.source_reader import SourceReader
 
 READERS: Mapping[type[SourceOptions], type[SourceReader[Any]]] = {
     ImageFolder: ImageFolderReader,
+    AnnotatedImages: AnnotatedImagesReader,
     Csv: CsvReader,
     Tsv: CsvReader,
     JsonLines: JsonLinesReader,

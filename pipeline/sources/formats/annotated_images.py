@@ -1,0 +1,199 @@
+"""Images with annotations in a published format: COCO, Pascal VOC, YOLO, Open Images.
+
+    source: {format: coco, path: coco/annotations/*_train2017.json, images: coco/train2017}
+
+A row is an image: its path, and lists of what is annotated in it, such as `boxes` and `categories`; an image without
+annotations has empty lists. `voc` and `yolo` have a file an image, which a worker parses. `coco` and `open_images` have
+large tables, which the plan reads once: its chunks hold their rows, and no worker reads a table again.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
+from recordmill.pipeline.sources.columns import Column, Columns
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files
+from recordmill.pipeline.sources.formats.annotated_rows import (
+    AnnotatedRow,
+    AnnotatedRows,
+    Found,
+    ImageList,
+    Lists,
+    Names,
+    image_key,
+    read_names,
+)
+from recordmill.pipeline.sources.formats.annotation_files import VOC_LISTS, YOLO_LISTS, voc_lists, yolo_lists
+from recordmill.pipeline.sources.formats.coco import read_coco
+from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
+from recordmill.pipeline.sources.formats.open_images import read_open_images
+from recordmill.pipeline.sources.formats.text import read_texts
+from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.images import ImageBase
+from recordmill.pipeline.sources.options import AnnotatedImages
+from recordmill.pipeline.sources.paths import join, note, path_key
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.table import TableReader, images_below
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
+from recordmill.pipeline.sources.typing.python_values import typed_objects
+
+ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, as in a folder of images
+BLOCK_ROWS = 4096
+ENDINGS = {"coco": ".json", "voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of one annotation file an image."""
+
+    names: Sequence[str]
+    """The columns, but for the image."""
+    parse: Callable[[bytes, Names], Lists | Fault]
+
+    def lists(self, text: bytes | None, names: Names) -> Lists | Fault:
+        """Parses a file; without one all lists are empty."""
+        return dict.fromkeys(self.names, ()) if text is None else self.parse(text, names)
+
+
+FILE_FORMATS = {"voc": FileFormat(VOC_LISTS, voc_lists), "yolo": FileFormat(YOLO_LISTS, yolo_lists)}
+
+
+class AnnotatedImagesReader(TableReader[AnnotatedImages]):
+    """Reads images with their annotations."""
+
+    of_path: ClassVar[tuple[str, ...]] = (IMAGE, FILE_NAME)
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        return (ENDINGS[self.source.format],)
+
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+        """Finds the rows and packs them into chunks; `rows` is exact."""
+        names = read_names(files, self.source.names)
+        found = self._found(files, root, inputs, names)
+        if not len(found.bytes):
+            raise SourceError(f"{self.source.path}: no image is there that these annotations could belong to")
+        parts = even_parts(ROW_BYTES + np.array(found.bytes, np.int64), chunk_bytes)
+        chunks = [
+            Chunk(0, 0, "", sum(row.bytes for row in rows), AnnotatedRows(pack(rows), names))
+            for rows in cut(found.rows, parts)
+        ]
+        every = [*self.of_path, *found.names]
+        return Plan(chunks, len(found.bytes), notes=found.notes, names=every, is_exact=True)
+
+    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names) -> Found:
+        listed, paths = ImageList.read(files, self.source.image_list), [file.path for file in inputs]
+        if self.source.format == "coco":
+            images = None if self.source.images is None else self.image_root(files)
+            return read_coco(files, root, paths, images, listed)
+        there = [path for path in (file.path for file in self._image_files(files)) if path in listed]
+        if self.source.format == "open_images":
+            found = read_open_images(files, root, paths, there, names)
+        else:
+            found = self._pairs(root, inputs, self.image_root(files), there)
+        return replace(found, notes=[*found.notes, *listed.notes()])
+
+    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:
+        """Finds the annotation file of each image by its name."""
+        by_key = {image_key(join(root, file.path)): file for file in inputs}
+        pairs = [by_key.get(image_key(join(image_root, path))) for path in images]
+        rows = [
+            AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
+            for path, file in zip(images, pairs, strict=True)
+        ]
+        used = {file.path for file in pairs if file}
+        if rows and not used:
+            raise SourceError(
+                f"{self.source.path}: no annotation has the name of an image: the first are {inputs[0].path} and "
+                f"{images[0]}; `images` names the folder of the images"
+            )
+        without = [path for path, file in zip(images, pairs, strict=True) if file is None]
+        left = [file.path for file in inputs if file.path not in used]
+        notes = [
+            *note("images without an annotation file, which have empty lists", without),
+            *note("annotation files without an image, left out", left),
+        ]
+        return Found(rows, [row.bytes for row in rows], FILE_FORMATS[self.source.format].names, notes)
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads rows, parsing their files; a row's default key is the image's path."""
+        work, base, first = chunk.work, (self.image_root(files), ""), 0
+        for rows in batches(work.rows, lambda row: row.bytes, BLOCK_ROWS):
+            faults: Faults = {}
+            lists = self._lists(files, rows, work.names, faults)
+            typed = {name: self._column(name, column, rows, lists, base, faults) for name, column in columns.items()}
+            keys = pa.array([row.image and path_key(row.image) for row in rows], pa.binary()) if key is None else None
+            raw = TypedRows(typed, np.arange(first, first + len(rows)), keys, len(rows), faults)
+            yield make_block(chunk, raw, columns, key)
+            first += len(rows)
+
+    def _lists(self, files: Files, rows: Sequence[AnnotatedRow], names: Names, faults: Faults) -> list[Lists]:
+        """Returns the lists of each row; none of a row that has a fault."""
+        form, found = FILE_FORMATS.get(self.source.format), [row.annotations for row in rows]
+        if form:
+            texts = read_texts(files, self.root(files), [row.file for row in rows], what="the annotation file")
+            found = [text if isinstance(text, Fault) else form.lists(text, names) for text in texts]
+        faults |= {row: each for row, each in enumerate(found) if isinstance(each, Fault)}
+        return [each if isinstance(each, Mapping) else {} for each in found]
+
+    def _column(
+        self,
+        name: str,
+        column: Column,
+        rows: Sequence[AnnotatedRow],
+        lists: Sequence[Lists],
+        base: ImageBase,
+        faults: Faults,
+    ) -> pa.Array:
+        if name not in self.of_path:
+            return typed_objects(name, column, [each.get(name) for each in lists], base, faults)
+        paths = [row.image for row in rows]
+        if self.source.format == "coco":  # what a table says is not trusted
+            return typed_objects(name, column, paths, base, faults)
+        return path_column(name, column, paths, faults)
+
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """Returns the table and the image's number in it, or the file of the image's annotations, else the image."""
+        row = chunk.work.rows[position]
+        return row.file or row.image, row.number
+
+    def input_path(self, files: Files) -> Callable[[str], str]:
+        """Returns the function that makes a full path; names and lists of images may be anywhere."""
+        inner = super().input_path(files)
+        return lambda path: path if path.startswith("/") or "://" in path else inner(path)
+
+    def _patterns(self, files: Files) -> list[str]:
+        if self.source.format in FILE_FORMATS and files.is_folder(self.source.path):
+            return [f"{escape(self.source.path.rstrip('/'))}/**/*{self.endings[0]}"]
+        return super()._patterns(files)
+
+    def _listed(self, files: Files, root: str) -> FileList:
+        """Lists the annotations, which are no names and no list of images."""
+        others = {self.source.names, self.source.image_list}
+        return FileList(file for file in super()._listed(files, root) if join(root, file.path) not in others)
+
+    def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
+        """Takes an empty file of an image without objects, too."""
+        return listed if self.source.format in FILE_FORMATS else super()._used(listed)
+
+    def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
+        """Lists the images, which may be rows, and the files of names and of images."""
+        root, others = self.root(files), filter(None, (self.source.names, self.source.image_list))
+        named = (file._replace(path=_from(root, path)) for path in others for file in files.match(escape(path)))
+        rows = self.source.format != "coco"
+        return chain(self._image_files(files) if rows else super()._images(files, columns), named)
+
+    def _image_files(self, files: Files) -> Iterable[FileInfo]:
+        return images_below(files, self.image_root(files))
+
+
+def _from(root: str, path: str) -> str:
+    """A path from a folder, so that it stays the same where both are moved; a URL that is not below it stays whole."""
+    return path.removeprefix(f"{root}/") if "://" in path else os.path.relpath(path, root)

@@ -1,0 +1,153 @@
+"""Rows of annotated images on their way from the plan to a worker, and the names that images and classes have.
+
+An annotation belongs to the image of the same path, but for the ending and for folders that tell the two apart.
+
+>>> image_key("coco128/images/train2017/9.jpg") == image_key("coco128/labels/train2017/9.txt")
+True
+"""
+
+import csv
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+from recordmill.pipeline.sources.encoded import open_utf8
+from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
+from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.pipeline.sources.source_reader import SourceError, unpacked
+
+FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
+"""The folders, in small letters, by which images and annotations differ."""
+YAML_ENDINGS = (".yaml", ".yml")
+NUMBER_BEHIND = re.compile(r"\s+-?\d+$")  # of a list of one class: `2008_000002 -1`
+Lists = Mapping[str, Any]
+"""The values of a row by column: lists of what is annotated."""
+Names = Mapping[str, str]
+"""The names of classes by the codes that annotations use; empty where codes are names."""
+
+
+class AnnotatedRow(NamedTuple):
+    """An image and its annotations."""
+
+    image: str | None
+    """Its path, relative to the folder of images; of a table of annotations as it says; None where it names none."""
+    annotations: Lists | Fault | None = None
+    """None where a file holds them, or nothing does."""
+    file: str | None = None
+    """The file that holds the annotations of this image alone, or the table that lists it."""
+    number: int | None = None
+    """The image's number in the table, from 1."""
+    bytes: int = 0
+    """The size of the annotation file."""
+
+
+@dataclass(frozen=True)
+class AnnotatedRows:
+    """The work of a chunk."""
+
+    packed: bytes
+    """`pack` of a list of rows."""
+    names: Names
+
+    @property
+    def rows(self) -> list[AnnotatedRow]:
+        """Unpacks the rows."""
+        return unpacked(self.packed)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of all annotations."""
+
+    rows: Iterable[AnnotatedRow]
+    bytes: Sequence[int]
+    """The size of each row's own annotation file."""
+    names: Sequence[str]
+    """The columns, but for the image."""
+    notes: list[str] = field(default_factory=list)
+
+
+def image_key(path: str) -> tuple[str, ...]:
+    """Returns the name by which an image and its annotation find each other."""
+    return tuple(part for part in posixpath.splitext(path)[0].split("/") if part.lower() not in FOLDERS)
+
+
+class ImageList:
+    """The images that a file lists, by name or by the end of their paths; all, where there is no file."""
+
+    def __init__(self, lines: Iterable[str] | None) -> None:
+        self._names = None if lines is None else dict[str, dict[tuple[str, ...], str]]()
+        for line in lines or ():
+            listed = NUMBER_BEHIND.sub("", line.strip())
+            key = image_key(listed if is_image(listed) else f"{listed}.")
+            if key and self._names is not None:
+                self._names.setdefault(key[-1], {})[key] = listed
+        self._missing = {name for names in (self._names or {}).values() for name in names.values()}
+
+    @classmethod
+    def read(cls, files: Files, path: str | None) -> "ImageList":
+        """Reads a list. Raises: SourceError, OSError: it cannot be read."""
+        return cls(None if path is None else _text(files, path).splitlines())
+
+    def __contains__(self, path: str) -> bool:
+        """Whether an image is listed."""
+        if self._names is None:
+            return True
+        key = image_key(path)
+        listed = [name for end, name in self._names.get(key[-1], {}).items() if key[-len(end) :] == end]
+        self._missing.difference_update(listed)
+        return bool(listed)
+
+    def notes(self) -> list[str]:
+        """Returns a note of the listed images that were not asked for, since they are not there."""
+        return note("listed images that are not there", sorted(self._missing))
+
+
+def read_names(files: Files, path: str | None) -> Names:
+    """Reads the names of classes: `names` of YOLO's YAML, a CSV file of codes and names, or a name a line, from 0.
+
+    Raises:
+        SourceError: the file holds no names.
+        OSError: it cannot be read.
+    """
+    if path is None:
+        return {}
+    text = _text(files, path)
+    try:
+        names = _names(text, posixpath.splitext(path)[1].lower())
+    except yaml.YAMLError as error:
+        raise SourceError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+    if not names:
+        raise SourceError(f"{path} holds no names: give YOLO's `names`, a name a line, or CSV of codes and names")
+    return names
+
+
+def _names(text: str, ending: str) -> Names:
+    if ending == ".csv":
+        return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}
+    if ending not in YAML_ENDINGS:
+        return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}
+    document = yaml.load(text, yaml.BaseLoader)  # noqa: S506  # strings alone: of SafeLoader the class `no` is False
+    names = document.get("names") if isinstance(document, dict) else None
+    pairs = enumerate(names) if isinstance(names, list) else names.items() if isinstance(names, dict) else ()
+    return {str(code): name for code, name in pairs if isinstance(name, str)}
+
+
+def _text(files: Files, path: str) -> str:
+    with open_utf8(files, path) as file:
+        data = file.read(MAX_LINE_BYTES)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise SourceError(f"{path} is not UTF-8") from None
+
+
+def class_name(code: str, names: Names) -> str | None:
+    """Returns the name of a class; None where names are given, but not its."""
+    return names.get(code) if names else code

@@ -1,0 +1,184 @@
+"""COCO's JSON: `images`, `annotations` and `categories`, joined by their ids; several files are joined by image.
+
+An annotation with a `caption` adds to `captions`; one with a `bbox` adds to `boxes`, `categories` and `crowd`. Key
+points, polygons and masks are passed over.
+"""
+
+import posixpath
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recordmill.pipeline.sources.encoded import naming_damage, open_plain
+from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.formats.annotated_rows import AnnotatedRow, Found, ImageList
+from recordmill.pipeline.sources.formats.json_items import JsonDamageError, json_items
+from recordmill.pipeline.sources.paths import join, note
+from recordmill.pipeline.sources.source_reader import SourceError
+
+IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
+SLACK = 1  # pixel: COCO's own boxes are rounded
+
+
+@dataclass(slots=True)
+class CocoImage:
+    """An image, and its annotations so far; arrays, since a number takes 8 bytes there, and 32 in a list."""
+
+    id: Any
+    number: int | None = None
+    """Its number in `images`, from 1; None where no entry was read yet."""
+    path: str | None = None
+    sides: tuple[Any, Any] = (None, None)
+    """Width and height, as the entry says."""
+    ids: list[Any] = field(default_factory=list)
+    """The ids of the annotations with boxes."""
+    boxes: "array[float]" = field(default_factory=lambda: array("d"))
+    categories: list[Any] = field(default_factory=list)
+    """Ids, and names once all are known."""
+    crowd: "array[int]" = field(default_factory=lambda: array("b"))
+    captions: list[str] = field(default_factory=list)
+    fault: str | None = None
+
+    def add(self, annotation: Mapping[str, Any]) -> None:
+        """Adds an annotation, or remembers what is wrong with it."""
+        caption, box, crowd = annotation.get("caption"), annotation.get("bbox"), annotation.get("iscrowd", 0)
+        if isinstance(caption, str):
+            self.captions.append(caption)
+        elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
+            self.ids.append(annotation.get("id"))
+            self.boxes.extend(box)
+            self.categories.append(annotation.get("category_id"))
+            self.crowd.append(crowd)
+        else:
+            wrong = "has no `caption`, and no `bbox` of four numbers with an `iscrowd` of 0 or 1"
+            self.fault = self.fault or f"the annotation {_shown(annotation.get('id'))} {wrong}"
+
+    def name_categories(self, names: Mapping[Any, str]) -> None:
+        """Replaces the categories' ids by names."""
+        named = [names.get(code) if _is_id(code) else None for code in self.categories]
+        if None in named:
+            unknown = _shown(self.ids[named.index(None)])
+            self.fault = self.fault or f"the annotation {unknown} has a `category_id` that is not in `categories`"
+        self.categories = named
+
+    def join(self, other: "CocoImage") -> None:
+        """Adds the annotations of another file; one that both have, by its id, comes once."""
+        for each, known in enumerate(other.ids):
+            if known is None or known not in self.ids:
+                self.ids.append(known)
+                self.boxes.extend(other.boxes[4 * each : 4 * each + 4])
+                self.categories.append(other.categories[each])
+                self.crowd.append(other.crowd[each])
+        self.captions += other.captions
+        self.fault = self.fault or other.fault
+
+    def outside(self) -> Iterator[str]:
+        """Yields the ids of boxes that leave the image or have no area."""
+        width, height = self.sides
+        if _is_number(width) and _is_number(height):
+            for known, x, y, w, h in zip(self.ids, *(self.boxes[side::4] for side in range(4)), strict=True):
+                if min(x, y) < -SLACK or x + w > width + SLACK or y + h > height + SLACK or min(w, h) <= 0:
+                    yield _shown(known)
+
+    def row(self, file: str) -> AnnotatedRow:
+        """Returns the image as a row of a file."""
+        fault = self.fault or (None if self.path else f"the image {_shown(self.id)} has no `file_name`")
+        lists = {
+            "id": self.id,
+            "boxes": self.boxes.tolist(),
+            "categories": self.categories,
+            "crowd": self.crowd.tolist(),
+            "captions": self.captions,
+        }
+        return AnnotatedRow(self.path, Fault("malformed_row", fault) if fault else lists, file, self.number)
+
+
+def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
+    """Reads files, relative to a root, whole.
+
+    Args:
+        files: opens them.
+        root: the folder of the paths.
+        paths: the files; the first that lists an image gives it its place among the rows.
+        images: the folder of the images; None: that of the file that names them.
+        listed: the images that are rows.
+
+    Raises:
+        SourceError: a file is damaged, or not COCO's.
+        OSError: it cannot be read.
+    """
+    rows, by_path, unlisted, outside = list[tuple[str, CocoImage]](), dict[str, CocoImage](), list[str](), list[str]()
+    for path in paths:
+        found, lost = _read_file(files, join(root, path), posixpath.dirname(path) if images is None else "", images)
+        new = [image for image in found if not image.path or image.path in listed]
+        for image in new:
+            known = by_path.get(image.path or "")
+            known.join(image) if known else rows.append((path, image))
+            outside += image.outside()
+        by_path = {image.path: image for image in reversed(new) if image.path} | by_path
+        unlisted += lost
+    every = [image for _, image in rows]
+    boxes, captions = any(image.ids for image in every), any(image.captions for image in every)
+    names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
+    notes = [
+        *note("annotations of images that the file does not list, left out", unlisted),
+        *note("boxes that leave their image, where they are cut, or have no area", outside),
+        *listed.notes(),
+    ]
+    return Found((image.row(path) for path, image in rows), [0] * len(rows), names, notes)
+
+
+def _read_file(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str]]:
+    """Reads a file: its images, in its order, and the ids of the annotations of no image."""
+    by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
+    lost, seen = list[str](), set[str]()
+    try:
+        with naming_damage(path), open_plain(files, path) as file:
+            for key, item in json_items(file):
+                seen.add(key)
+                entry = item if isinstance(item, dict) else {}
+                if key == "images":
+                    entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
+                elif key == "annotations" and _is_id(entry.get("image_id")):
+                    by_id.setdefault(entry["image_id"], CocoImage(entry["image_id"])).add(entry)
+                elif key == "annotations":
+                    lost.append(_shown(entry.get("id")))
+                elif key == "categories" and _is_id(entry.get("id")) and isinstance(entry.get("name"), str):
+                    names[entry["id"]] = entry["name"]
+    except JsonDamageError as error:
+        raise SourceError(f"{path} cannot be read as JSON: {error}") from None
+    if "images" not in seen:
+        raise SourceError(f"{path} has no `images`: COCO's JSON is one object of `images`, `annotations`, `categories`")
+    for image in by_id.values():
+        image.name_categories(names)
+    lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.ids or [None]]
+    return entries, lost
+
+
+def _listed(
+    entry: Mapping[str, Any], by_id: dict[Any, CocoImage], number: int, folder: str, images: str | None
+) -> CocoImage:
+    """Returns the image of an entry of `images`; the second entry of one id is an image of its own."""
+    known, name = entry.get("id"), entry.get("file_name")
+    image = by_id.setdefault(known, CocoImage(known)) if _is_id(known) else CocoImage(None)
+    if image.number is not None:
+        image = CocoImage(known)
+    image.number, image.sides = number, (entry.get("width"), entry.get("height"))
+    if isinstance(name, str) and name.strip():
+        image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
+    return image
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int | str)
+
+
+def _shown(known: object) -> str:
+    """An id in a message: a number, since a string may be the data's."""
+    return str(known) if isinstance(known, int) else "without an id"

@@ -1,0 +1,436 @@
+"""Annotated images in published formats: what is read of small samples of each, and what damage costs."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.formats import json_items as items_of_json
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, image_key
+from recordmill.pipeline.sources.formats.json_items import JsonDamageError, json_items
+from recordmill.pipeline.sources.options import AnnotatedImages
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.spec.yaml_document import SpecError
+from tests import published_formats as published
+from tests.constants import constants
+from tests.read_source import CATEGORY, FILES, IMAGE, Read, read
+
+NUMBERS, NAMES = Column(ColumnType.NUMBER, many=True), Column(ColumnType.CATEGORY, many=True)
+BOXES: Columns = {
+    "image": IMAGE,
+    "boxes": Column(ColumnType.NUMBER, many=True, multiple=4),
+    "categories": NAMES,
+}
+COCO: Columns = {**BOXES, "id": CATEGORY, "crowd": NUMBERS, "captions": Column(ColumnType.TEXT, many=True)}
+Change = Callable[[Path], None]
+
+
+def taken(folder: Path, columns: Columns = BOXES, chunk_bytes: int = 1 << 20, **options: Any) -> Read:
+    paths = {name: str(folder / path) for name, path in options.items() if name != "format"}
+    return read(reader_of(AnnotatedImages(format=options["format"], **paths)), columns, chunk_bytes)
+
+
+COCO_OPTIONS = {"format": "coco", "path": "annotations/*_train2017.json", "images": "train2017"}
+YOLO_OPTIONS = {"format": "yolo", "path": "labels/train", "images": "images/train", "names": "data.yaml"}
+ROBOFLOW_OPTIONS = {"format": "yolo", "path": "train", "names": "data.yaml"}
+VOC_OPTIONS = {"format": "voc", "path": ".", "image_list": "ImageSets/Main/train.txt"}
+OPEN_OPTIONS = {
+    "format": "open_images",
+    "path": "train-annotations-bbox.csv",
+    "images": "train",
+    "names": "class-descriptions-boxable.csv",
+}
+SAMPLES = [
+    pytest.param(
+        published.write_coco,
+        COCO_OPTIONS,
+        {
+            "image": b"f000000000001.jpg",
+            "boxes": [2.5, 4, 20.25, 16, 3.5, 4, 20.25, 16],
+            "categories": ["cat", "toothbrush"],
+        },
+        {"image": b"f000000000004.jpg", "boxes": [], "categories": []},
+        id="coco",
+    ),
+    pytest.param(
+        published.write_voc,
+        VOC_OPTIONS,
+        {"image": b"fJPEGImages/2008_000000.jpg", "boxes": [8, 12, 40, 44], "categories": ["person"]},
+        {
+            "image": b"fJPEGImages/2008_000001.jpg",
+            "boxes": [8, 12, 40, 44, 1, 1, 30, 20],
+            "categories": ["person", "dog"],
+        },
+        id="voc",
+    ),
+    pytest.param(
+        published.write_yolo,
+        YOLO_OPTIONS,
+        {"image": b"f000000.jpg", "boxes": [], "categories": []},
+        {"image": b"f000001.jpg", "boxes": [0.5, 0.5, 0.25, 0.375], "categories": ["cat"]},
+        id="yolo",
+    ),
+    pytest.param(
+        published.write_roboflow,
+        ROBOFLOW_OPTIONS,
+        {"image": b"fimages/train_0_jpg.rf.3f2a0.jpg", "boxes": [], "categories": []},
+        {"image": b"fimages/train_10_jpg.rf.3f2a10.jpg", "boxes": [0.5, 0.5, 0.25, 0.375], "categories": ["person"]},
+        id="roboflow",
+    ),
+    pytest.param(
+        published.write_open_images,
+        OPEN_OPTIONS,
+        {"image": b"f00t2607ff5c4e5c.jpg", "boxes": [], "categories": []},
+        {
+            "image": b"f01t2607ff5c4e5c.jpg",
+            "boxes": [0.0125, 0.148438, 0.195312, 0.5875, 0.5, 0, 1, 1],
+            "categories": ["Person", "Car"],
+        },
+        id="open_images",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "first", "second"), SAMPLES)
+def test_published_samples(
+    make: Change, options: dict[str, str], first: dict[str, Any], second: dict[str, Any], tmp_path: Path
+) -> None:
+    make(tmp_path)
+    found = taken(tmp_path, **options)
+    assert found.rows[:2] == [first, second]
+    assert (len(found.rows), found.plan.rows, found.plan.is_exact, found.rejects) == (30, 30, True, [])
+    assert len({*found.keys}) == 30
+    in_parts = taken(tmp_path, chunk_bytes=20_000, **options)
+    assert len(in_parts.plan.chunks) > 3
+    assert (in_parts.rows, in_parts.keys) == (found.rows, found.keys)
+    inputs = {Path(reader_path(tmp_path, options, file.path)).resolve() for file in found.plan.inputs}
+    assert {tmp_path.resolve() / value for name, value in options.items() if name in ("names", "image_list")} <= inputs
+    assert all(path.is_file() for path in inputs)
+
+
+def reader_path(folder: Path, options: dict[str, str], path: str) -> str:
+    paths = {name: str(folder / value) for name, value in options.items() if name != "format"}
+    return reader_of(AnnotatedImages(format=options["format"], **paths)).input_path(FILES)(path)
+
+
+def test_flags_captions_and_ids(tmp_path: Path) -> None:
+    for form, (make, _) in MAKE.items():
+        make(tmp_path / form)
+    rows = taken(tmp_path / "coco", COCO, **COCO_OPTIONS).rows
+    assert (rows[0]["id"], rows[0]["crowd"]) == ("1", [0, 1])
+    assert rows[1]["captions"] == ["a photo of thing 0", "a photo of thing 1"]
+    flags = taken(tmp_path / "voc", BOXES | {"difficult": NUMBERS, "truncated": NUMBERS}, **VOC_OPTIONS).rows[1]
+    assert (flags["difficult"], flags["truncated"]) == ([0, 1], [1, 0])
+    asked = BOXES | dict.fromkeys(("occluded", "group", "inside"), NUMBERS)
+    flags = taken(tmp_path / "open_images", asked, **OPEN_OPTIONS).rows[1]
+    assert (flags["occluded"], flags["group"], flags["inside"]) == ([0, 1], [0, 1], [0, -1])
+
+
+def edit(path: str, change: Callable[[Any], Any]) -> Change:
+    """Changes a JSON file of a sample."""
+
+    def apply(folder: Path) -> None:
+        value = json.loads((folder / path).read_text())
+        published.write_json(folder / path, change(value) or value)
+
+    return apply
+
+
+def swap(path: str, old: str, new: str) -> Change:
+    """Replaces a piece of a text file, which it holds."""
+
+    def apply(folder: Path) -> None:
+        text = (folder / path).read_text()
+        assert old in text
+        (folder / path).write_text(text.replace(old, new, 1))
+
+    return apply
+
+
+def annotation(number: int, **fields: Any) -> Change:
+    return edit(INSTANCES, lambda value: value["annotations"][number].update(fields))
+
+
+def rename(pattern: str) -> Change:
+    """Gives images other names than their annotations have."""
+
+    def apply(folder: Path) -> None:
+        for path in sorted(folder.glob(pattern)):
+            path.rename(path.with_stem(f"x{path.stem}"))
+
+    return apply
+
+
+def put(path: str, content: str | bytes) -> Change:
+    return lambda folder: published.write(folder / path, content)
+
+
+INSTANCES = "annotations/instances_train2017.json"
+XML, TXT, TABLE = "Annotations/2008_000000.xml", "labels/train/000001.txt", "train-annotations-bbox.csv"
+BOMB = '<!DOCTYPE a [<!ENTITY b "0123456789"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">]><annotation>&c;</annotation>'
+REJECTS = [
+    ("coco", annotation(0, bbox=[1, 2, 3]), "malformed_row", "annotation 10 has no `caption`, and no `bbox` of four"),
+    ("coco", annotation(0, bbox=[1, 2, 3, "4"]), "malformed_row", "no `bbox` of four numbers"),
+    ("coco", annotation(0, iscrowd=7), "malformed_row", "`iscrowd` of 0 or 1"),
+    ("coco", annotation(0, category_id=91), "malformed_row", "annotation 10 has a `category_id` that is not in"),
+    ("coco", annotation(0, category_id=[1]), "malformed_row", "`category_id`"),
+    ("coco", annotation(0, bbox=[1, 2, 3, math.inf]), "wrong_type", "not finite"),
+    (
+        "coco",
+        edit(INSTANCES, lambda value: value["images"][0].update(file_name=None)),
+        "malformed_row",
+        "image 1 has no",
+    ),
+    (
+        "coco",
+        edit(INSTANCES, lambda value: value["images"][0].update(file_name="../../x.jpg")),
+        "forbidden_path",
+        "leaves",
+    ),
+    (
+        "coco",
+        edit(INSTANCES, lambda value: value["images"][0].update(file_name="/etc/x.jpg")),
+        "forbidden_path",
+        "absolute",
+    ),
+    ("voc", swap(XML, "</object>", ""), "malformed_row", "no XML that is read: mismatched tag"),
+    ("voc", swap(XML, "<xmin>8</xmin>", "<xmin>a</xmin>"), "malformed_row", "object 1: wanted four numbers"),
+    ("voc", swap(XML, "<name>person</name>", ""), "malformed_row", "object 1 has no `name`"),
+    ("voc", swap(XML, "<annotation>\n\t<folder>", "<annotations>\n\t<folder>"), "malformed_row", "mismatched tag"),
+    ("voc", put(XML, BOMB), "malformed_row", "document type"),
+    ("voc", put(XML, BOMB.encode("utf-16")), "malformed_row", "document type"),
+    ("voc", put(XML, "<a/>"), "malformed_row", "outer element is no `annotation`"),
+    ("voc", put(XML, ""), "malformed_row", "no element found"),
+    ("yolo", swap(TXT, "1 0.5", "2 0.5"), "malformed_row", "line 1: class 2 is not in `names`"),
+    ("yolo", swap(TXT, "1 0.5", "0.5 0.5"), "malformed_row", "class 0.5 is not in `names`"),
+    ("yolo", swap(TXT, "0.375", "0.375 0.5 0.5"), "malformed_row", "found 7: polygons and key points are not read"),
+    ("yolo", swap(TXT, "0.375", "x"), "malformed_row", "line 1: wanted numbers alone"),
+    ("yolo", swap(TXT, "0.375", "180"), "malformed_row", "not 0 to 1 of the image's side"),
+    ("yolo", swap(TXT, "0.375", "nan"), "malformed_row", "not 0 to 1 of the image's side"),
+    ("open_images", swap(TABLE, "/m/0k4j", "/m/other"), "malformed_row", "`LabelName` is not in `names`"),
+    ("open_images", swap(TABLE, "0.195312", "wide"), "wrong_type", "not finite"),
+]
+MAKE = {
+    "coco": (published.write_coco, COCO_OPTIONS),
+    "voc": (published.write_voc, VOC_OPTIONS),
+    "yolo": (published.write_yolo, YOLO_OPTIONS),
+    "open_images": (published.write_open_images, OPEN_OPTIONS),
+}
+
+
+@pytest.mark.parametrize(("form", "damage", "reason", "words"), REJECTS)
+def test_a_damaged_annotation_costs_its_row(form: str, damage: Change, reason: str, words: str, tmp_path: Path) -> None:
+    make, options = MAKE[form]
+    make(tmp_path)
+    damage(tmp_path)
+    found = taken(tmp_path, **options)
+    (reject,) = found.rejects
+    assert reject.reason == reason
+    assert words in reject.message
+    assert len(found.rows) >= 29
+
+
+def test_a_reject_says_where(tmp_path: Path) -> None:
+    published.write_coco(tmp_path)
+    annotation(0, category_id=91)(tmp_path)
+    paths = {name: str(tmp_path / value) for name, value in COCO_OPTIONS.items() if name != "format"}
+    source = reader_of(AnnotatedImages(format="coco", **paths))
+    (chunk,) = source.plan(FILES, BOXES, 1 << 20).chunks
+    assert source.locate(chunk, 1) == ("captions_train2017.json", 2)
+    published.write_yolo(tmp_path)
+    paths = {name: str(tmp_path / value) for name, value in YOLO_OPTIONS.items() if name != "format"}
+    source = reader_of(AnnotatedImages(format="yolo", **paths))
+    (chunk,) = source.plan(FILES, BOXES, 1 << 20).chunks
+    assert [source.locate(chunk, row) for row in (0, 1)] == [("000000.jpg", None), ("000001.txt", None)]
+
+
+NOTES = [
+    ("coco", annotation(0, image_id=555), "annotations of images that the file does not list, left out: 1 (10)"),
+    ("coco", annotation(0, image_id=None), "annotations of images that the file does not list, left out: 1 (10)"),
+    (
+        "coco",
+        annotation(0, bbox=[60, 4, 20, 16]),
+        "boxes that leave their image, where they are cut, or have no area: 1 (10)",
+    ),
+    ("coco", annotation(0, bbox=[6, 4, 0, 16]), "have no area: 1 (10)"),
+    ("voc", swap("ImageSets/Main/train.txt", "2008_000000", "2009_1"), "listed images that are not there: 1 (2009_1)"),
+    (
+        "voc",
+        lambda folder: (folder / XML).unlink(),
+        "images without an annotation file, which have empty lists: 1 (JPEG",
+    ),
+    (
+        "yolo",
+        lambda folder: (folder / "images/train/000001.jpg").unlink(),
+        "without an image, left out: 1 (000001.txt)",
+    ),
+    ("open_images", lambda folder: None, "boxes of images that are not in the folder, left out: 3"),
+    (
+        "open_images",
+        swap(TABLE, ",0,0,0\n", ",0,0\n"),
+        "lines with another number of cells than the header, left out: 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "damage", "words"), NOTES)
+def test_what_belongs_to_no_row_is_counted(form: str, damage: Change, words: str, tmp_path: Path) -> None:
+    make, options = MAKE[form]
+    make(tmp_path)
+    damage(tmp_path)
+    found = taken(tmp_path, **options)
+    assert [note for note in found.plan.notes if words in note]
+    assert found.rejects == []
+
+
+ERRORS = [
+    ("coco", swap(INSTANCES, '"annotations": [', '"annotations": [,'), "Expecting value, character"),
+    ("coco", put(INSTANCES, "[1, 2]"), "instances_train2017.json cannot be read as JSON: no object"),
+    ("coco", put(INSTANCES, '{"a": ' * 100_000), "nested too deeply"),
+    ("coco", put(INSTANCES, b'{"\xff": 1}'), "it is not UTF-8"),
+    ("coco", put(INSTANCES, '{"a": ' + "9" * 5_000 + "}"), "digits"),
+    ("coco", put(INSTANCES, '{"type": "FeatureCollection"}'), "has no `images`"),
+    ("voc", rename("JPEGImages/*"), "no image is there"),
+    ("yolo", rename("images/*/*"), "no annotation has the name of an image"),
+    ("yolo", put("data.yaml", "nc: 3"), "data.yaml holds no names"),
+    ("yolo", put("data.yaml", "names: [a"), "data.yaml is no YAML"),
+    ("open_images", swap(TABLE, "LabelName", "Label"), "has no column 'LabelName'"),
+]
+
+
+@pytest.mark.parametrize(("form", "damage", "words"), ERRORS)
+def test_what_is_no_such_format_is_one_line(form: str, damage: Change, words: str, tmp_path: Path) -> None:
+    make, options = MAKE[form]
+    make(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(SourceError) as error:
+        taken(tmp_path, **options)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_of_coco_are_joined_by_image(tmp_path: Path) -> None:
+    box = published.coco_box
+    first = published.coco_instances([1, 2], [box(1, 1, 17, (1, 2, 3, 4)), box(2, 1, 1, (5, 6, 7, 8))])
+    again = published.coco_instances([2, 1, 3], [box(2, 1, 1, (5, 6, 7, 8)), box(3, 2, 90, (9, 9, 9, 9))])
+    published.write_json(tmp_path / "a/instances.json", first)
+    published.write_json(tmp_path / "a/person_keypoints.json", again)
+    found = taken(tmp_path, BOXES | {"id": CATEGORY}, format="coco", path="a/*.json", images="images")
+    assert [(row["id"], row["categories"]) for row in found.rows] == [
+        ("1", ["cat", "person"]),
+        ("2", ["toothbrush"]),
+        ("3", []),
+    ]
+
+
+def test_an_image_that_a_file_lists_twice_is_two_rows_of_one_key(tmp_path: Path) -> None:
+    twice = published.coco_instances([1, 1], [published.coco_box(1, 1, 17, (1, 2, 3, 4))])
+    published.write_json(tmp_path / "a.json", twice)
+    found = taken(tmp_path, format="coco", path="a.json")
+    assert [row["categories"] for row in found.rows] == [["cat"], []]
+    assert len({*found.keys}) == 1
+
+
+def test_without_images_paths_are_relative_to_the_json(tmp_path: Path) -> None:
+    for split in ("train", "valid"):
+        one = published.coco_instances([1], [published.coco_box(1, 1, 17, (1, 2, 3, 4))])
+        published.write_json(tmp_path / split / "_annotations.coco.json", one)
+    found = taken(tmp_path, format="coco", path="*/_annotations.coco.json")
+    assert [row["image"] for row in found.rows] == [b"ftrain/000000000001.jpg", b"fvalid/000000000001.jpg"]
+
+
+PAIRS = [
+    ("coco128/images/train2017/9.jpg", "coco128/labels/train2017/9.txt"),
+    ("train/images/9.rf.1.jpg", "train/labels/9.rf.1.txt"),
+    ("JPEGImages/9.jpg", "Annotations/9.xml"),
+    ("Data/CLS-LOC/train/n01/9.JPEG", "Annotations/CLS-LOC/train/n01/9.xml"),
+    ("street/9.png", "street/9.xml"),
+]
+
+
+@pytest.mark.parametrize(("image", "annotation"), PAIRS)
+def test_images_and_annotations_find_each_other(image: str, annotation: str) -> None:
+    assert image_key(image) == image_key(annotation)
+    assert image_key(image) != image_key(annotation.replace("9", "8"))
+
+
+LISTED = [
+    (["9"], "JPEGImages/9.jpg", True),
+    (["9 -1"], "JPEGImages/9.jpg", True),
+    (["./images/train/9.jpg"], "images/train/9.jpg", True),
+    (["./images/train/9.jpg"], "images/val/9.jpg", False),
+    (["n01/n01_9 12"], "Data/train/n01/n01_9.JPEG", True),
+    (["2008.01"], "JPEGImages/2008.01.jpg", True),
+    (["2008.01"], "JPEGImages/2008.jpg", False),
+    ([""], "9.jpg", False),
+    (None, "9.jpg", True),
+]
+
+
+@pytest.mark.parametrize(("lines", "image", "is_listed"), LISTED)
+def test_lists_of_images(lines: list[str] | None, image: str, is_listed: bool) -> None:
+    assert (image in ImageList(lines)) is is_listed
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "category"),
+    [
+        ("classes.txt", "person\nno\n", "no"),
+        ("obj.names", "person\r\nno", "no"),
+        ("data.yaml", "names: [person, no]", "no"),
+        ("data.yml", "names: {0: person, 1: no}", "no"),
+        ("classes.csv", "0,person\n1,no\n", "no"),
+        (None, "", "1"),
+    ],
+)
+def test_names_of_classes(name: str | None, text: str, category: str, tmp_path: Path) -> None:
+    published.write(tmp_path / "1.jpg", published.jpeg())
+    published.write(tmp_path / "1.txt", "1 0.5 0.5 1 1")
+    published.write(tmp_path / (name or "x"), text)
+    options = {"format": "yolo", "path": ".", **({"names": name} if name else {})}
+    assert [row["categories"] for row in taken(tmp_path, **options).rows] == [[category]]
+
+
+def test_names_belong_to_some_formats_alone() -> None:
+    with pytest.raises(SpecError, match="`names` is not for `voc`"):
+        parse_spec("name: a\nsource: {format: voc, path: a, names: b.txt}\nfeatures: {boxes: {kind: numbers}}")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=6), st.integers(1, 40), st.sampled_from([None, 1]))
+def test_items_of_json_are_those_of_the_whole(value: dict[str, Any], size: int, indent: int | None) -> None:
+    expected = [(key, item) for key, items in value.items() if isinstance(items, list) for item in items]
+    with constants(items_of_json, READ_BYTES=size):
+        assert list(json_items(io.BytesIO(json.dumps(value, indent=indent).encode()))) == expected
+
+
+@given(st.dictionaries(st.text(max_size=3), JSON, min_size=1, max_size=3), st.data())
+def test_json_that_is_cut_off_is_damaged(value: dict[str, Any], data: st.DataObject) -> None:
+    text = json.dumps(value).encode()
+    with pytest.raises(JsonDamageError), constants(items_of_json, READ_BYTES=7):
+        list(json_items(io.BytesIO(text[: data.draw(st.integers(0, len(text) - 1))])))
+
+
+def test_boxes_of_open_images_are_those_that_the_csv_module_reads(tmp_path: Path) -> None:
+    published.write_open_images(tmp_path)
+    with (tmp_path / TABLE).open() as file:
+        lines = list(csv.DictReader(file))
+    for row in taken(tmp_path, **OPEN_OPTIONS).rows:
+        own = [line for line in lines if line["ImageID"] == row["image"][1:-4].decode()]
+        assert row["boxes"] == [float(line[side]) for line in own for side in ("XMin", "YMin", "XMax", "YMax")]
