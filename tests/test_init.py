@@ -5,8 +5,6 @@ import io
 import json
 import math
 import re
-import subprocess
-import sys
 import tarfile
 from bisect import bisect_right
 from collections.abc import Callable
@@ -28,11 +26,12 @@ from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.dataset.placement import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init import sample
+from recordmill.pipeline.init.boxes import Answers, fitting_orders
 from recordmill.pipeline.init.choose import feature_names, valid_name
-from recordmill.pipeline.init.guess import ID, fitting_orders, share_of
+from recordmill.pipeline.init.guess import ID, share_of
 from recordmill.pipeline.init.recognize import cell_options
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
-from recordmill.pipeline.init.starter import dataset_name, option_line, shown, starter, write_spec
+from recordmill.pipeline.init.starter import comment, dataset_name, option_line, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Csv, JsonLines
@@ -61,11 +60,17 @@ def lines(path: Path, rows: list[Any]) -> None:
 
 
 def guessed(folder: Path, path: str = "data", **options: Any) -> tuple[Spec, str]:
-    """The spec that is printed for a path in a folder, its question answered, and its text."""
+    """The spec that is printed for a path in a folder, its question answered by the first answer, and its text."""
     if path == "data" and (folder / "data/labels.csv").exists():
         path = "data/labels.csv"  # a table whose rows name the images beside it
+    options = {"answers": Answers(ask=lambda _, answers: answers[0]), **options}
     text = starter(str(folder / path), FILES, folder=str(folder), **options)
-    return parse_spec(re.sub(r"order: (\w+) or \w+", r"order: \1", text)), text
+    return parse_spec(text), text
+
+
+def unwrapped(text: str) -> str:
+    """The text of a spec with each comment in one line, and single spaces."""
+    return re.sub(" +", " ", re.sub(r"\n *#   ", " ", text))
 
 
 def class_folders(folder: Path) -> None:
@@ -229,7 +234,7 @@ def test_what_is_guessed(make: Make, top: Any, features: Any, label: str | None,
     assert {key: found[key] for key in top} == top
     assert spec.label == label
     assert text == guessed(tmp_path)[1]
-    write(tmp_path / "dataset.yaml", text.replace(" or tensorflow", ""))
+    write(tmp_path / "dataset.yaml", text)
     assert make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES).rows
 
 
@@ -239,20 +244,20 @@ REASONS = [
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "1 distinct value",
                  "none: empty in the 40 rows", "mixed: 21 distinct values in", "not in 2 % of the 40",
                  "set: decides"]),
-    (table_of_images, ["20 boxes, by the column's name", "order: coco # the only order that fits them; coco: x_min",
+    (table_of_images, ["20 boxes, by the column's name", "order: coco # x_min, y_min, width, height; no other order",
                        "numbers up to 19", "classes: ['0', '1'] # all names", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
     (split_folders, ["left out: 1 (notes.md)", "Train 20, val 10 of the 30 rows",
                      "the column decides, not the shares\n"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows",
-                "# max_length: 7 # the most words in 24 texts; without it no text is cut"]),
+                "# max_length: 7 # the most words in 24 texts; by default all stay"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "reasons"), REASONS, ids=[case[0].__name__ for case in REASONS])
 def test_reasons_are_true(make: Make, reasons: list[str], tmp_path: Path) -> None:
     make(tmp_path)
-    text = re.sub(" +", " ", guessed(tmp_path)[1])
+    text = unwrapped(guessed(tmp_path)[1])
     assert [reason for reason in reasons if reason not in text] == []
 
 
@@ -326,7 +331,7 @@ def test_a_table_beside_images_is_named(tmp_path: Path) -> None:
     text = starter(str(tmp_path / "data"), FILES, folder=str(tmp_path))
     assert parse_spec(text).source[0].format == "image_folder"
     table = tmp_path / "data/labels.csv"
-    assert f"# where the rows of {table} name these images: recordmill init {table}" in text
+    assert f"# where the rows of {table} name these images: recordmill init {table}" in unwrapped(text)
 
 
 def test_a_folder_is_listed_once(tmp_path: Path) -> None:
@@ -355,7 +360,9 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("b.csv", b"a,b\n", "holds no row"),
         ("c.csv.gz", b"no gzip", "cannot be read as gzip"),
         ("a.json", b'["x", "y"]', r"one JSON array; .*jq -c '.\[\]' \S+/a.json > \S+/a-lines.jsonl"),
-        ("d.csv", "a,b\n1,é\n".encode("utf-16"), "set `encoding`, such as utf-16"),
+        ("d.csv", "a,b\n1,Привет\n".encode("cp1251"), "neither UTF-8 nor, by its bytes, cp1252: name its encoding"),
+        ("d.jsonl", b'{"a": 1\n' * 9, "no JSON object in its first lines"),
+        ("e.csv", b"a,b\n" + b"1\n" * 99, "e.csv holds no row, or no good one"),
         ("c.json", b"{\nbroken", r"no JSON object in its first lines; .* jq -c \. \S+/c.json"),
         ("out/dataset.json", b'{"build_key": 1}', "holds a dataset that is built already"),
     ],
@@ -401,38 +408,95 @@ def test_how_cells_are_written(head: bytes, options: dict[str, Any]) -> None:
     assert cell_options(head, "csv")[0] == options
 
 
-def test_an_encoding_is_named_in_a_comment(tmp_path: Path) -> None:
-    rows = "a,b\n" + "".join(f"{n},{'Bonn' if n % 20 else 'Köln'}\n" for n in range(60))
-    write(tmp_path / "a.csv", rows)
-    write(tmp_path / "b.csv", rows.encode("cp1252"))
-    note = "# `encoding: NAME`, such as cp1252, in the source reads text that is not UTF-8.\n"
-    assert note not in guessed(tmp_path, "a.csv")[1]
-    text = guessed(tmp_path, "b.csv")[1]
-    assert note in text
-    assert "The 60 rows: 3 would be rejects (3 invalid_utf8 in column b)" in text
-    assert "# rejects: {max_share: 0.25}" in text
-    assert "# a build stops at 1 %, and about 5.0% of the sample would be rejects\n" in text
+@pytest.mark.parametrize(
+    ("form", "encoding", "found"),
+    [
+        ("csv", "utf-8", None),
+        ("csv", "cp1252", "cp1252"),
+        ("csv.gz", "cp1252", "cp1252"),
+        ("tsv", "utf-16", "utf-16"),
+        ("csv", "utf-16-le", "utf-16-le"),
+        ("csv", "utf-16-be", "utf-16-be"),
+        ("csv", "utf-32", "utf-32"),
+        ("jsonl", "utf-8-sig", None),
+        ("jsonl", "utf-16", "utf-16"),
+        ("jsonl", "cp1252", "cp1252"),
+        ("txt", "cp1252", "cp1252"),
+    ],
+)
+def test_an_encoding_is_found(form: str, encoding: str, found: str | None, tmp_path: Path) -> None:
+    texts = [f"some words of {'Köln' if n % 5 else 'Bonn'} {n}" for n in range(3_000)]
+    head = {"csv": "text\n", "csv.gz": "text\n", "tsv": "text\tn\n"}.get(form, "")
+    row = {"tsv": "{}\t1\n", "jsonl": '{{"text": "{}"}}\n'}.get(form, "{}\n")
+    data = (head + "".join(map(row.format, texts))).encode(encoding)
+    write(tmp_path / f"a.{form}", gzip.compress(data) if form.endswith("gz") else data)
+    spec, text = guessed(tmp_path, f"a.{form}")
+    assert spec.source[0].model_dump(exclude_unset=True).get("encoding") == found
+    assert re.match("# (999|1,000) sampled rows: none would be a reject.\n", text)
+    assert spec.features["text"].kind == "text"
+    assert "as cp1252 a word is Köln; --encoding names another" in text or found != "cp1252"
 
 
-def test_json_lines_that_are_not_utf8_are_counted(tmp_path: Path) -> None:
-    rows = [f'{{"text": "some words in {"Bonn" if n % 12 else "Köln"} {n}"}}\n' for n in range(60)]
-    write(tmp_path / "a.jsonl", "".join(rows).encode("cp1252"))
-    text = guessed(tmp_path, "a.jsonl")[1]
-    assert "The 60 rows: 5 would be rejects (5 invalid_utf8 in column text)" in text
-    assert "encoding" not in text  # an option that the source does not have
+def test_damage_is_no_other_encoding(tmp_path: Path) -> None:
+    rows = [f"{n},Köln".encode() if n % 30 else b"%d,K\xf6ln" % n for n in range(60)]
+    write(tmp_path / "a.csv", b"\n".join([b"a,b", *rows]))
+    text = guessed(tmp_path, "a.csv")[1]
+    first, second = text.split("\n")[:2]
+    assert first == "# 3.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 20%."
+    assert second == "# The 60 rows: 2 would be rejects (2 invalid_utf8 in column b)."
+    assert re.search(r"\nrejects: {max_share: 0.2} +# mend the rows, then remove this\n$", text)
+
+
+def test_an_encoding_that_is_given(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", ("a,b\n" + "1,Привет\n" * 30).encode("cp1251"))
+    spec, text = guessed(tmp_path, "a.csv", answers=Answers(encoding="cp1251"))
+    assert spec.source[0].model_dump(exclude_unset=True)["encoding"] == "cp1251"
+    with pytest.raises(UserError, match="^--encoding: 'utf-9': is no encoding of text that Python knows"):
+        guessed(tmp_path, "a.csv", answers=Answers(encoding="utf-9"))
+    class_folders(tmp_path)
+    with pytest.raises(UserError, match="^--encoding is for files of text; .*data is of format image_folder"):
+        guessed(tmp_path, answers=Answers(encoding="cp1251"))
+
+
+def unclear_boxes(folder: Path) -> None:
+    rows = []
+    for n in range(40):
+        write(folder / f"data/images/{n}.png", image_bytes(64, 64))
+        box, count = [n % 20, n % 7, 30 + n % 9, 40], n % 3 + 1
+        rows.append({"file": f"images/{n}.png", "boxes": [box] * count, "labels": ["car"] * count, "n": [1] * count})
+    lines(folder / "data/rows.jsonl", rows)
 
 
 def test_the_order_of_boxes_is_a_question(tmp_path: Path) -> None:
+    unclear_boxes(tmp_path)
+    question = (
+        "the four numbers of 'boxes' fit several orders (corners: x_min, y_min, x_max, y_max; coco: x_min, y_min, "
+        "width, height; tensorflow: y_min, x_min, y_max, x_max)"
+    )
+    asked = list[str]()
+
+    def ask(text: str, answers: Any) -> str:
+        asked.append(text)
+        return str(answers[1])
+
+    spec, text = guessed(tmp_path, "data/rows.jsonl", answers=Answers(ask=ask))
+    assert (asked, spec.features["boxes"].model_dump()["order"]) == ([question], "coco")
+    assert "# x_min, y_min, width, height; as answered" in text
+    assert spec.together == (("boxes", "labels", "n"),)
+    spec, _ = guessed(tmp_path, "data/rows.jsonl", answers=Answers("tensorflow"))
+    assert spec.features["boxes"].model_dump()["order"] == "tensorflow"
+    remedy = "give the right one by --order corners or --order coco or --order tensorflow"
+    with pytest.raises(UserError, match=f"^{re.escape(question)}: {remedy}$"):
+        guessed(tmp_path, "data/rows.jsonl", answers=Answers())
+    message = "--order center: as such, many boxes of 'boxes' end outside images; corners and coco and tensorflow"
+    with pytest.raises(UserError, match=f"^{message} would fit$"):
+        guessed(tmp_path, "data/rows.jsonl", answers=Answers("center"))
+
+
+def test_width_and_height_tell_corners(tmp_path: Path) -> None:
     metadata(tmp_path)
-    text = guessed(tmp_path)[1]
-    assert "# keep the right one; corners: x_min, y_min, x_max, y_max; tensorflow: y_min, x_min, y_max, x_max" in text
-    line = text[: text.index("order:")].count("\n") + 1
-    question = f"dataset.yaml:{line}: features.bbox.order: `corners or tensorflow` is a question: keep the right one"
-    with pytest.raises(UserError, match=f"^{question}$"):
-        parse_spec(text)
-    for order in ("corners", "tensorflow"):
-        boxes = parse_spec(text.replace("corners or tensorflow", order)).features["bbox"]
-        assert boxes.model_dump()["order"] == order
+    _, text = guessed(tmp_path, answers=Answers())
+    assert "order: corners # x_min, y_min, x_max, y_max; no other order fits" in unwrapped(text)
 
 
 @pytest.mark.parametrize(
@@ -463,7 +527,7 @@ def test_boxes_that_fit_no_image_are_a_comment(tmp_path: Path) -> None:
 def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
     for number in range(1_100):
         name = "zebra" if number == 1_001 else ("ant", "bee")[number % 2]
-        write(tmp_path / f"few/train/{name}/{number}.png", b"\x89PNG")
+        write(tmp_path / f"few/train/{name}/{number}.png", image_bytes(2, 2))
     spec, _ = guessed(tmp_path, "few/train")
     assert spec.features["label"].model_dump()["classes"] == ("ant", "bee", "zebra")  # the sample has no zebra
     lines(tmp_path / "many.jsonl", [{"x": f"some words {n}", "label": f"class {n % 201}"} for n in range(804)])
@@ -473,7 +537,7 @@ def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
     assert spec.features["label"].model_dump()["classes"] == ("0", "1")  # a small file: this column is read whole
     with constants(sample, WHOLE_BYTES=1_000):
         text = guessed(tmp_path, "long.jsonl")[1]
-        assert re.search("# classes: NAMES +# not written: 1,000 sampled rows may not hold all names", text)
+        assert "    # not written: 1,000 sampled rows may not hold all names\n    # classes: NAMES\n" in text
 
 
 def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:
@@ -482,14 +546,14 @@ def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:
     spec, text = guessed(tmp_path)
     assert spec.label is None
     assert [source.split for source in spec.source] == ["train", "validation", "test"]
-    assert re.search("# label: FEATURE +# target, which many rows lack, cannot be one", text)
+    assert "\n# target, which many rows lack, cannot be one: a label is not optional\n# label: FEATURE\n" in text
 
 
 def test_images_that_are_not_found_are_a_comment(tmp_path: Path) -> None:
     lines(tmp_path / "a.jsonl", [{"file": f"{n}.png", "label": n % 2} for n in range(30)])
     spec, text = guessed(tmp_path, "a.jsonl")
     assert spec.features["file"].kind == "raw"
-    assert "paths of images that were not found: the source's `images: FOLDER` names their folder" in text
+    assert "paths of images that are not there, or outside by links: `images: FOLDER` names their folder" in text
 
 
 def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -504,13 +568,11 @@ def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pyte
         write_spec(file, lambda: "")
     write_spec(file, lambda: "name: b\n", force=True)
     assert file.read_text() == "name: b\n"
-    note = (
-        "# Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
-    )
+    note = "# Paths are relative to the folder of this file: keep it where `init` ran, or"
     assert note in starter(".", FILES)
     assert note not in starter(".", FILES, folder=".")
     assert note not in starter(str(tmp_path / "specs/../data"), FILES, folder=str(file.parent))
-    with pytest.raises(UserError, match="--name: '1 a' is no name of a dataset"):
+    with pytest.raises(UserError, match="--name: '1 a': should be a letter, then letters"):
         starter(".", FILES, "1 a")
 
 
@@ -546,10 +608,10 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
                     lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\x85\n", max_size=3), inner)),
        st.text(st.characters(exclude_categories=["Cs"])))  # fmt: skip
 def test_a_line_says_what_was_meant(value: Any, why: str) -> None:
-    text = f"# {shown(why)}\n{option_line('key', (value, why))}\n"
-    *comments, _, end = text.split("\n")
-    assert (len(comments) in (1, 2), end, {comment[:2] for comment in comments}) == (True, "", {"# "})
+    text = f"{chr(10).join(comment(why, '  '))}\n{option_line('key', (value, why))}\n"
     assert yaml.safe_load(text) == {"key": value}
+    assert all(len(line) <= 100 or " " not in line.strip(" #") for line in comment(why, "  "))
+    assert all(line.startswith("  # ") for line in comment(why, "  "))
 
 
 def test_names() -> None:
@@ -568,14 +630,13 @@ def test_names() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_writes_what_builds_once_its_question_is_answered(tmp_path: Path) -> None:
-    metadata(tmp_path)
-    command = [sys.executable, "-m", "recordmill", "init", "data/images", "--output", "dataset.yaml"]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
-    asked = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
+def test_the_command_asks_and_writes_what_builds(tmp_path: Path) -> None:
+    unclear_boxes(tmp_path)
+    asked = recordmill("init", "data/rows.jsonl", "--output", "dataset.yaml", cwd=tmp_path)
     assert (asked.returncode, asked.stderr.count("\n")) == (1, 1)
-    assert "features.bbox.order: `corners or tensorflow` is a question: keep the right one" in asked.stderr
-    text = (tmp_path / "dataset.yaml").read_text()
-    (tmp_path / "dataset.yaml").write_text(text.replace("corners or tensorflow", "corners"))
+    assert "the four numbers of 'boxes' fit several orders" in asked.stderr
+    assert not (tmp_path / "dataset.yaml").exists()
+    made = recordmill("init", "data/rows.jsonl", "--output", "dataset.yaml", "--order", "corners", cwd=tmp_path)
+    assert made.stdout == "The 40 rows, before their images are opened: none would be a reject.\n"
     built = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
     assert built.returncode == 0, built.stderr

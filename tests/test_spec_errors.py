@@ -31,7 +31,7 @@ WRONG = [
      "known here: about, analysis, duplicates, features, gate, key, label, name, "
      "preprocessing, rejects, shards, source, split_by, splits, summaries, together"),
     ("  path:", "  path: a\n  paths:", "5: source: unknown key `paths`; did you mean `path`?; "
-     "known here: columns, format, images, path, split"),
+     "known here: columns, encoding, format, images, path, split"),
     ("vocabulary", "vocabulry", "9: features.text: unknown key `vocabulry`; did you mean `vocabulary`?; "
      "known here: begin, case, column, end, "),
     ("size:", "size: [4, 4], sice:", f"6: features.image: unknown key `sice`; did you mean `size`?; "

@@ -1,7 +1,7 @@
 """The commands that read a spec or its sources: init, plan, build, doctor, schema; `commands` registers them."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +10,7 @@ import typer
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import print_json, print_line, quiet
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
@@ -115,20 +116,44 @@ def init(
         typer.Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over the file of --output.")] = False,
+    order: Annotated[
+        Literal["corners", "coco", "center", "tensorflow"] | None,
+        typer.Option(help="The order of boxes' numbers, where several fit.", show_default=False),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="The encoding of files of text; by default it is found.", show_default=False),
+    ] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.build import source_files
+    from recordmill.pipeline.init.boxes import Answers
     from recordmill.pipeline.init.starter import starter, write_spec
     from recordmill.pipeline.spec.json_schema import EDITOR_LINE, SCHEMA_FILE, write_schema
 
     files = source_files(context.args)
+    answers = Answers(order, encoding, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
     if output is None:
-        text = starter(path, files, name)
+        text = starter(path, files, name, answers=answers)
         print(printable(text) if sys.stdout.isatty() else text, end="")
     else:
-        write_spec(output, lambda: EDITOR_LINE + starter(path, files, name, str(output.parent)), force=force)
+        text = write_spec(
+            output, lambda: starter(path, files, name, str(output.parent), answers), EDITOR_LINE, force=force
+        )
         write_schema(output.parent / SCHEMA_FILE)
+        print_line(text.partition("\n")[0].removeprefix("# "))
+
+
+def _ask(question: str, answers: Sequence[str]) -> str:
+    """Asks at the terminal until one of the answers comes. Raises: UserError: the input ended."""
+    while True:
+        print(printable(f"{question}\n{' / '.join(answers)}: "), end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if line.strip() in answers:
+            return line.strip()
+        if not line:
+            raise UserError("no answer: give it by an option")
 
 
 def plan(

@@ -1,22 +1,22 @@
 """Chooses among the columns: the features and their names, the key, the label, and what decides the splits."""
 
-import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from recordmill.pipeline.init.boxes import Answers, guess_boxes
+from recordmill.pipeline.init.classes import Codes, find_codes, with_classes
 from recordmill.pipeline.init.guess import (
     FITS,
     ID,
     LABELS,
     Choice,
     Guess,
-    answered,
     distinct,
     feature,
     guess,
-    guess_boxes,
+    is_id,
     left_out,
     plain_name,
 )
@@ -24,8 +24,7 @@ from recordmill.pipeline.init.images import guess_image
 from recordmill.pipeline.init.recognize import SPLITS, Recognized, UnknownDataError, counted
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
-from recordmill.pipeline.sources.typing.blocks import check_column
+from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT
 from recordmill.pipeline.spec.model import RESERVED
 
 LONGEST = 100
@@ -34,8 +33,8 @@ PARTS = ("missing", "length", "orientation")
 SURE_IDS = ("id", "key", "uuid")
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
-MOST_CLASSES = 200  # that a person reads
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
+FEW_GROUPS = 10  # with fewer, as of hospitals, hardly any shares can be met
 
 Named = tuple[str, Reading] | None
 """A column, and its values as names."""
@@ -53,17 +52,15 @@ class Draft:
     unused: Sequence[Guess]
     """The columns that no feature reads."""
     label: Mapping[str, Choice]
-
-    def answered(self) -> "Draft":
-        """Returns the draft with an answer to each question that it leaves to the user, so that it can be tried."""
-        return replace(self, features={name: answered(item) for name, item in self.features.items()})
+    tried: Mapping[str, Choice] = field(default_factory=dict)
+    """The options that a trial with the sample adds."""
 
 
-def make_draft(sample: SourceSample) -> Draft:
-    """Decides everything that the spec says.
+def make_draft(sample: SourceSample, answers: Answers) -> Draft:
+    """Decides everything that the spec says; the user answers what no data can tell.
 
     Raises:
-        UnknownDataError: no feature can be made of any column.
+        UserError: no feature can be made of any column, or an answer is missing.
     """
     split = None if sample.data.split_names else _find_split(sample)
     if split and split[0] in sample.of_path:  # the class that a folder names depends on it
@@ -72,20 +69,22 @@ def make_draft(sample: SourceSample) -> Draft:
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column:
             guesses[column[0]] = left_out(column[0], why, column[1])
-    label, why_label = _find_label(sample, guesses)
+    codes = find_codes(sample, guesses)
+    label, why_label = _find_label(sample, guesses, codes)
     if label:
-        guesses[label.column] = label = _with_classes(label, sample)
+        guesses[label.column] = label = with_classes(label, sample, codes)
     names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == "image"), None)
     if image:
-        guesses = {column: guess_boxes(item, names[image.column], image) for column, item in guesses.items()}
+        guesses = {column: guess_boxes(item, names[image.column], image, answers) for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
         is_empty = not any(item.reading.rows for item in guesses.values())
-        why = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
+        why = "holds no row, or no good one" if is_empty else f"has no column that a feature can be made of: {reasons}"
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
-    rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(sample.data, guesses)})}
+    splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses), **_groups(sample, guesses)}
+    rows = {**_key(key), **splits}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
     return Draft(sample.data, rows, features, [item for item in guesses.values() if not item.kind], target)
 
@@ -153,10 +152,10 @@ def _find_key(sample: SourceSample) -> Named:
 def _key(key: Named) -> dict[str, Choice]:
     if key:
         return {"key": (key[0], f"different in {key[1].of}")}
-    return {"# key": ("COLUMN", "without one, the source's own: a path, a name or a digest of the row")}
+    return {"# key": ("COLUMN", "by default a path, a name or a digest of the row")}
 
 
-def _find_label(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[Guess | None, str]:
+def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
     """The feature that a model learns to predict, by its name, and why; a list only where it is of the row.
 
     A label cannot be optional, so each source must have its column, and hardly any row may lack it.
@@ -165,38 +164,16 @@ def _find_label(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[Gue
     for name, item in guesses.items():
         if item.kind in LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
             known.setdefault(plain_name(name).lower(), name)
-    column = next((known[label] for label in LABELS if label in known), None)
+    column = codes.column if codes else next((known[label] for label in LABELS if label in known), None)
     if column is None:
-        missing = "no column is called label, class, category, target, …"
-        return None, f"{missing}: name a feature of kind category or number"
+        return None, "no column has a label's usual name: choose a feature"
     item, reading = guesses[column], guesses[column].reading
     if reading.missing > (1 - FITS) * reading.rows or not all(column in names for names in sample.names_of):
         return None, f"{column}, which many rows lack, cannot be one: a label is not optional"
     options = dict(item.options)
     if lacking := options.pop("optional", None):
         options["# optional"] = (False, f"{lacking[1]}: rejects, since no label is optional")
-    return replace(item, options=options), "what a model learns to predict; every other feature is its input"
-
-
-def _with_classes(label: Guess, sample: SourceSample) -> Guess:
-    """A label with its classes where all their names are known for certain; else with the reason why they are not."""
-    if label.kind == "number":
-        return label
-    reading = label.reading
-    if not reading.is_all:
-        reading = sample.read_whole(label.column, ColumnType.CATEGORY, many=label.kind == "categories")
-    names, is_known = set(reading.distinct), reading.is_all
-    if sample.data.folders and label.column in sample.of_path:
-        images = [posixpath.join(folder, IMAGE) for folder in sample.data.folders]
-        column = Column(ColumnType.CATEGORY)
-        labels = path_column(LABEL, column, images, {}, reads_split=bool(sample.always))
-        names, is_known = {*check_column(LABEL, column, labels, {}).drop_null().to_pylist()}, True
-    classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
-    if not is_known:
-        classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
-    elif len(names) > MOST_CLASSES:
-        classes = {"# classes": ("NAMES", f"not written: {len(names):,} names, more than {MOST_CLASSES}")}
-    return replace(label, options={**label.options, **classes})
+    return replace(item, options=options), "what is learned; the other features are inputs"
 
 
 def _find_split(sample: SourceSample) -> Named:
@@ -218,6 +195,20 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
     if most.is_all and most.rows < DIVIDED_ROWS:
         return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
     return SHARES, "by a hash of the key"
+
+
+def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, Choice]:
+    """Suggests to hold all rows of one patient, say, in one split: of the column that makes the fewest groups."""
+    if sample.data.split_names:
+        return {}
+    ids = {name: item.reading for name, item in guesses.items() if is_id(name) and item.kind == "raw"}
+    counts = {name: len(values.distinct) for name, values in ids.items() if values.values and not values.missing}
+    repeat = [name for name, count in counts.items() if FEW_GROUPS <= count <= FITS * ids[name].rows]
+    if not repeat:
+        return {}
+    name = min(repeat, key=counts.__getitem__)
+    why = f"{distinct(ids[name])}: would hold all rows of one {name} in one split"
+    return {"# split_by": ({"group": name}, why)}
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:

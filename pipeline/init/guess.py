@@ -4,13 +4,12 @@ A column is read as one type after another, and taken as the first that fits nea
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,11 +21,14 @@ from recordmill.pipeline.spec.split_by import instant
 FITS = 0.9
 """The share of rows that must be readable as a type; the others would be rejects."""
 LABELS = tuple(
-    "label labels class cls category target classes categories class_name label_name sentiment rating".split()
+    "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
+    "sentiment rating".split()
 )
 """The usual names of a label, the surest first."""
-TEXTS = frozenset("text txt caption description title content sentence question answer prompt comment".split())
+TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
 """The usual names of a text, however often a value comes again."""
+BETWEEN = "|;"
+"""The characters between several names in one cell."""
 ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
 """The usual names of a column that identifies something: `id`, `image_id`, `imageId`."""
 MANY_CLASSES = 1_000
@@ -92,22 +94,41 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     if not filled:
         return left_out(name, f"empty in {texts.of}", texts)
     if sample.sources[0].format == "text":
-        return _text(name, texts, filled)
+        return _text(name, "text", texts, filled)
     result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
     if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
         result = _lists(sample, name)
     elif not are_codes and 2 * sum(bool(NUMERIC.fullmatch(value)) for value in filled) > len(filled):
         result = _numbers(sample, name)
+    result = result or _names_in_cells(sample, name, filled)
     if result:
         return result
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
     has_words = _has_words(filled)
-    if _is_category(name, texts) and not (has_words and plain_name(name).lower() in TEXTS):
+    if is_id(name) and not has_words:
+        return _identifier(name, texts)
+    if _is_category(name, texts) and not (has_words and TEXTS.fullmatch(plain_name(name))):
         return _category(name, sample.read(name, ColumnType.CATEGORY))
     if has_words or _is_unspaced(filled):
-        return _text(name, texts, filled)
-    return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
+        return _text(name, "text", texts, filled)
+    why = f"strings without spaces, {distinct(texts)}: names rather than classes"
+    others = Counter(value for value in filled if not NUMERIC.fullmatch(value))
+    if others and 2 * others.total() < len(filled) and not are_codes:
+        word, count = others.most_common(1)[0]
+        why = f"numbers, but for {others.total():,} such as {count:,} {word}: empty these cells for a `number`"
+    return feature(name, "raw", why, texts)
+
+
+def _names_in_cells(sample: SourceSample, name: str, filled: list[str]) -> Guess | None:
+    """Several names a row, with a character between them."""
+    for separator in BETWEEN:
+        if 10 * sum(separator in value for value in filled) >= len(filled):
+            names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
+            if names.fit >= FITS and _are_short(names) and _repeats(names) and len(names.distinct) < len({*filled}):
+                between = {"separator": (separator, "between the names of a row")}
+                return feature(name, "categories", f"names, {distinct(names)}", names, **between)
+    return None
 
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
@@ -118,8 +139,12 @@ def _lists(sample: SourceSample, name: str) -> Guess | None:
         if filled and lists.fit >= FITS and filled >= FITS * (filled + lists.rejected):
             if kind is ColumnType.NUMBER:
                 return feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists)
-            if kind is ColumnType.CATEGORY and (_repeats(lists) or len(lists.values) < FEW_ROWS):
+            has_words = _has_words(list(lists.distinct))
+            are_texts = has_words and (not _are_short(lists) or bool(TEXTS.fullmatch(plain_name(name))))
+            if kind is ColumnType.CATEGORY and not are_texts and (_repeats(lists) or len(lists.values) < FEW_ROWS):
                 return feature(name, "categories", f"lists of names, {distinct(lists)}", lists)
+            if has_words:
+                return _texts(name, lists)
             return feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=(True, ""))
     return None
 
@@ -137,24 +162,35 @@ def _is_unspaced(filled: list[str]) -> bool:
     return not _has_words(filled) and 2 * sum(not value.isascii() for value in filled) > len(filled)
 
 
-def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
+def _texts(name: str, lists: Reading) -> Guess:
+    """Several texts a row, such as captions; as many in every row, where that is so in all rows."""
+    counts = {len(value) for value in lists.values}
+    number = {"texts_per_row" if lists.is_all else "# texts_per_row": (min(counts), f"in each of {lists.of}")}
+    filled = [text for text in chain.from_iterable(lists.values) if text.strip()]
+    return _text(name, "texts", lists, filled, **(number if len(counts) == 1 else {}))
+
+
+def _text(name: str, kind: str, texts: Reading, filled: list[str], **options: Choice) -> Guess:
     """A text of words, or of characters where hardly any have spaces; nothing is cut off it."""
     values, of = pa.array(filled, pa.string()), counted(len(filled), "text")
-    is_words, options = not _is_unspaced(filled), dict[str, Choice]()
+    is_words = not _is_unspaced(filled)
     if not is_words:
         why = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
         options["tokenizer"] = ("characters", why)
     most = pc.max(pc.count_substring_regex(values, WORD) if is_words else pc.utf8_length(values)).as_py()
     what = "words" if is_words else "characters"
-    options["# max_length"] = (max(1, most), f"the most {what} in {of}; without it no text is cut")
-    return feature(name, "text", f"several words in {share_of(_spaced(filled), len(filled), of)}", texts, **options)
+    options["# max_length"] = (max(1, most), f"the most {what} in {of}; by default all stay")
+    return feature(name, kind, f"several words in {share_of(_spaced(filled), len(filled), of)}", texts, **options)
 
 
 def _is_category(name: str, names: Reading) -> bool:
     """Whether strings are classes: short, and the column's name says so or they come again and again."""
+    return names.fit >= FITS and _are_short(names) and (is_label(name) or _repeats(names))
+
+
+def _are_short(names: Reading) -> bool:
     words = sum(len(value.split()) * count for value, count in names.distinct.items())
-    is_short = names.fit >= FITS and 0 < words <= MANY_WORDS * len(names.values)
-    return is_short and (is_label(name) or _repeats(names))
+    return 0 < words <= MANY_WORDS * sum(names.distinct.values())
 
 
 def _repeats(names: Reading) -> bool:
@@ -167,6 +203,18 @@ def _repeats(names: Reading) -> bool:
 
 def _category(name: str, names: Reading) -> Guess:
     return feature(name, "category", distinct(names), names)
+
+
+def is_id(name: str) -> bool:
+    """Whether a column is called as those that identify something, and not as labels are."""
+    return bool(ID.fullmatch(plain_name(name))) and not is_label(name)
+
+
+def _identifier(name: str, values: Reading, **options: Choice) -> Guess:
+    """Names or numbers that identify something: no input of a model, unless the user says so."""
+    if _repeats(values):
+        options["# kind"] = ("category", f"as an input: {distinct(values)}")
+    return feature(name, "raw", "identifies something, by the column's name", values, **options)
 
 
 def is_label(name: str) -> bool:
@@ -186,11 +234,10 @@ def _numbers(sample: SourceSample, name: str) -> Guess | None:
     is_whole = all(map(float.is_integer, numbers.distinct))
     if is_whole and is_label(name) and (_repeats(numbers) or len(numbers.distinct) <= 2):
         return _category(name, sample.read(name, ColumnType.CATEGORY))
-    if is_whole and ID.fullmatch(plain_name(name)):
-        why = "whole numbers that identify something, by the column's name"
-        return feature(name, "raw", why, sample.read(name, ColumnType.INTEGER), type=("int64", ""))
+    if is_whole and is_id(name):
+        return _identifier(name, sample.read(name, ColumnType.INTEGER), type=("int64", ""))
     maybe_codes = is_whole and (is_label(name) or (len(numbers.distinct) <= FEW_CLASSES and _repeats(numbers)))
-    codes = {"# kind": ("category", f"if they are codes: {distinct(numbers)}")} if maybe_codes else {}
+    codes = {"# kind": ("category", f"codes? {distinct(numbers)}")} if maybe_codes else {}
     return feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers, **codes)
 
 
@@ -218,76 +265,3 @@ def share_of(part: int, whole: int, of: str) -> str:
     """A share in words: `96 % of 1,000 rows`, the count where it is less than 1 %, all alone where it is all."""
     percent = round(100 * part / whole) if whole else 0
     return of if part == whole else f"{min(99, percent)} % of {of}" if percent else f"{part:,} of {of}"
-
-
-BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
-"""The usual names of boxes."""
-ORDERS = {
-    "corners": "x_min, y_min, x_max, y_max",
-    "coco": "x_min, y_min, width, height",
-    "center": "x_center, y_center, width, height",
-    "tensorflow": "y_min, x_min, y_max, x_max",
-}
-ENOUGH = 0.95
-"""The share of boxes that must be possible in an order: images outside the sample may be larger."""
-SLACK = 0.01
-"""The share of an image's side by which a box may leave it."""
-
-Boxes = npt.NDArray[np.float64]
-"""Boxes as the data has them, shape [boxes, 4]."""
-
-
-def guess_boxes(item: Guess, name: str, image: Guess) -> Guess:
-    """Makes boxes of a guess whose column is called so and holds lists of four numbers; returns any other as it is.
-
-    Args:
-        item: a guess of any kind.
-        name: the feature of the image that they are boxes of.
-        image: its guess, whose headers bound the boxes; EXIF may have turned its sides.
-    """
-    is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
-    if not is_called or any(len(value) % 4 for value in item.reading.values):
-        return item
-    boxes = np.array(list(chain.from_iterable(item.reading.values)), np.float64).reshape(-1, 4)
-    is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
-    sides = [side for header in chain.from_iterable(image.headers) if isinstance(header, tuple) for side in header]
-    orders = fitting_orders(boxes, 1 if is_relative else max(sides, default=np.inf))
-    if not orders:
-        return left_out(item.column, "boxes by its name, but in no known order are they inside images", item.reading)
-    options: dict[str, Choice] = {
-        "kind": ("boxes", f"{counted(len(boxes), 'box', 'boxes')}, by the column's name"),
-        "image": (name, ""),
-        "order": (" or ".join(orders), _why(orders)),
-        "unit": ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}"),
-    }
-    return replace(item, options={**item.options, **options})
-
-
-def answered(item: Guess) -> Guess:
-    """Returns a guess with the first answer to its question, if it has one, so that it can be tried."""
-    if "order" not in item.options:
-        return item
-    order, why = item.options["order"]
-    return replace(item, options={**item.options, "order": (order.split()[0], why)})
-
-
-def fitting_orders(boxes: Boxes, side: float) -> list[str]:
-    """Lists the orders in which nearly all boxes end behind their start, inside images of at most that side."""
-    first, second = boxes[:, :2], boxes[:, 2:]
-    ends: dict[str, tuple[Any, Any]] = {
-        "corners": (first, second),
-        "coco": (first, first + second),
-        "center": (first - second / 2, first + second / 2),
-        "tensorflow": (first, second),
-    }
-    slack = 0 if np.isinf(side) else SLACK * side
-    possible = {
-        order: ((start >= -slack) & (start <= end) & (end <= side + slack)).all(axis=1)
-        for order, (start, end) in ends.items()
-    }
-    return [order for order, fits in possible.items() if fits.mean() >= ENOUGH]
-
-
-def _why(orders: list[str]) -> str:
-    meanings = "; ".join(f"{order}: {ORDERS[order]}" for order in orders)
-    return f"the only order that fits them; {meanings}" if len(orders) == 1 else f"keep the right one; {meanings}"

@@ -1,5 +1,6 @@
 """Guesses images by the headers of about 200 of them, and finds the folder of those that a table names."""
 
+import os
 import posixpath
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from recordmill.pipeline.sources.files import Files, why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
-from recordmill.pipeline.sources.paths import is_image, join
+from recordmill.pipeline.sources.paths import Inside, is_image, join
 from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
 
 LOOKED_AT = 200
@@ -82,10 +83,10 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
         if not are_texts and 2 * len(sizes) <= len(each):
             continue
         if not sizes and name != IMAGE:
-            why = "paths of images that were not found: the source's `images: FOLDER` names their folder"
+            why = "paths of images that are not there, or outside by links: `images: FOLDER` names their folder"
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
-        fit = ("pad", "the whole image; `crop` cuts it, `stretch` distorts it")
+        fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
         kind = "image_sequence" if many else "image"
         return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit), headers=headers)
     return None
@@ -136,4 +137,8 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
     own = posixpath.dirname(sample.files.match(sample.sources[0].path)[0].path)
     near = files.match(f"{escape(own)}/**/{escape(path)}")
     folders = [image.path.removesuffix(f"/{path}") for image in near]
-    return None if own in folders else next(iter(folders), None)
+    folder = own if own in folders else next(iter(folders), None)
+    if folder and not Inside(folder).holds(path):  # a build follows no link out of the folder
+        real = os.path.realpath(join(folder, path))
+        folder = real.removesuffix(f"/{path}") if real.endswith(f"/{path}") else folder
+    return None if folder == own else folder

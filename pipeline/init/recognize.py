@@ -9,6 +9,7 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.encoding import find_encoding
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -20,7 +21,7 @@ from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SYNONYMS
 
-HEAD_BYTES = 64 << 10  # 64 KiB
+HEAD_BYTES = 1 << 20  # 1 MiB: about as much as a sample of rows
 ENDINGS = {
     "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
     "tfrecord": ".tfrecord .tfrecords .tfrec", "text": ".txt .text", "json": ".json",
@@ -44,6 +45,8 @@ TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
 NAMING = ("jsonl", "csv", "tsv", "parquet")
 """The formats whose rows may name images."""
 CELLS, IMAGES = ("csv", "tsv"), "image_folder"
+TEXTS = (*CELLS, "jsonl", "json", "text")
+"""The formats of text, whose encoding may be given."""
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
 SHOWN = 3
 FILES = 16  # files of a source that are looked at
@@ -84,15 +87,20 @@ class Recognized:
         return [source["split"] for source in self.sources if "split" in source]
 
 
-def recognize(files: Files, path: str) -> Recognized:
+def recognize(files: Files, path: str, encoding: str | None = None) -> Recognized:
     """Finds the sources of the data at an absolute path or a URL: a folder, a file or a glob.
+
+    Args:
+        files: lists and opens the data.
+        path: leads to it.
+        encoding: that of files of text; None where it is to be found.
 
     Raises:
         UnknownDataError: nothing is there, or nothing that a source reads; the message says what could be done.
         OSError: it cannot be read.
     """
     if files.is_folder(path):
-        return _folder(files, path.rstrip("/") or path)
+        return _folder(files, path.rstrip("/") or path, encoding)
     literal = is_glob(path) and "://" not in path and files.match(escape(path))
     matched = literal or files.match(path)
     filled = [file for file in matched if file.bytes]
@@ -101,10 +109,10 @@ def recognize(files: Files, path: str) -> Recognized:
     forms = sorted({format_of(files, file.path) for file in spread(filled, FILES)})
     if len(forms) > 1:
         raise UnknownDataError(f"{path} matches files of several formats ({', '.join(forms)}): give a glob of one")
-    return _table(files, forms[0], [(path, None, filled)])
+    return _table(files, forms[0], [(path, None, filled)], encoding)
 
 
-def _folder(files: Files, folder: str) -> Recognized:
+def _folder(files: Files, folder: str, encoding: str | None) -> Recognized:
     """The sources of a folder: of its images, or of the files of one format."""
     filled = [file for file in files.match(f"{escape(folder)}/**") if file.bytes]
     if not filled:
@@ -123,7 +131,7 @@ def _folder(files: Files, folder: str) -> Recognized:
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     used = {file.path for file in chosen}
     left = [file for file in filled if file.path not in used]
-    return _table(files, form, _sources(folder, chosen), _left_out(folder, left))
+    return _table(files, form, _sources(folder, chosen), encoding, _left_out(folder, left))
 
 
 def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> Recognized:
@@ -188,24 +196,36 @@ def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
     return next(exact, f"{escape(folder)}/**")
 
 
-def _table(files: Files, form: str, sources: Sequence[SourceFiles], notes: Sequence[str] = ()) -> Recognized:
-    """The sources of files of one format; the first file shows how they are written."""
-    options, why = dict[str, Any](), dict[str, str]()
+def _table(
+    files: Files, form: str, sources: Sequence[SourceFiles], encoding: str | None, notes: Sequence[str] = ()
+) -> Recognized:
+    """The sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
+    options, why = _written(files, form, every, encoding) if form in TEXTS else ({}, {})
     if len(every) > 1 == len(sources):
         why["format"] = counted(len(every), "file")
-    if form in CELLS:
-        options, reasons = cell_options(read_head(files, every[0].path), form)
-        why |= reasons
-    elif form == "text":
-        is_one = len(every) == 1
-        options["document"] = "line" if is_one else "file"
-        why["document"] = "one file: each line is a row" if is_one else "many files: each is a row"
     fixed = {"format": "jsonl" if form == "json" else form}
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
     splits = [{**fixed, "path": path, **options, **({"split": split} if split else {})} for path, split, _ in sources]
     return Recognized(splits, shown, len(shown) == len(every), why, notes)
+
+
+def _written(
+    files: Files, form: str, every: Sequence[FileInfo], encoding: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The options that say how files of text are written, and their reasons."""
+    heads = [read_head(files, file.path) for file in spread(every, FILES)]
+    found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, heads)
+    options, why = ({}, {}) if found == "utf-8" else ({"encoding": found}, {"encoding": reason})
+    if form in CELLS:
+        cells, reasons = cell_options(heads[0].decode(found, "replace").encode(), form)
+        return {**options, **cells}, {**why, **reasons}
+    if form == "text":
+        is_one = len(every) == 1
+        options["document"] = "line" if is_one else "file"
+        why["document"] = "one file: each line is a row" if is_one else "many files: each is a row"
+    return options, why
 
 
 def counted(count: int, what: str, several: str = "") -> str:
@@ -243,7 +263,7 @@ def format_by_name(path: str) -> str | None:
 
 
 def read_head(files: Files, path: str) -> bytes:
-    """The first 64 KiB of a file, without a byte order mark, decompressed where its name says that it is compressed.
+    """The first 1 MiB of a file, without a byte order mark, decompressed where its name says that it is compressed.
 
     Raises:
         SourceError: compressed data is damaged.

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import codec, open_plain
+from recordmill.pipeline.sources.encoded import EncodedFile, codec, is_plain, open_plain, open_utf8
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect, read_records
@@ -87,9 +87,19 @@ def _format_of_rows(source: SourceOptions, path: str) -> str:
 
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
-    """The first rows of a file of text, compressed as it is; None where it has no more."""
-    with open_plain(files, path) as opened:
-        part = _cut(opened, Dialect(getattr(source, "separator", ","), '"' if form in CELLS else None), rows)
+    """The first rows of a file of text, compressed and encoded as it is; None where it has no more."""
+    dialect = Dialect(getattr(source, "separator", ","), '"' if form in CELLS else None)
+    encoding = getattr(source, "encoding", "utf-8")
+    if is_plain(encoding):
+        with open_plain(files, path) as opened:
+            part = _cut(opened, dialect, rows)
+    else:
+        with open_utf8(files, path, encoding) as decoded:
+            part = _cut(decoded, dialect, rows)
+        errors = (
+            "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"
+        )  # invalid bytes stay invalid
+        part = part and part.decode("utf-8", "surrogateescape").encode(encoding, errors)
     if part is None or not codec(path):
         return part
     sink = pa.BufferOutputStream()
@@ -98,7 +108,7 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     return cast(bytes, sink.getvalue().to_pybytes())
 
 
-def _cut(file: BinaryIO, dialect: Dialect, rows: int) -> bytes | None:
+def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int) -> bytes | None:
     """The first rows, however large one of them is; None where there are no others."""
     kept = b""
     for records in read_records(file, dialect, PIECE_BYTES):
@@ -157,7 +167,7 @@ class SourceSample:
         self.sources: list[SourceOptions] = [SOURCE.validate_python(dict(options)) for options in data.sources]
         self.readers = list(map(reader_of, self.sources))
         self.files = SampledFiles(files, self.sources[0], data.files, rows)
-        self.data, self._origin, self._rows = data, files, rows
+        self.data, self.origin, self._rows = data, files, rows
         self.is_whole = data.is_whole and self.files.is_whole
         self.always: Columns = {}
         """Columns that are read with any other, because it depends on them."""
@@ -171,9 +181,9 @@ class SourceSample:
         if self.sources[0].format in CELLS:
             self._read_texts()
 
-    def read(self, name: str, kind: ColumnType, *, many: bool = False) -> Reading:
+    def read(self, name: str, kind: ColumnType, *, many: bool = False, separator: str = ",") -> Reading:
         """Reads a column as a type, rows that lack it included; nothing where no row can be read so."""
-        column = Column(kind, many=many, optional=True)
+        column = Column(kind, many=many, optional=True, separator=separator)
         asked = name, column, bool(self.always)
         if asked not in self._read:
             self._read[asked] = Reading()
@@ -189,13 +199,13 @@ class SourceSample:
             if not any(reject.column for _, block in blocks for reject in block.rejects):
                 self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
 
-    def read_whole(self, name: str, kind: ColumnType, *, many: bool) -> Reading:
-        """Reads a column in all rows, where the sources are small; else in the sample."""
+    def whole(self) -> "SourceSample":
+        """Returns a sample that is all rows, where the sources are small; else this one."""
         if not self.data.is_whole or sum(file.bytes for file in self.data.files) > WHOLE_BYTES:
-            return self.read(name, kind, many=many)
-        whole = SourceSample(self._origin, self.data, ALL_ROWS)
+            return self
+        whole = SourceSample(self.origin, self.data, ALL_ROWS)
         whole.always = self.always
-        return whole.read(name, kind, many=many)
+        return whole
 
     def take(
         self, columns: Columns, key: Sequence[str] | None = (), rows: int | None = None

@@ -3,16 +3,22 @@
 import math
 import os
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.boxes import Answers
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import images_folder
@@ -20,52 +26,62 @@ from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, cou
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape, is_glob
-from recordmill.pipeline.sources.options import PATHS
+from recordmill.pipeline.sources.options import PATHS, EncodedOptions, Encoding
 from recordmill.pipeline.sources.paths import is_utf8
+from recordmill.pipeline.sources.source_reader import Block
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.spec.yaml_document import STRING
 
 COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
-LONG = 120  # a longer line has its comment above it
+WIDE = 100  # a line that is longer with its comment has it above
 SHOWN = 400  # characters of a comment
 Rejects = Counter[tuple[str, str]]
 """Numbers of rows by reason and column."""
-ENCODING = "`encoding: NAME`, such as cp1252, in the source reads text that is not UTF-8."
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
 """The names of folders and files that say nothing of the data: the folder above says more."""
 RELATIVE = "Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
 BEGINNINGS = "Of large files the first rows were read: where rows are sorted, the others may be different."
 
 
-def starter(path: str, files: Files, name: str | None = None, folder: str | None = None) -> str:
-    """Writes a starter spec for the data at a path.
+def starter(
+    path: str,
+    files: Files,
+    name: str | None = None,
+    folder: str | None = None,
+    answers: Answers = Answers(),  # noqa: B008 - frozen
+) -> str:
+    """Writes a starter spec for the data at a path, which builds as it is; its first line says what would be rejected.
 
     Args:
         path: a folder, a file or a glob, local or a URL.
         files: opens it.
         name: the dataset's name; without one it comes from the path.
         folder: the folder of the spec, which its paths are relative to; the working folder where it is not known.
+        answers: the user's, to what no data can tell.
 
     Raises:
-        UserError: no source reads what is there, or the name cannot be one; the message says what to do.
+        UserError: no source reads what is there, no row is good, the name cannot be one, or a question has no answer;
+            the message says what to do.
         OSError: it cannot be read.
     """
     whole = _absolute(path)
-    name = dataset_name(whole) if name is None else _checked(name)
+    name = dataset_name(whole) if name is None else _checked("--name", Name, name)
     written = partial(written_path, folder=os.path.abspath(folder or "."), keep=os.path.isabs(path))
-    sample = SourceSample(files, recognize(files, whole))
+    _checked("--encoding", Encoding, answers.encoding or "utf-8")
+    sample = SourceSample(files, recognize(files, whole, answers.encoding))
+    if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
+        raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
     folder_of_images = images_folder(sample, files)
     if folder_of_images:
         sample = SourceSample(files, sample.data.with_images(folder_of_images))
-    draft = make_draft(sample)
-    tried = parse_spec(write_draft(draft.answered(), name, lambda path: path))
-    lines, limit = try_spec(tried, draft.features.values(), sample)
-    notes = [f"Guesses by `recordmill init` for {path}; each with its reason.", *lines]
+    draft = make_draft(sample, answers)
+    draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, lambda path: path)), sample)
+    notes = [*lines, f"Guesses by `recordmill init` for {path}; each with its reason."]
     if not sample.files.is_whole:
         notes.append(BEGINNINGS)
     if folder is None and "://" not in whole and not os.path.isabs(written(whole)):
         notes.append(RELATIVE)
-    return write_draft(draft, name, written, notes, limit)
+    return write_draft(draft, name, written, notes)
 
 
 def dataset_name(path: str) -> str:
@@ -96,8 +112,8 @@ def written_path(path: str, folder: str, *, keep: bool = False) -> str:
     return f"{seen}/" if os.path.isdir(path) else seen
 
 
-def write_spec(file: Path, text: Callable[[], str], *, force: bool = False) -> None:
-    """Writes a file; one that is there only with `force`.
+def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bool = False) -> str:
+    """Writes a head and a text to a file, to one that is there only with `force`; returns the text.
 
     Raises:
         UserError: it is there, or cannot be written.
@@ -107,9 +123,10 @@ def write_spec(file: Path, text: Callable[[], str], *, force: bool = False) -> N
     made = text()
     try:
         with file.open("w" if force else "x", encoding="utf-8", newline="\n") as opened:
-            opened.write(made)
+            opened.write(head + made)
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from None
+    return made
 
 
 def _absolute(path: str) -> str:
@@ -120,21 +137,22 @@ def _absolute(path: str) -> str:
     return os.path.normpath(os.path.join(here, path))
 
 
-def _checked(name: str) -> str:
+def _checked(option: str, kind: Any, value: str) -> str:
     try:
-        return TypeAdapter(Name).validate_python(name)
-    except ValidationError:
-        message = f"--name: {name!r} is no name of a dataset: a letter, then letters, digits and underscores"
-        raise UserError(message) from None
+        return str(TypeAdapter(kind).validate_python(value))
+    except ValidationError as error:
+        rule = "should be a letter, then letters, digits and underscores" if kind is Name else error.errors()[0]["msg"]
+        raise UserError(f"{option}: {value!r}: {rule.removeprefix('Value error, ')}") from None
 
 
-def try_spec(spec: Spec, features: Iterable[Guess], sample: SourceSample) -> tuple[list[str], Choice | None]:
-    """Reads the sample as a build of the spec does; the spec's sources are the sample's, its features the guesses.
+def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, list[str]]:
+    """Reads the sample as a build of a draft does; `spec` is the draft's, with the sample's paths.
 
     Returns:
-        The result in words, and the limit of rejects that a build would need, with the reason, if any would be one.
+        The draft with what the trial adds, and the result in words, a limit of rejects that it needs first.
 
     Raises:
+        UserError: no row is good.
         SourceError: a build could not be planned.
     """
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
@@ -143,17 +161,38 @@ def try_spec(spec: Spec, features: Iterable[Guess], sample: SourceSample) -> tup
     keys = [value for _, block in blocks for value in block.table[key].to_pylist()]
     rejects["duplicate_key", ""] = len(keys) - len(set(keys))
     rejects, rows = +rejects, sum(count_rows(block) for _, block in blocks)
-    images, bad = _bad_images(features)
+    images, bad = _bad_images(draft.features.values())
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
     lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects)}."]
     if images:
         headers = f"By the images' headers in {counted(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad)}; no pixel was decoded.")
     if not keys or 0 < images == bad.total():
-        lines.append("None of these rows is good, so nothing would be built.")
-    if hasattr(sample.sources[0], "encoding") and any(reason == "invalid_utf8" for reason, _ in rejects):
-        lines.append(ENCODING)
-    return lines, _limit(rejects.total() / max(rows, 1) + bad.total() / max(images, 1))
+        raise UserError(f"{sample.data.sources[0]['path']}: no row is good, so nothing would be built. {lines[-1]}")
+    share = rejects.total() / max(rows, 1) + bad.total() / max(images, 1)
+    tried = _together(spec, [block for _, block in blocks], words)
+    accepted = spec.rejects.max_share or 0.0
+    if share > accepted:
+        limit = min(1.0, math.ceil(300 * share + 10) / 100)
+        tried["rejects"] = {"max_share": limit}, "mend the rows, then remove this"
+        warning = f"{share:.1%} of the sample would be rejects: a build accepts {accepted:.0%}, so `rejects` allows"
+        lines.insert(0, f"{warning} {limit:.0%}.")
+    return replace(draft, tried=tried), lines
+
+
+def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]:
+    """The lists whose lengths are those of boxes in every row, or of others, if lengths differ from row to row."""
+    groups = dict[tuple[int, ...], list[str]]()
+    for name, feature in spec.features.items():
+        column = feature.raw_column()
+        if column and column.many:
+            counts = [pc.list_value_length(block.table[feature.column or name]).fill_null(0) for block in blocks]
+            lengths = np.concatenate(counts) // column.multiple
+            groups.setdefault(tuple(lengths.tolist()), []).append(name)
+    boxes = {name for name, feature in spec.features.items() if feature.kind == "boxes"}
+    sure = [names for lengths, names in groups.items() if len(set(lengths)) > 1 or boxes.intersection(names)]
+    found = [names for names in sure if len(names) > 1]
+    return {"together": (found if len(found) > 1 else found[0], f"lists of equal lengths in {of}")} if found else {}
 
 
 def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
@@ -161,14 +200,6 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
     rows = [(item.column, headers) for item in features for headers in item.headers]
     faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
     return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
-
-
-def _limit(share: float) -> Choice | None:
-    """The share of rejects that the build of such data needs; None where the sample has none."""
-    if not share:
-        return None
-    limit = min(1.0, math.ceil(300 * share + 10) / 100)
-    return {"max_share": limit}, f"a build stops at 1 %, and about {share:.1%} of the sample would be rejects"
 
 
 def _rejected(rejects: Rejects) -> str:
@@ -180,13 +211,7 @@ def _rejected(rejects: Rejects) -> str:
     return f"{rejects.total():,} {are} ({', '.join(reasons)})"
 
 
-def write_draft(
-    draft: Draft,
-    name: str,
-    written_path: Callable[[str], str],
-    notes: Sequence[str] = (),
-    limit: Choice | None = None,
-) -> str:
+def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], notes: Sequence[str] = ()) -> str:
     """Writes a draft.
 
     Args:
@@ -194,9 +219,12 @@ def write_draft(
         name: the dataset's name.
         written_path: makes a path of the spec of an absolute one, or of a URL.
         notes: the first comments.
-        limit: the limit of rejects that a build would need, which the user has to choose; None where it needs none.
     """
-    lines = [*(f"# {shown(note)}" for note in notes), option_line("name", (name, "the shards are named after it")), ""]
+    lines = [
+        *chain.from_iterable(map(comment, notes)),
+        option_line("name", (name, "the shards are named after it")),
+        "",
+    ]
     lines += [*_source_lines(draft.data, written_path), ""]
     lines += [*(option_line(option, choice) for option, choice in draft.rows.items()), "", "features:"]
     for feature, guess in draft.features.items():
@@ -204,15 +232,13 @@ def write_draft(
         options = {"kind": guess.options["kind"], **named, **guess.options}
         lines += [f"  {feature}:", *(option_line(option, choice, "    ") for option, choice in options.items())]
     for guess in draft.unused:
-        lines.append(shown(f"  # {guess.column or ascii('')}: {guess.options['#'][1]}"))
-    lines += ["", *(option_line(option, choice) for option, choice in draft.label.items())]
-    if limit is not None:
-        lines += ["", option_line("# rejects", limit)]
+        lines += comment(f"{guess.column or ascii('')}: {guess.options['#'][1]}", "  ")
+    lines += ["", *(option_line(option, choice) for option, choice in {**draft.label, **draft.tried}.items())]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _source_lines(data: Recognized, written_path: Callable[[str], str]) -> Iterator[str]:
-    yield from (f"# {shown(note)}" for note in data.notes)
+    yield from chain.from_iterable(map(comment, data.notes))
     yield "source:"
     for source in data.sources:
         start = "  " if len(data.sources) == 1 else "  - "
@@ -231,11 +257,10 @@ def option_line(key: str, choice: Choice, start: str = "") -> str:
     'name: a                                         # by the path'
     """
     value, why = choice
-    comment = "# " if key.startswith("# ") else ""
-    line = f"{start}{comment}{_scalar(key.removeprefix(comment))}: {_scalar(value)}"
-    if len(line) > LONG and why:
-        return f"{' ' * len(start)}# {shown(why)}\n{line}"
-    return f"{line:<{COMMENTS}}  # {shown(why)}" if why else line
+    mark = "# " if key.startswith("# ") else ""
+    line = f"{start}{mark}{_scalar(key.removeprefix(mark))}: {_scalar(value)}"
+    explained = f"{line:<{COMMENTS}}  # {shown(why)}" if why else line
+    return explained if len(explained) <= WIDE or not why else "\n".join([*comment(why, " " * len(start)), line])
 
 
 def _scalar(value: Any) -> str:
@@ -246,9 +271,17 @@ def _scalar(value: Any) -> str:
     return dumped.removesuffix("\n").removesuffix("\n...")
 
 
-def shown(comment: str) -> str:
+def comment(text: str, start: str = "") -> list[str]:
+    """The lines of a comment, behind `start`; a word alone may be longer than they are wide."""
+    return textwrap.wrap(
+        shown(text), WIDE, initial_indent=f"{start}# ", subsequent_indent=f"{start}#   ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def shown(text: str) -> str:
     """A comment in one line that any editor shows."""
-    line = "".join(letter if letter.isprintable() else "�" for letter in comment)
+    line = "".join(letter if letter.isprintable() else "�" for letter in text)
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
 

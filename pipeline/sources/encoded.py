@@ -57,7 +57,7 @@ def open_plain(files: Files, path: str) -> BinaryIO:
 INVALID = b"\xff"  # part of no UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
 PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
-"""Encodings whose bytes below 128 are ASCII wherever they stand: lines and quotes can be found without decoding."""
+"""Encodings whose bytes below 128 are ASCII wherever they stand."""
 
 
 def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -76,9 +76,14 @@ def is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name.startswith("utf-8")
 
 
+def is_plain(encoding: str) -> bool:
+    """Whether lines and quotes can be found without decoding."""
+    return PLAIN.fullmatch(codecs.lookup(encoding).name) is not None
+
+
 def can_start_anywhere(path: str, encoding: str) -> bool:
     """Whether reading may start at any line: an uncompressed file whose lines are found without decoding."""
-    return codec(path) is None and PLAIN.fullmatch(codecs.lookup(encoding).name) is not None
+    return codec(path) is None and is_plain(encoding)
 
 
 class EncodedFile(AbstractContextManager["EncodedFile"]):

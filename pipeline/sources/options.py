@@ -94,7 +94,14 @@ class TableOptions(SourceOptions):
     """The folder that the paths of images are relative to; without it, the folder of the file that names them."""
 
 
-class DelimitedOptions(TableOptions):
+class EncodedOptions(TableOptions):
+    """Files of text."""
+
+    encoding: Encoding = "utf-8"
+    """The files' encoding, by any name that Python knows."""
+
+
+class DelimitedOptions(EncodedOptions):
     """Files of records whose cells have a separator between them."""
 
     separator: Character = ","
@@ -103,8 +110,6 @@ class DelimitedOptions(TableOptions):
     """The character around a cell that holds separators, line breaks or itself, which is doubled; none: no cell is."""
     header: Header = True
     """True: the first record names the columns; otherwise their names, of files without a header."""
-    encoding: Encoding = "utf-8"
-    """The files' encoding, by any name that Python knows."""
 
     @model_validator(mode="after")
     def _check(self) -> "DelimitedOptions":
@@ -129,7 +134,7 @@ class Tsv(DelimitedOptions):
     """The character between two cells."""
 
 
-class JsonLines(TableOptions):
+class JsonLines(EncodedOptions):
     """Files of JSON objects, one a line."""
 
     format: Literal["jsonl"]
@@ -141,14 +146,12 @@ class Parquet(TableOptions):
     format: Literal["parquet"]
 
 
-class TextFiles(TableOptions):
+class TextFiles(EncodedOptions):
     """Files of text: each line, or each file, is a row."""
 
     format: Literal["text"]
     document: Literal["line", "file"] = "line"
     """The unit that is a row."""
-    encoding: Encoding = "utf-8"
-    """The files' encoding, by any name that Python knows."""
 
 
 class ArchiveOptions(TableOptions):

@@ -65,8 +65,6 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
         return "should not be empty"
     if kind == "value_error":
         return str(context["error"])
-    if kind == "literal_error" and (answers := _open_answers(problem, document.text(path))):
-        return f"`{' or '.join(answers)}` is a question: keep the right one"
     if kind in WANTED:
         return f"should be {WANTED[kind](context)}, got {_got(problem, path, document)}"
     return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_got(problem, path, document)}"
@@ -95,12 +93,6 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "tuple_type": lambda _: "a list",
 }
 """The wanted values in words, by pydantic's type of the error."""
-
-
-def _open_answers(problem: Any, text: str | None) -> list[str]:
-    """The values between which a spec of `recordmill init` leaves the choice: `corners or coco`; none of any other."""
-    answers = (text or "").split(" or ")
-    return answers if set(answers) <= set(_expected(problem)) else []
 
 
 def _expected(problem: Any) -> list[str]:

@@ -2,8 +2,8 @@
 
     source: {format: jsonl, path: documents.jsonl}
 
-A file is read in byte ranges; a compressed one can only be read from its start, so it is one range. Each line is read
-once, and its outcome does not depend on the ranges.
+A file is read in byte ranges; one that is compressed or not UTF-8 can only be read from its start, so it is one range.
+Each line is read once, and its outcome does not depend on the ranges.
 """
 
 import posixpath
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
-from typing import BinaryIO, ClassVar
+from typing import BinaryIO, ClassVar, cast
 
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.columns import Columns, ColumnType
-from recordmill.pipeline.sources.encoded import codec, naming_damage, open_plain
+from recordmill.pipeline.sources.encoded import codec, is_utf8, naming_damage, open_plain, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.jsonl_fields import Fields, Shape
@@ -40,7 +40,7 @@ COUNTED_BYTES = 1 << 20  # read at a time to count lines
 
 @dataclass(frozen=True)
 class JsonRange:
-    """A piece of a file: the lines that start in the bytes `[start, end)`, or all lines of a compressed file."""
+    """A piece of a file: the lines that start in the bytes `[start, end)`, or all lines of the file."""
 
     start: int
     end: int
@@ -56,10 +56,11 @@ class JsonLinesReader(TableReader[JsonLines]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines."""
-        shape = first_shape(files, join(root, inputs[0].path))
+        encoding = self.source.encoding
+        shape = first_shape(files, join(root, inputs[0].path), encoding)
         fields = {name: shape.field(name, column) for name, column in columns.items()}
         Parser(fields)  # checks that they do not lie one inside the other
-        chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes)]
+        chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes, encoding)]
         return Plan(chunks, self._count(files, columns, root, inputs), names=shape.names())
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
@@ -69,7 +70,7 @@ class JsonLinesReader(TableReader[JsonLines]):
         small beside their images.
         """
         if any(column.type is ColumnType.IMAGE for column in columns.values()):
-            return counted_rows(files, [join(root, file.path) for file in inputs])
+            return counted_rows(files, [join(root, file.path) for file in inputs], self.source.encoding)
         alike: dict[str | None, list[FileInfo]] = {}
         for file in inputs:
             alike.setdefault(codec(file.path), []).append(file)
@@ -81,7 +82,7 @@ class JsonLinesReader(TableReader[JsonLines]):
         part: JsonRange = chunk.work
         fields = {name: part.fields.get(name) or Shape().field(name, column) for name, column in columns.items()}
         parser, base, first = Parser(fields), self.image_base(files, chunk), 0
-        with opened(files, join(self.root(files), chunk.file)) as file:
+        with opened(files, join(self.root(files), chunk.file), self.source.encoding) as file:
             for data in pieces(file, part.start, part.end):
                 lines, faults = Lines(data), Faults()
                 parsed = parser.parse(lines)
@@ -92,13 +93,13 @@ class JsonLinesReader(TableReader[JsonLines]):
                     for line, fault in parsed.faults.items()
                 ]
                 raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
-                yield make_block(chunk, raw, columns, key)
+                yield make_block(chunk, raw, columns, key, self.source.encoding)
                 first += len(lines)
 
 
-def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int) -> list[Chunk]:
+def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> list[Chunk]:
     """Cuts a file into ranges of about equal length, of at most `chunk_bytes`."""
-    if codec(file.path):
+    if codec(file.path) or not is_utf8(encoding):
         return [Chunk(0, 0, file.path, file.bytes, JsonRange(0, sys.maxsize, fields))]
     parts = max(1, -(-file.bytes // chunk_bytes))
     bounds = [file.bytes * part // parts for part in range(parts + 1)]
@@ -113,13 +114,13 @@ def _digest(line: bytes, fault: Fault) -> str | None:
     return None if fault.reason == "too_large" else content_digest(line).decode()
 
 
-def first_shape(files: Files, path: str) -> Shape:
+def first_shape(files: Files, path: str, encoding: str) -> Shape:
     """Looks at what the objects in a file's first lines hold.
 
     Raises:
         SourceError: none of the lines is a JSON object, the file is one JSON array, or its compressed data is damaged.
     """
-    with opened(files, path) as file:
+    with opened(files, path, encoding) as file:
         pieces_of_lines = map(Lines, pieces(file, 0, PEEKED_BYTES))
         first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
     shape = peek(first)
@@ -153,12 +154,12 @@ def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
     return max(1, round(total_bytes * max(1, sample.count(b"\n")) / max(1, whole)))
 
 
-def counted_rows(files: Files, paths: Iterable[str]) -> int:
+def counted_rows(files: Files, paths: Iterable[str], encoding: str) -> int:
     """Counts the lines of files, blank ones too; about 1 s a GB, decompressed."""
     rows = 0
     for path in paths:
         last = b"\n"
-        with opened(files, path) as file:
+        with opened(files, path, encoding) as file:
             while block := file.read(COUNTED_BYTES):
                 rows += block.count(b"\n")
                 last = block[-1:]
@@ -167,7 +168,11 @@ def counted_rows(files: Files, paths: Iterable[str]) -> int:
 
 
 @contextmanager
-def opened(files: Files, path: str) -> Iterator[BinaryIO]:
-    """Opens a file, decompressed. Raises: SourceError: its compressed data is damaged."""
-    with open_plain(files, path) as file, naming_damage(path):
-        yield file
+def opened(files: Files, path: str, encoding: str) -> Iterator[BinaryIO]:
+    """Opens a file, decompressed, as UTF-8; one of another encoding cannot seek.
+
+    Raises: SourceError: its compressed data is damaged, or it is not of the encoding at all.
+    """
+    file = open_plain(files, path) if is_utf8(encoding) else open_utf8(files, path, encoding)
+    with file, naming_damage(path):
+        yield cast(BinaryIO, file)

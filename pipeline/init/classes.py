@@ -1,0 +1,119 @@
+"""The classes of a label: all of its names, or those that a file next to the data gives to codes such as 1 to 4."""
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from recordmill.pipeline.init.guess import Choice, Guess, is_label
+from recordmill.pipeline.init.sample import SourceSample
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_column
+from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.typing.blocks import check_column
+
+MOST_CLASSES = 200  # that a person reads
+NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names)[^/]*\.(txt|json)|[^/]+\.names")
+"""The usual names of a file that names the classes."""
+NAMES_BYTES = 1 << 20  # 1 MiB
+NUMBERED = re.compile(r"(\d+)[\s,:=]+(.*\S)")
+"""A line with a code and its name."""
+KINDS = ("category", "categories", "number")
+CODE = re.compile(r"0|[1-9]\d{0,3}")
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A column of codes, with the names that a file gives them."""
+
+    column: str
+    names: Mapping[int, str]
+    file: str
+
+
+def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | None:
+    """Finds the column of codes that a file next to the data names: the label by its name, else the only one."""
+    columns = dict[str, set[int]]()
+    for name, item in guesses.items():
+        reading = sample.read(name, ColumnType.CATEGORY) if item.kind == "number" else item.reading
+        if item.kind in KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
+            columns[name] = set(map(int, reading.distinct))
+    called = {name: codes for name, codes in columns.items() if is_label(name)}
+    for file, names in _named(sample) if columns else ():
+        fitting = {name: _by_code(codes, names, is_sure=bool(called)) for name, codes in (called or columns).items()}
+        found = [Codes(name, by_code, file) for name, by_code in fitting.items() if by_code]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:
+    """Yields the files next to the data that name classes, with the names."""
+    folder = escape(posixpath.commonprefix([file.path for file in sample.data.files]).rpartition("/")[0])
+    listed = [file for ending in ("txt", "json", "names") for file in sample.origin.match(f"{folder}/*.{ending}")]
+    for file in listed:
+        name = posixpath.basename(file.path)
+        if NAMES.fullmatch(name) and file.bytes <= NAMES_BYTES:
+            with suppress(ValueError):
+                yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
+
+
+def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
+    r"""Reads the names of classes: by their codes, or in their order.
+
+    >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
+    (['World', 'Sports'], {2: 'Sports'})
+
+    Raises: ValueError: it holds anything else.
+    """
+    content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
+    if not is_json and all(map(NUMBERED.fullmatch, content)):
+        content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
+    if isinstance(content, dict):
+        pairs = [pair if pair[0].isdecimal() else pair[::-1] for pair in content.items()]
+        content = {int(code): name for code, name in pairs}
+    names = list(content.values()) if isinstance(content, dict) else content
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
+        raise ValueError("no names")
+    if len(set(names)) < len(names):
+        raise ValueError("a name twice")
+    return content
+
+
+def _by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:
+    """The names by their codes; of a list from 0 or 1 on, where the codes leave no doubt. All are seen if not sure."""
+    if isinstance(names, list):
+        starts = [start for start in (0, 1) if start <= min(codes) and max(codes) < start + len(names)]
+        names = dict(enumerate(names, starts[0])) if len(starts) == 1 else {}
+    fits = codes <= names.keys() and (is_sure or len(codes) == len(names))
+    return dict(sorted(names.items())) if fits else None
+
+
+def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Guess:
+    """A label with its classes where all their names are known for certain; else with the reason why they are not."""
+    if codes:
+        options = {option: choice for option, choice in label.options.items() if option != "# kind"}
+        kind = "categories" if label.kind == "categories" else "category"
+        options |= {"kind": (kind, "codes"), "classes": (codes.names, f"the names that {codes.file} gives them")}
+        return replace(label, options=options)
+    if label.kind == "number":
+        return label
+    reading = label.reading
+    if not reading.is_all:
+        separator = label.options.get("separator", (",", ""))[0]
+        many = label.kind == "categories"
+        reading = sample.whole().read(label.column, ColumnType.CATEGORY, many=many, separator=separator)
+    names, is_known = set(reading.distinct), reading.is_all
+    if sample.data.folders and label.column in sample.of_path:
+        images = [posixpath.join(folder, IMAGE) for folder in sample.data.folders]
+        column = Column(ColumnType.CATEGORY)
+        labels = path_column(LABEL, column, images, {}, reads_split=bool(sample.always))
+        names, is_known = {*check_column(LABEL, column, labels, {}).drop_null().to_pylist()}, True
+    classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
+    if not is_known:
+        classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
+    elif len(names) > MOST_CLASSES:
+        classes = {"# classes": ("NAMES", f"not written: {len(names):,} names, more than {MOST_CLASSES}")}
+    return replace(label, options={**label.options, **classes})

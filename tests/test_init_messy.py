@@ -1,0 +1,225 @@
+"""`recordmill init` on data as people have it: each source gets a spec that builds unedited."""
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.pipeline.build.plan.plan import make_plan
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.boxes import Answers
+from recordmill.pipeline.init.classes import read_names
+from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.spec.model import load_spec, parse_spec
+from tests.forked import recordmill
+from tests.read_source import FILES
+from tests.test_init import class_folders, image_bytes, lines, metadata, texts, unclear_boxes, unwrapped, write
+
+RANDOM = random.Random(5)
+WORDS = "the quick brown fox jumps over lazy dogs while seven cats sleep near a warm stove".split()
+Made = Callable[[Path], Any]
+
+
+def words(count: int = 9) -> str:
+    return " ".join(RANDOM.choices(WORDS, k=count))
+
+
+def table(path: Path, rows: list[dict[str, Any]], encoding: str = "utf-8") -> None:
+    cells = [",".join(rows[0]), *(",".join(str(cell) for cell in row.values()) for row in rows)]
+    write(path, "".join(f"{line}\n" for line in cells).encode(encoding))
+
+
+def nan_cells(folder: Path) -> None:
+    rows = [{"age": n % 60, "score": n / 7, "rooms": n, "state": "ab"[n % 2]} for n in range(120)]
+    for n, row in enumerate(rows):
+        row |= (
+            {"age": "nan"} if n % 7 == 0 else {"score": "NaN"} if n % 5 == 0 else {"rooms": "NA"} if n % 4 == 0 else {}
+        )
+    table(folder / "data/a.csv", rows)
+
+
+def patients(folder: Path) -> None:
+    for n in range(120):
+        write(folder / f"data/scans/{n}.png", image_bytes())
+    table(folder / "data/scans.csv", [{"file": f"scans/{n}.png", "patient_id": f"P{n // 6:03}", "site_id": n % 3,
+                                       "label": "ab"[n % 2]} for n in range(120)])  # fmt: skip
+
+
+def tags(folder: Path) -> None:
+    tags = ["drama", "comedy", "horror", "action"]
+    table(folder / "data/films.csv", [{"id": n, "title": words(4), "genres": "|".join(tags[n % 3 : n % 3 + 1 + n % 2]),
+                                       "category_id": n % 5} for n in range(120)])  # fmt: skip
+
+
+def codes(folder: Path) -> None:
+    write(folder / "data/classes.txt", "World\nSports\nBusiness\nSci/Tech\n")
+    for name, count in (("train", 120), ("test", 40)):
+        write(folder / f"data/{name}.csv", "".join(f'"{n % 4 + 1}","{words(5)}","{words(20)}"\n' for n in range(count)))
+
+
+def codes_of_json(folder: Path) -> None:
+    write(folder / "data/labels.json", json.dumps({"cat": 0, "dog": 1, "zebra": 2}))
+    lines(folder / "data/rows.jsonl", [{"text": words(), "label": n % 2} for n in range(120)])
+
+
+def cp1252(folder: Path) -> None:
+    rows = [{"city": ("Köln", "Bonn")[n % 2], "review": words(), "stars": n % 5} for n in range(120)]
+    table(folder / "data/a.csv", rows, "cp1252")
+
+
+def utf16(folder: Path) -> None:
+    rows = [{"city": ("Köln", "Bonn")[n % 2], "review": words(), "stars": n % 5} for n in range(120)]
+    table(folder / "data/a.csv", rows, "utf-16")
+
+
+def captions(folder: Path) -> None:
+    for n in range(120):
+        write(folder / f"data/images/{n}.png", image_bytes())
+    rows = [{"image": f"images/{n}.png", "captions": [words() for _ in range(5)]} for n in range(120)]
+    lines(folder / "data/captions.jsonl", rows)
+
+
+def captions_of_parquet(folder: Path) -> None:
+    (folder / "data").mkdir()
+    sentences = [[words() for _ in range(4 + n % 2)] for n in range(120)]
+    images = [{"bytes": image_bytes(), "path": f"{n}.png"} for n in range(120)]
+    pq.write_table(pa.table({"image": images, "captions": sentences, "ids": [[n] for n in range(120)]}),
+                   folder / "data/a.parquet")  # fmt: skip
+
+
+def linked_folders(folder: Path) -> None:
+    for n in range(120):
+        write(folder / f"store/{('cats', 'dogs')[n % 2]}/{n}.png", image_bytes())
+    (folder / "data").mkdir()
+    (folder / "data/cat").symlink_to(folder / "store/cats")
+    (folder / "data/dog").symlink_to(folder / "store/dogs")
+
+
+def linked_images(folder: Path) -> None:
+    for n in range(120):
+        write(folder / f"store/images/{n}.png", image_bytes())
+    table(folder / "data/a.csv", [{"file": f"images/{n}.png", "label": "ab"[n % 2]} for n in range(120)])
+    (folder / "data/images").symlink_to(folder / "store/images")
+
+
+def damaged(folder: Path) -> None:
+    rows = [json.dumps({"text": words(), "label": "ab"[n % 2]})[: None if n % 12 else -4] for n in range(120)]
+    write(folder / "data/rows.jsonl", "\n".join(rows))
+
+
+def damaged_images(folder: Path) -> None:
+    class_folders(folder)
+    for n in range(4):
+        write(folder / f"data/cat/broken{n}.png", b"<html>404</html>")
+
+
+def two_columns(folder: Path) -> None:
+    table(folder / "data/a.csv", [{"premise": words(), "label": n % 3} for n in range(120)])
+
+
+NUMBER, OF_TEXTS = {"kind": "number", "optional": True}, {"kind": "texts"}
+IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
+NAMES = {"1": "World", "2": "Sports", "3": "Business", "4": "Sci/Tech"}
+SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
+    (nan_cells, "data", {"age": NUMBER, "score": NUMBER, "rooms": {"kind": "raw"}}, {"label": None},
+     ["# numbers, but for 20 such as 20 NA: empty these cells for a `number`"]),
+    (patients, "data/scans.csv", {"file": IMAGE, "patient_id": {"kind": "raw"}}, {"label": "label", "split_by": None},
+     ["in the 120 rows: would hold all rows of one patient_id in one split\n# split_by: {group: patient_id}",
+      "kind: raw # identifies something, by the column's name\n # kind: category # as an input: 20 distinct values"]),
+    (tags, "data", {"genres": {"kind": "categories", "separator": "|"}}, {"label": "category_id", "key": ("id",)},
+     ["separator: '|' # between the names of a row"]),
+    (codes, "data", {"column_1": {"kind": "category", "classes": NAMES}}, {"label": "column_1"},
+     ["# the names that classes.txt gives them"]),
+    (codes_of_json, "data", {"label": {"kind": "category", "classes": {"0": "cat", "1": "dog", "2": "zebra"}}},
+     {"label": "label"}, ["# the names that labels.json gives them"]),
+    (cp1252, "data", {"city": {"kind": "category"}, "review": {"kind": "text"}}, {}, ["as cp1252 a word is Köln"]),
+    (utf16, "data", {"city": {"kind": "category"}, "review": {"kind": "text"}}, {}, ["# by the byte order mark"]),
+    (captions, "data/captions.jsonl", {"image": IMAGE, "captions": {**OF_TEXTS, "texts_per_row": 5}}, {"together": ()},
+     ["several words in 600 texts", "texts_per_row: 5 # in each of the 120 rows"]),
+    (captions_of_parquet, "data", {"image": IMAGE, "captions": OF_TEXTS}, {"together": ()}, []),
+    (unclear_boxes, "data/rows.jsonl", {"labels": {"kind": "categories", "classes": ("car",)}},
+     {"together": (("boxes", "labels", "n"),)}, ["# lists of equal lengths in the 40 rows"]),
+    (linked_folders, "data", {"image": IMAGE, "label": {"kind": "category", "classes": ("cat", "dog")}}, {}, []),
+    (linked_images, "data/a.csv", {"file": IMAGE}, {"label": "label"}, ["# the folder of the images that"]),
+    (damaged, "data", {"text": {"kind": "text"}}, {"label": "label"},
+     ["# 8.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 35%.\n# The 120 rows: 10 would"]),
+    (damaged_images, "data", {"image": IMAGE}, {"label": "label"},
+     ["# 14.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 53%.\n# The 28 rows"]),
+    (class_folders, "data", {"image": IMAGE}, {"label": "label"}, []),
+    (metadata, "data/images", {"text": {"kind": "text"}}, {"together": (("bbox", "category"),)}, []),
+    (texts, "data", {"text": {"kind": "text"}}, {"label": "label"}, []),
+    (two_columns, "data", {"label": {"kind": "category", "classes": ("0", "1", "2")}}, {"label": "label"}, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("make", "path", "features", "top", "reasons"), SOURCES, ids=[row[0].__name__ for row in SOURCES]
+)
+def test_what_people_have(make: Made, path: str, features: Any, top: Any, reasons: list[str], tmp_path: Path) -> None:
+    make(tmp_path)
+    text = starter(
+        str(tmp_path / path), FILES, folder=str(tmp_path), answers=Answers("corners" if make is unclear_boxes else None)
+    )
+    spec = parse_spec(text)
+    found = spec.model_dump(exclude_unset=True)["features"]
+    assert {name: found[name] for name in features} == features
+    assert {name: getattr(spec, name) for name in top} == top
+    assert [reason for reason in reasons if reason not in unwrapped(text)] == []
+    assert [line for line in text.split("\n") if len(line) > 100 and " #" in line] == []
+    write(tmp_path / "dataset.yaml", text)
+    assert make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES).rows
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize(("make", "path"), [row[:2] for row in SOURCES], ids=[row[0].__name__ for row in SOURCES])
+def test_it_builds_unedited(make: Made, path: str, tmp_path: Path) -> None:
+    make(tmp_path)
+    order = ["--order", "corners"] if make is unclear_boxes else []
+    made = recordmill("init", path, "--output", "dataset.yaml", *order, cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert recordmill("plan", "dataset.yaml", cwd=tmp_path).returncode == 0
+    built = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "content", "rows", "classes"),
+    [
+        ("labels.txt", "cat\ndog\n", [0, 1], {"0": "cat", "1": "dog"}),
+        ("labels.txt", "cat\ndog\n", [1, 2], {"1": "cat", "2": "dog"}),
+        ("labels.txt", "0 cat\n1 dog\n7 ant\n", [0, 7], {"0": "cat", "1": "dog", "7": "ant"}),
+        ("obj.names", "cat\ndog\n", [0, 1], {"0": "cat", "1": "dog"}),
+        ("label_names.json", '["cat", "dog"]', [0, 1], {"0": "cat", "1": "dog"}),
+        ("labels.txt", "cat\ndog\nant\n", [1, 2], ("1", "2")),  # from 0 or 1 on?
+        ("labels.txt", "cat\ndog\n", [0, 5], ("0", "5")),
+        ("labels.txt", "cat\ncat\n", [0, 1], ("0", "1")),
+        ("labels.json", "{", [0, 1], ("0", "1")),
+        ("notes.txt", "cat\ndog\n", [0, 1], ("0", "1")),
+    ],
+)
+def test_names_of_codes(names: str, content: str, rows: list[int], classes: Any, tmp_path: Path) -> None:
+    write(tmp_path / f"data/{names}", content)
+    lines(tmp_path / "data/a.jsonl", [{"text": words(), "label": rows[n % 2]} for n in range(40)])
+    spec = parse_spec(starter(str(tmp_path / "data"), FILES))
+    assert spec.features["label"].model_dump()["classes"] == classes
+
+
+@pytest.mark.parametrize("content", ["1", '[1, "a"]', '{"a": "b"}', '{"0": null}', '{"0": "a", "1": "a"}', '[""]'])
+def test_what_is_no_list_of_names(content: str) -> None:
+    with pytest.raises(ValueError, match="name|invalid literal"):
+        read_names(content, is_json=True)
+
+
+def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:
+    for n in range(24):
+        write(tmp_path / f"data/{n}.png", b"<html>404</html>")
+    message = "no row is good, so nothing would be built. By the images' headers in 24 rows: 24 would be rejects"
+    with pytest.raises(UserError, match=re.escape(message)):
+        starter(str(tmp_path / "data"), FILES)
