@@ -35,8 +35,8 @@ BUILD = [
     "tfx-bsl>=1.21,<1.22",
 ]
 # The reader opens URLs through fsspec; a build through Beam, which needs boto3 for s3:// and has all that gs:// needs.
-AWS = ["boto3", "fsspec", "s3fs"]
-GCP = ["fsspec", "gcsfs"]
+AWS = ["boto3", "fsspec", "obstore>=0.12", "s3fs"]
+GCP = ["fsspec", "gcsfs", "obstore>=0.12"]
 TOOLS = [
     "build",
     "flask-cors",  # of moto's server

@@ -9,7 +9,8 @@ from recordmill.pipeline.sources import files as source_files
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles, StoreFiles
 from recordmill.pipeline.versions.stores import open_store
 from recordmill.pipeline.versions.stores.base import OutputError, TooLargeError
-from recordmill.pipeline.versions.stores.bucket import Listed, Part
+from recordmill.pipeline.versions.stores.bucket import Listed
+from recordmill.pipeline.versions.stores.parts import Part
 from tests.constants import constants
 
 DATA = bytes(range(256)) * 40

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from io import BytesIO, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self, cast
@@ -32,6 +32,7 @@ from recordmill.pipeline.versions.stores.base import (
     UnsettledOutputError,
     refusals,
 )
+from recordmill.pipeline.versions.stores.parts import DirectReads, Part
 
 UPLOADS = 8
 """Files uploaded, or objects deleted, at a time."""
@@ -51,30 +52,6 @@ class Listed(NamedTuple):
     """Changes with the content."""
     written: datetime | None = None
     """When, by the store's clock; None for a folder."""
-
-
-class Part(NamedTuple):
-    """A part of an object, and the bytes of the whole."""
-
-    data: bytes
-    size: int
-
-
-def byte_range(start: int, end: int | None) -> dict[str, str]:
-    """Returns the header `Range` of a request (RFC 9110, 14.2); none for a whole object."""
-    return {"Range": f"bytes={start}-{'' if end is None else end - 1}"} if start or end is not None else {}
-
-
-def size_of(content_range: str | None, length: int, most: int | None) -> int:
-    """Returns the bytes of an object by the headers `Content-Range` and `Content-Length` of an answer.
-
-    Raises:
-        TooLargeError: they are more than `most`.
-    """
-    size = int(content_range.rpartition("/")[2]) if content_range else length
-    if most is not None and size > most:
-        raise TooLargeError(size)
-    return size
 
 
 class Upload(Protocol):
@@ -171,11 +148,22 @@ class BucketStore(Store):
         url = f"{self.scheme}://{self._bucket_name}/{key}"
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
 
+    @cached_property
+    def _direct(self) -> DirectReads | None:
+        """Reads of this bucket by obstore; None where it is not installed, or there are no credentials."""
+        with suppress(ImportError, ValueError):
+            return DirectReads(self._obstore())
+        return None
+
+    def _obstore(self) -> Any:
+        """Opens obstore's store of this bucket. Raises: ImportError, or ValueError: there are no credentials."""
+        raise NotImplementedError
+
     def _begin(self, key: str) -> Upload:
         raise NotImplementedError
 
-    def _range(self, key: str, start: int, end: int | None, most: int | None) -> "Part":
-        """Reads a part as `range`. Raises: as there, or the library's errors."""
+    def _range(self, key: str, start: int, end: int | None, most: int | None) -> Part:
+        """Reads a part as `range`, by the store's client. Raises: as there, or the library's errors."""
         raise NotImplementedError
 
     def _chunks(self, key: str) -> Iterator[bytes]:
@@ -201,7 +189,7 @@ class BucketStore(Store):
         with ThreadPoolExecutor(max(1, min(CONNECTIONS, len(names)))) as pool:
             yield from zip(names, pool.map(self.read, names), strict=True)
 
-    def range(self, name: str, start: int = 0, end: int | None = None, most: int | None = None) -> "Part":
+    def range(self, name: str, start: int = 0, end: int | None = None, most: int | None = None) -> Part:
         """Reads the bytes of an object from `start` to `end`, or to its end, by one request.
 
         Raises:
@@ -210,7 +198,8 @@ class BucketStore(Store):
             OutputError: the store refuses, or does not answer.
         """
         with refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, TooLargeError)):
-            return self._range(self._key(name), start, end, most)
+            arguments = self._key(name), start, end, most
+            return (self._direct and self._direct.range(*arguments)) or self._range(*arguments)
 
     def size(self, name: str) -> int:
         """Returns the bytes of an object, by one request. Raises: FileNotFoundError, OutputError."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from http import HTTPStatus
+from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -17,12 +18,10 @@ from recordmill.pipeline.versions.stores.bucket import (
     PART_BYTES,
     BucketStore,
     Listed,
-    Part,
     Upload,
-    byte_range,
     load,
-    size_of,
 )
+from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 TIMEOUT_SECONDS = 60  # for the next bytes of an answer
@@ -47,6 +46,17 @@ class GcsStore(BucketStore):
         for scheme in ("https://", "http://"):  # by itself it keeps 10 connections, and opens others anew each time
             client._http.mount(scheme, adapter(pool_maxsize=CONNECTIONS))
         return client.bucket(self._bucket_name)
+
+    def _obstore(self) -> Any:
+        client = self._bucket.client
+        anonymous = load("google.auth.credentials", self.url, "gcp").AnonymousCredentials
+        if isinstance(client._credentials, anonymous):
+            access: dict[str, Any] = {"skip_signature": True}
+        else:
+            provider = import_module("obstore.auth.google").GoogleCredentialProvider
+            access = {"credential_provider": provider(client._credentials)}
+        store = import_module("obstore.store").GCSStore
+        return store(self._bucket_name, base_url=client.api_endpoint, **access, **OPTIONS)
 
     def read_tagged(self, name: str) -> Content | None:
         """Asks for the generation first, because a download does not return it."""

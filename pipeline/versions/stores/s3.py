@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
@@ -17,12 +18,10 @@ from recordmill.pipeline.versions.stores.bucket import (
     CONNECTIONS,
     BucketStore,
     Listed,
-    Part,
     Upload,
-    byte_range,
     load,
-    size_of,
 )
+from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
@@ -34,6 +33,8 @@ _CONFIG = {
     "retries": {"mode": "standard", "max_attempts": 10},  # by backoff up to a minute: a store that is away for a while
     "response_checksum_validation": "when_required",  # else each answer is digested in Python, 1 ms a MiB
 }
+_TTL = timedelta(minutes=5)
+"""How long obstore uses credentials; boto3 renews them a quarter of an hour before they expire."""
 _MAKING = threading.Lock()
 """Held while a client is made: boto3 loads its models without a lock."""
 
@@ -48,13 +49,23 @@ class S3Store(BucketStore):
         return load("botocore.exceptions", self.url, "aws").ClientError
 
     @cached_property
+    def _session(self) -> Any:
+        return load("boto3", self.url, "aws").Session()
+
+    @cached_property
     def _client(self) -> Any:
-        library, config = load("boto3", self.url, "aws"), load("botocore.config", self.url, "aws")
+        config = load("botocore.config", self.url, "aws")
         with refusals(self.url, "reached"), _MAKING:
-            client = library.Session().client("s3", config=config.Config(**_CONFIG))
+            client = self._session.client("s3", config=config.Config(**_CONFIG))
         client.meta.events.register("before-send.s3", _began)
         client.meta.events.register("response-received.s3", _answered)
         return client
+
+    def _obstore(self) -> Any:
+        credentials = import_module("obstore.auth.boto3").Boto3CredentialProvider(self._session, ttl=_TTL)
+        place = {"endpoint": self._client.meta.endpoint_url, "region": self._client.meta.region_name or "us-east-1"}
+        store = import_module("obstore.store").S3Store
+        return store(self._bucket_name, credential_provider=credentials, **place, **OPTIONS)
 
     @contextmanager
     def _passing(self, *codes: str) -> Iterator[None]:

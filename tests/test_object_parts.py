@@ -1,0 +1,68 @@
+"""Reads of objects by obstore, and by the store's client where that cannot."""
+
+import sys
+from multiprocessing import get_context
+
+import pytest
+
+from recordmill.pipeline.versions.stores.base import TooLargeError
+from recordmill.pipeline.versions.stores.parts import TRIES, DirectReads, Part
+from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
+
+obstore = pytest.importorskip("obstore")
+DATA = bytes(range(10))
+
+
+@pytest.fixture
+def reads() -> DirectReads:
+    store = obstore.store.MemoryStore()
+    obstore.put(store, "a b/+%é.bin", DATA)
+    obstore.put(store, "empty", b"")
+    TRAFFIC.take()
+    return DirectReads(store)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "data"),
+    [(0, None, DATA), (3, None, DATA[3:]), (3, 5, DATA[3:5]), (0, 1, DATA[:1]), (8, 99, DATA[8:])],
+)
+def test_a_part_comes_with_the_size_of_the_whole(reads: DirectReads, start: int, end: int | None, data: bytes) -> None:
+    assert reads.range("a b/+%é.bin", start, end, None) == Part(data, 10)
+    assert by_kind(TRAFFIC.take())["get"]["bytes"] == len(data)
+
+
+def test_an_empty_object(reads: DirectReads) -> None:
+    assert reads.range("empty", 0, None, 10) == Part(b"", 0)
+
+
+def test_an_object_that_is_too_large_is_not_read(reads: DirectReads) -> None:
+    with pytest.raises(TooLargeError) as error:
+        reads.range("a b/+%é.bin", 0, None, 9)
+    assert error.value.size == 10
+    assert "bytes" not in by_kind(TRAFFIC.take())["get"]
+
+
+@pytest.mark.parametrize(("key", "start"), [("absent", 0), ("a//b", 0), ("empty", 3)])
+def test_what_fails_is_left_to_the_client_and_counted(reads: DirectReads, key: str, start: int) -> None:
+    assert reads.range(key, start, None, None) is None
+    counted = by_kind(TRAFFIC.take())["get"]
+    assert (counted["requests"], counted["retries"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("works", "asked"), [(False, 0), (True, 1)])
+def test_a_bucket_that_never_answers_is_left_alone(reads: DirectReads, works: bool, asked: int) -> None:
+    if works:
+        reads.range("empty", 0, None, None)
+    for _ in range(TRIES):
+        reads.range("absent", 0, None, None)
+    TRAFFIC.take()
+    assert reads.range("absent", 0, None, None) is None
+    assert by_kind(TRAFFIC.take()).get("get", {}).get("requests", 0) == asked
+
+
+def test_a_fork_leaves_all_to_the_client(reads: DirectReads) -> None:
+    assert reads.range("empty", 0, None, None) == Part(b"", 0)
+    forked = get_context("fork").Process(target=lambda: sys.exit(reads.range("empty", 0, None, None) is not None))
+    forked.start()
+    forked.join(60)
+    assert forked.exitcode == 0
