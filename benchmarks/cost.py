@@ -23,7 +23,7 @@ MANIFEST_BYTES = 279  # a shard; make bench ARGS=scale
 
 BATCH_OVERHEAD = 1740
 """Bytes of a packed batch beside its rows: `python benchmarks/shuffle.py`."""
-REQUEST_CPU = 1.1e-3
+REQUEST_CPU = 0.3e-3
 """Seconds of CPU for a request to S3 or GCS; python benchmarks/buckets.py."""
 PART_BYTES = 8 << 20
 """The bytes that one request writes."""
