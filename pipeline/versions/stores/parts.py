@@ -46,7 +46,7 @@ def size_of(content_range: str | None, length: int, most: int | None) -> int:
 
 
 def check_size(size: int, most: int | None) -> None:
-    """Raises: TooLargeError: a size is more than `most`."""
+    """Checks a size. Raises: TooLargeError: it is more than `most`."""
     if most is not None and size > most:
         raise TooLargeError(size)
 
