@@ -34,7 +34,7 @@ _CONFIG = {
     "response_checksum_validation": "when_required",  # else each answer is digested in Python, 1 ms a MiB
 }
 _TTL = timedelta(minutes=5)
-"""How long obstore uses credentials; boto3 renews them a quarter of an hour before they expire."""
+"""The time for which obstore uses credentials; boto3 renews them a quarter of an hour before they expire."""
 _MAKING = threading.Lock()
 """Held while a client is made: boto3 loads its models without a lock."""
 
