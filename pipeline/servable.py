@@ -6,23 +6,35 @@ needs TensorFlow alone: no Recordmill where it is loaded and served.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.private_folder import private_temporary_files
+from recordmill.pipeline.reader.batches import SplitSource
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.keras_data import inputs_of, served_features
+from recordmill.pipeline.reader.options import evaluation_options
+from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.stored import IMAGES, part_name
-from recordmill.transforms.tensorflow.transform_graph import LENGTHS
+from recordmill.transforms.contract.kinds.image import ImageDescription, Pixels
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
+
+if TYPE_CHECKING:
+    from recordmill.dataset import Dataset
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
-Prepare: TypeAlias = Callable[[Tensors], Tensors]
+Prepare: TypeAlias = Callable[[Tensors], Any]
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
+PREPARE = "give `prepare`, which makes the one from the other"
 
 
 class Servable(tf.Module):
@@ -31,26 +43,39 @@ class Servable(tf.Module):
     def __init__(
         self,
         model: keras.Model,
-        dataset: DatasetVersion,
+        dataset: "Dataset | Input",
         *,
         activation: Literal["softmax", "sigmoid"] | None = None,
         top: int | None = None,
-        prepare: Prepare = dict,
+        prepare: Prepare | None = None,
     ) -> None:
         """Loads the transform and joins it with the model: see `recordmill.keras.servable`."""
         super().__init__(name="servable")
         if keras.backend.backend() != "tensorflow":
             raise UserError(f"a SavedModel is TensorFlow's, and Keras runs on {keras.backend.backend()}")
-        self._loaded = tf.saved_model.load(serving_model(str(dataset.folder)))
-        self._transform = self._loaded.signatures["serving_default"]
-        self._model, self._weights = model, [variable.value for variable in model.variables]
-        self._names, self._top, self._prepare = _class_names(dataset), top, prepare
+        version, self._request = _read(dataset)
+        self._model, self._top, self._prepare = model, top, prepare
         self._activation = ACTIVATIONS[activation] if activation else tf.identity
+        self._names = _class_names(version, self._request)
+        self._loaded = tf.saved_model.load(serving_model(str(version.folder)))
+        is_label_read = version.label in self._request.features and version.label != self._request.label
+        self._transform = self._loaded.signatures["with_label" if is_label_read else "serving_default"]
+        outputs = self._transform.structured_outputs  # without what the user's function makes of the label
+        served = {
+            name: spec
+            for name, spec in served_features(self._request).items()
+            if {name, name.removesuffix("_mask")} & {*outputs}
+        }
+        self._take = dict if prepare else inputs_of(model, served, "a served row", PREPARE)
         self._specs = self._transform.structured_input_signature[1]
-        self._inputs = {name: self._specs[name] for name in self._needed(dataset)}
+        self._lists = {name for name in self._specs if part_name(name, LENGTHS) in self._specs}
+        self._blanks = {name: _blank(version, name, spec.dtype) for name, spec in self._specs.items()}
+        taken = keras.tree.flatten(self._take({name: name for name in served}))
+        self._inputs = {name: self._specs[name] for name in self._needed(version, taken)}
         serve = tf.function(self._serve, autograph=False)
         with private_temporary_files():
             self.signature = serve.get_concrete_function(**self._inputs)
+        self._weights = [variable.value for variable in model.variables]
 
     def __call__(self, **raw: Any) -> dict[str, tf.Tensor]:
         """Returns the outputs for a batch of raw rows, by input as the signature takes them."""
@@ -62,8 +87,11 @@ class Servable(tf.Module):
             tf.saved_model.save(self, str(folder), signatures={"serving_default": self.signature})
 
     def _serve(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = self._prepare(self._transform(**self._with_blanks(raw)))
-        output = self._model(_inputs_of(self._model, features), training=False)
+        features = _as_read(self._transform(**self._with_blanks(raw)), self._request)
+        output = self._model(self._taken(features), training=False)
+        if isinstance(output, list | tuple):
+            names = getattr(self._model, "output_names", [f"output_{number}" for number in range(len(output))])
+            output = dict(zip(names, output, strict=True))
         if isinstance(output, Mapping):
             return dict(output)
         scores = self._activation(tf.cast(output, tf.float32))
@@ -72,67 +100,98 @@ class Servable(tf.Module):
         best, ids = tf.math.top_k(scores, min(self._top or len(self._names), len(self._names)))
         return {"classes": tf.gather(tf.constant(self._names), ids), "scores": best}
 
-    def _needed(self, dataset: DatasetVersion) -> list[str]:
-        """Names the raw inputs that clients send: those of the model's own features where no other can matter."""
-        wanted = getattr(self._model, "input", None)
-        kinds = {name: feature["kind"] for name, feature in dataset.manifest.features.items()}
-        has_others = dataset.manifest.spec.get("preprocessing") or self._prepare is not dict
-        if not isinstance(wanted, Mapping) or has_others:
-            return list(self._specs)
-        if any(name not in self._specs or kinds.get(name) == "boxes" for name in wanted):
-            return list(self._specs)
-        return [name for name in self._specs if name in wanted or not self._may_be_blank(name, kinds)]
+    def _taken(self, features: Tensors) -> Any:
+        if self._prepare is None:
+            return self._take(features)
+        prepared = self._prepare(features)
+        if not isinstance(prepared, Mapping):
+            return prepared
+        specs = {name: ArraySpec(tuple(each.shape), each.dtype.name) for name, each in prepared.items()}
+        return inputs_of(self._model, specs, "`prepare`", "let it return what the model takes")(prepared)
 
-    def _may_be_blank(self, name: str, kinds: Mapping[str, str]) -> bool:
-        is_list = part_name(name, LENGTHS) in self._specs or name.removesuffix(f"_{LENGTHS}") != name
-        return not is_list and kinds.get(name) not in IMAGES
+    def _needed(self, version: DatasetVersion, taken: list[str]) -> list[str]:
+        """Names the raw inputs that clients send: those of the features taken, where no other can matter."""
+        owners = {
+            owner
+            for owner in version.features
+            for name in taken
+            if name == owner or (name not in version.features and name.startswith(f"{owner}_"))
+        }
+        kinds = {owner: version.features[owner]["kind"] for owner in owners}
+        is_made_of_others = any(name not in self._specs or kind == "boxes" for name, kind in kinds.items())
+        if version.manifest.spec.get("preprocessing") or self._prepare or is_made_of_others:
+            return list(self._specs)
+        return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & owners]
 
     def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
-        """Adds an empty text or 0 for each row where the model does not look at an input."""
-        one_each = (name for name in raw if part_name(name, LENGTHS) not in self._specs)  # a list's values are more
-        rows = tf.shape(raw[next(one_each)])
+        """Adds a blank for each row, and an empty list, where the model does not look at an input."""
+        rows = tf.shape(next(raw[name] for name in raw if name not in self._lists))
         blanks = {
-            name: tf.fill(rows, tf.constant("" if spec.dtype == tf.string else 0, spec.dtype))
+            name: tf.fill(rows * (name not in self._lists), tf.constant(self._blanks[name], spec.dtype))
             for name, spec in self._specs.items()
             if name not in raw
         }
         return {**raw, **blanks}
 
 
-def _class_names(dataset: DatasetVersion) -> list[str] | None:
-    """Returns the names of the label's classes; None where the label has none."""
-    if dataset.label is None:
-        return None
-    label = read_description(dataset.manifest.feature(dataset.label))
+def _blank(version: DatasetVersion, name: str, dtype: tf.DType) -> bytes | int:
+    """Returns a value that a feature's graph takes: a black pixel, an array of zeros, an empty text, 0."""
+    feature = read_description(version.features[name]) if name in version.features else None
+    if isinstance(feature, ImageDescription):
+        return bytes(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
+    if isinstance(feature, ArrayDescription):
+        return bytes(feature.layout.unit)
+    return b"" if dtype == tf.string else 0
+
+
+def _read(dataset: "Dataset | Input") -> tuple[DatasetVersion, Request]:
+    """Returns a version, and how it is read. Raises: UserError: several versions are read at once."""
+    if not isinstance(dataset, Input):
+        given = evaluation_options(next(iter(dataset.splits)), {"batch_size": 1})
+        return dataset, make_request(str(dataset.folder), dataset.manifest, given)
+    if dataset.folder is None or not isinstance(dataset.source, SplitSource):
+        raise UserError("a mixture has no transform of its own: give `servable` the dataset whose rows are served")
+    return DatasetVersion(dataset.folder, read_manifest(dataset.folder)), dataset.source.request
+
+
+def _class_names(version: DatasetVersion, request: Request) -> list[str] | None:
+    """Returns the names of the target's classes; None where it has none."""
+    label = request.features[request.label] if request.label else None
     is_named = isinstance(label, CategoryDescription | CategoriesDescription) and label.vocabulary is not None
-    return dataset.classes if is_named else None
+    return version.class_names(str(request.label)) if is_named else None
 
 
-def _inputs_of(model: keras.Model, features: Tensors) -> Any:
-    """Returns what the model takes of the features. Raises: UserError: it takes something else."""
-    wanted = getattr(model, "input", None)
-    if wanted is None:  # a subclass of keras.Model, which takes what it was trained on
-        return dict(features)
-    if not isinstance(wanted, Mapping):
-        if not hasattr(wanted, "shape") or len(features) != 1 and wanted.name not in features:
-            raise UserError(
-                "the model takes a list of inputs, or one of another name: make it take a mapping by feature"
-            )
-        wanted = {(wanted.name if wanted.name in features else next(iter(features))): wanted}
-        ((name, _),) = _checked(wanted, features).items()
-        return features[name]
-    return {name: features[name] for name in _checked(wanted, features)}
+def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
+    """Gives images the dtype, and texts the length and the masks, that the input's options ask for."""
+    ready, given = dict(features), request.given
+    for name, each in request.features.items():
+        if name not in ready:
+            continue
+        if isinstance(each, Pixels) and given.dtype is not None:
+            ready[name] = _pixels(each, ready[name], tf.as_dtype(given.dtype))
+        elif isinstance(each, TextDescription) and each.packed is None:
+            ids = ready[name]
+            length = given.length_of(each.max_length)
+            if length is not None and not isinstance(each, TextsDescription):
+                missing = tf.maximum(0, length - tf.shape(ids)[1])
+                ids = tf.pad(ids[:, :length], [[0, 0], [0, missing]], constant_values=each.padding_id)
+                ready[name] = tf.ensure_shape(ids, [None, length])
+            if given.masks:
+                ready[part_name(name, "mask")] = ready[name] != each.padding_id
+    return ready
 
 
-def _checked(wanted: Mapping[str, Any], features: Tensors) -> Mapping[str, Any]:
-    for name, given in wanted.items():
-        if name not in features:
-            raise UserError(
-                f"the model takes '{name}', the transform gives {', '.join(sorted(features))}: give `prepare`"
-            )
-        if not features[name].shape.is_compatible_with(given.shape):
-            raise UserError(
-                f"the model takes '{name}' of shape {tuple(given.shape)}, the transform gives "
-                f"{tuple(features[name].shape)}: give `prepare`, which makes the one from the other"
-            )
-    return wanted
+def _pixels(image: Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Returns pixels as another dtype; in whole numbers they are what was stored.
+
+    Raises:
+        UserError: zeros that pad images would become other values than in training.
+    """
+    if (dtype == tf.uint8) == (pixels.dtype == tf.uint8):
+        return tf.cast(pixels, dtype)
+    if None in image.shape or not isinstance(image, ImageDescription) or image.optional:
+        raise UserError(f"images that are padded or missing have no served form as {dtype.name}: train without dtype=")
+    offset, scale = (tf.constant(each, tf.float32) for each in (image.offset, image.scale))
+    if dtype == tf.uint8:
+        return tf.cast(tf.round(pixels / scale + offset), dtype)
+    return tf.cast((tf.cast(pixels, tf.float32) - offset) * scale, dtype)

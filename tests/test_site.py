@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from recordmill.pipeline.build.outcome import Published
+from tests.emulators import free_port
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -73,25 +74,61 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
         assert re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="(?:https?:)?//[^"]*"', text) == []
 
 
+def commands_of(page: str, folder: Path) -> list[str]:
+    """Writes the files of a page, and returns its commands."""
+    blocks = BLOCK.findall((DOCS / page).read_text())
+    for name, text in [(name, text) for _, name, text in blocks if name]:
+        (folder / name).write_text(text)
+    return [text for language, name, text in blocks if language == "sh" and not name]
+
+
+def run(command: str, folder: Path) -> str:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-ec", command],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, f"{command}{done.stdout}{done.stderr}"
+    return done.stdout
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
-    blocks = BLOCK.findall((DOCS / page).read_text())
-    for name, text in [(name, text) for _, name, text in blocks if name]:
-        (tmp_path / name).write_text(text)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    commands = [text for language, name, text in blocks if language == "sh" and not name]
+    commands = commands_of(page, tmp_path)
     assert commands
     for command in commands:
-        done = subprocess.run(
-            ["bash", "-ec", command],
-            cwd=tmp_path,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        assert done.returncode == 0, f"{command}{done.stdout}{done.stderr}"
+        run(command, tmp_path)
+
+
+@pytest.mark.nightly
+def test_requests_of_the_page_of_serving_get_what_it_says(tmp_path: Path) -> None:
+    train, of_rows, by_column = commands_of("serving.md", tmp_path)
+    run(train, tmp_path)
+    port = str(free_port())
+    command = [sys.executable, str(ROOT / "examples/serving/server.py"), str(tmp_path / "models"), "--port", port]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            assert "Serves" in server.stdout.readline()
+            requests = [line for line in of_rows.splitlines() if "curl" in line]
+            photo = of_rows.splitlines()[0]
+            answers = [json.loads(run(f"{photo}\n{line}".replace("8501", port), tmp_path)) for line in requests]
+            (columns,) = json.loads(run(by_column.replace("8501", port), tmp_path)).values()
+        finally:
+            server.terminate()
+    assert [[row["classes"] for row in answer["predictions"]] for answer in answers] == [
+        [["cherry", "leaf"]],
+        [["leaf", "cherry"], ["cherry", "leaf"]],
+        [["cherry", "leaf"]],
+    ]
+    assert columns["classes"] == [["cherry", "leaf"], ["leaf", "cherry"]]
+    for row in [row for answer in answers for row in answer["predictions"]]:
+        assert sum(row["scores"]) == pytest.approx(1)
 
 
 @pytest.mark.slow

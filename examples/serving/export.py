@@ -18,19 +18,20 @@ from recordmill import Dataset, open_dataset
 from recordmill.keras import servable
 
 
-def train(dataset: Dataset, epochs: int) -> keras.Model:
-    """Gives a model from images, as the dataset's reader gives them, to a logit for each class."""
+def train(dataset: Dataset, epochs: int, folder: str) -> None:
+    """Trains a model from images to a logit for each class, and saves what is served."""
     batches = dataset.training_input("train", batch_size=32, seed=1, features=["image"])
     image = seen = keras.Input(batches.element_spec[0]["image"].shape[1:], name="image")
     for filters in (16, 32, 64):
         seen = layers.Conv2D(filters, 3, padding="same", use_bias=False)(seen)
         seen = layers.MaxPooling2D()(layers.ReLU()(layers.BatchNormalization(momentum=0.9)(seen)))
     logits = layers.Dense(dataset.num_classes)(layers.GlobalMaxPooling2D()(seen))
-    model = keras.Model({"image": image}, logits)
+    model = keras.Model(image, logits)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(4e-3), loss, metrics=["accuracy"])
-    model.fit(batches.as_tf_data(), epochs=epochs, shuffle=False, verbose=2)
-    return model
+    served = servable(model, batches, activation="softmax", top=3)
+    model.fit(batches.as_tf_data(model), epochs=epochs, shuffle=False, verbose=2)
+    served.save(folder)
 
 
 def main() -> None:
@@ -40,9 +41,7 @@ def main() -> None:
     parser.add_argument("folder", help="the folder of the model: models/NAME/VERSION")
     parser.add_argument("--epochs", type=int, default=8)
     arguments = parser.parse_args()
-    dataset = open_dataset(arguments.dataset)
-    model = train(dataset, arguments.epochs)
-    servable(model, dataset, activation="softmax", top=3).save(arguments.folder)
+    train(open_dataset(arguments.dataset), arguments.epochs, arguments.folder)
     print(f"Saved in {arguments.folder}: photos in, the three best classes out")
 
 

@@ -31,18 +31,33 @@ def newest(models: Path) -> dict[str, Any]:
 
 
 def predict(model: Any, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Answers `{"instances": [{input: value, …}, …]}`, where bytes are written as `{"b64": …}`."""
+    """Answers `{"instances": [{input: value, …}, …]}` and `{"inputs": {input: [value, …], …}}`; bytes are `{"b64": …}`.
+
+    Where there is one input, or one output, its name may be missing, or is.
+    """
     signature = model.signatures[body.get("signature_name", "serving_default")]
-    specs, instances = signature.structured_input_signature[1], body["instances"]
-    if len(specs) == 1:  # a single input needs no name
-        (name,) = specs
-        instances = [each if isinstance(each, dict) and "b64" not in each else {name: each} for each in instances]
-    given = {name: tf.constant([_value(each[name]) for each in instances], spec.dtype) for name, spec in specs.items()}
+    specs = signature.structured_input_signature[1]
+    columns = body["inputs"] if "inputs" in body else _columns(body["instances"], list(specs))
+    if len(specs) == 1 and not isinstance(columns, dict):
+        columns = dict.fromkeys(specs, columns)
+    given = {name: tf.constant(_decoded(columns[name]), spec.dtype) for name, spec in specs.items()}
     outputs = {name: _plain(tensor.numpy().tolist()) for name, tensor in signature(**given).items()}
-    return {"predictions": [{name: rows[row] for name, rows in outputs.items()} for row in range(len(instances))]}
+    (only, *others) = outputs.values()
+    if "inputs" in body:
+        return {"outputs": outputs if others else only}
+    rows = zip(*outputs.values(), strict=True)
+    return {"predictions": [dict(zip(outputs, row, strict=True)) for row in rows] if others else only}
 
 
-def _value(value: Any) -> Any:
+def _columns(instances: list[Any], names: list[str]) -> dict[str, list[Any]]:
+    if len(names) == 1:
+        instances = [each if isinstance(each, dict) and "b64" not in each else {names[0]: each} for each in instances]
+    return {name: [each[name] for each in instances] for name in names}
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
     return base64.b64decode(value["b64"]) if isinstance(value, dict) else value
 
 

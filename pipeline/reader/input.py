@@ -55,6 +55,7 @@ class Input:
     """Batches of a split, or of a mixture. Nothing is opened before it is iterated over.
 
     Attributes:
+        folder: the folder of its version; None of a mixture.
         batches_per_epoch: the batches that each host gets in an epoch.
         element_spec: the structure of a batch, an `ArraySpec(shape, dtype, ragged)` for each array.
         passes: the steps of each iteration.
@@ -63,7 +64,7 @@ class Input:
 
     def __init__(self, source: BatchSource, folder: "Path | RemotePath | None" = None) -> None:
         """Takes a source, and the folder of its version; a mixture has none."""
-        self.source, self._folder = source, folder
+        self.source, self.folder = source, folder
         self.passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
         self._latest: Position | None = None
         self.batches_per_epoch = source.of_epoch
@@ -97,23 +98,33 @@ class Input:
         self._latest = batches.position
         return batches
 
-    def as_tf_data(self, *, native: bool = False) -> "tf.data.Dataset":
+    def as_tf_data(self, model: Any = None, *, native: bool = False) -> "tf.data.Dataset":
         """Returns the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
 
         Args:
+            model: the `keras.Model` that takes them: the features come as its inputs do, in a list, in a mapping, or
+                one, chosen by their names. None: as the mapping of all.
             native: False: the batches of `as_numpy`, handed over several at a time, without a copy.
                 True: a pipeline of TensorFlow's operations alone, for TPU hosts and the tf.data service. It holds the
                 same rows, shuffled by a buffer (`seed` decides how), so that it has neither state nor exact order; what
                 needs these is refused.
 
         Raises:
-            DatasetError: TensorFlow is not installed, or a native pipeline cannot do what was asked for.
+            DatasetError: TensorFlow is not installed, a native pipeline cannot do what was asked for, or the model
+                takes a feature, shape or type that the input has not.
         """
         _check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
         # All the rest works without TensorFlow, and without the seconds that it takes to load.
         from recordmill.pipeline.reader.tf_data import as_tf_data, native_tf_data
 
-        return native_tf_data(self.source) if native else as_tf_data(self.source, self.passes, self._begin)
+        batches = native_tf_data(self.source) if native else as_tf_data(self.source, self.passes, self._begin)
+        if model is None:
+            return batches
+        import tensorflow as tf
+
+        from recordmill.pipeline.reader.keras_data import for_model
+
+        return batches.map(tf.autograph.experimental.do_not_convert(for_model(self, model)))
 
     def as_torch(self, device: Any = None) -> "TorchBatches":
         """Returns the batches as a PyTorch `IterableDataset` of tensors, which a loop takes without a `DataLoader`.
@@ -152,16 +163,20 @@ class Input:
 
         return as_jax(self, sharding)
 
-    def as_keras(self) -> "KerasBatches":
+    def as_keras(self, model: Any = None) -> "KerasBatches":
         """Returns the batches as a `keras.utils.PyDataset`, for any backend: `fit(train.as_keras(), shuffle=False)`.
 
+        Args:
+            model: as in `as_tf_data`.
+
         Raises:
-            DatasetError: Keras is not installed, or an array is of strings or ragged.
+            DatasetError: Keras is not installed, an array is of strings or ragged, or the model takes what the input
+                has not.
         """
         _check_installed("keras", "Keras")
-        from recordmill.pipeline.reader.keras_data import as_keras
+        from recordmill.pipeline.reader.keras_data import as_keras, for_model
 
-        return as_keras(self)
+        return as_keras(self, None if model is None else for_model(self, model))
 
     def _begin(self, source: BatchSource) -> "NumpyBatches":
         """Begins an iteration over a source of this input's steps."""
@@ -193,8 +208,8 @@ class Input:
             DatasetError: the state is of another dataset, version (which may have been pruned), order or global batch
                 size.
         """
-        step = step_of(state, self.source.order_facts(), self._folder)
-        return Input(self.source.starting_at(step, lanes_of(state)), self._folder)
+        step = step_of(state, self.source.order_facts(), self.folder)
+        return Input(self.source.starting_at(step, lanes_of(state)), self.folder)
 
 
 def _check_installed(module: str, name: str, package: str = "") -> None:

@@ -1,34 +1,137 @@
-"""An input as Keras' `PyDataset`, for any of its backends.
+"""An input for Keras: batches in the structure of a model's inputs, and on any backend as a `PyDataset`.
 
->>> model.fit(train.as_keras(), epochs=3, shuffle=False)  # doctest: +SKIP
+A model's inputs are a list, a mapping, one, or any nest of these, each named after the feature, or the part of one,
+that it takes. `keras.Sequential` takes the one feature that is read. A subclass of `keras.Model` takes the mapping of
+all, since nobody knows its inputs before its first batch.
+
+>>> model.fit(train.as_tf_data(model), epochs=3)  # doctest: +SKIP
+>>> model.fit(train.as_keras(model), epochs=3, shuffle=False)  # doctest: +SKIP
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 
-from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import Batch
+from recordmill.pipeline.errors import DatasetError, listed
+from recordmill.pipeline.reader.batches import Batch, SplitSource, element_spec
+from recordmill.pipeline.reader.request import Request
 from recordmill.transforms.contract.stored import ArraySpec
 
 if TYPE_CHECKING:
     from recordmill.pipeline.reader.input import Input, NumpyBatches
 
 
-def as_keras(given: "Input") -> "KerasBatches":
+def inputs_of(
+    model: keras.Model, given: Mapping[str, ArraySpec], giver: str, remedy: str
+) -> Callable[[Mapping[str, Any]], Any]:
+    """Returns the function that takes a model's inputs out of a batch's features, lists as tuples.
+
+    Args:
+        model: the model.
+        given: the features and their parts by name.
+        giver: a name of their origin, for messages.
+        remedy: the next step of a user whose model takes something else, for messages.
+
+    Raises:
+        DatasetError: the model takes another name, shape or type.
+    """
+    wanted = getattr(model, "input", None)  # a subclass has none, nor has a Sequential
+    if isinstance(model, keras.Sequential):
+        wanted = model.inputs[0] if model.built else None
+    elif wanted is None:
+        return dict
+    names = "" if wanted is None else _names(wanted)
+    if isinstance(names, str) and names not in given:
+        names = _only(names, given, giver, remedy)
+    for name, tensor in zip(keras.tree.flatten(names), keras.tree.flatten(wanted), strict=True):
+        if name not in given:
+            raise DatasetError(f"the model takes '{name}', and {giver} has {listed(sorted(given))}: {remedy}")
+        if tensor is not None and not _fits(given[name], tensor):
+            takes, has = (f"{each.dtype} of shape {tuple(each.shape)}" for each in (tensor, given[name]))
+            raise DatasetError(f"the model takes '{name}' as {takes}, and {giver} has {has}: {remedy}")
+    return lambda features: keras.tree.map_structure(features.__getitem__, names)
+
+
+def _names(wanted: Any, key: str | None = None) -> Any:
+    """Names the features in place of a model's inputs: by their keys in a mapping, else by their own names."""
+    if isinstance(wanted, Mapping):
+        return {name: _names(each, name) for name, each in wanted.items()}
+    return tuple(map(_names, wanted)) if isinstance(wanted, list | tuple) else key or wanted.name
+
+
+def _only(name: str, given: Mapping[str, ArraySpec], giver: str, remedy: str) -> str:
+    """Returns the one feature that is no part of another. Raises: DatasetError: there are others."""
+    features = [each for each in given if not any(each.startswith(f"{other}_") for other in given)]
+    if len(features) == 1:
+        return features[0]
+    takes = f"'{name}'" if name else "one input"
+    raise DatasetError(f"the model takes {takes}, and {giver} has {listed(features)}: {remedy}")
+
+
+def _fits(given: ArraySpec, wanted: Any) -> bool:
+    """Whether Keras takes an array for an input: it adds or removes a last side of 1, and no cast loses a fraction."""
+    shape, other = given.shape, tuple(wanted.shape)
+    if len(shape) + 1 == len(other) and other[-1] == 1:
+        other = other[:-1]
+    elif len(shape) == len(other) + 1 and shape[-1] == 1:
+        shape = shape[:-1]
+    sides = zip(shape[1:], other[1:], strict=False)
+    is_text, is_float = given.dtype in ("bytes", "string"), "float" in given.dtype
+    return (
+        len(shape) == len(other)
+        and all(None in pair or pair[0] == pair[1] for pair in sides)
+        and is_text == (wanted.dtype == "string")
+        and (not is_float or "float" in wanted.dtype)
+        and not given.ragged
+    )
+
+
+def for_model(given: "Input", model: keras.Model) -> Callable[..., Batch]:
+    """Returns the function that puts the parts of a batch into the structure that a model takes.
+
+    It warns where `servable` would refuse the model.
+
+    Raises:
+        DatasetError: the input has not what the model takes.
+    """
+    features = _features(given.element_spec)
+    take = inputs_of(model, features, "the input", "name the model's inputs after features, or choose by features=[…]")
+    if isinstance(given.source, SplitSource):
+        served = served_features(given.source.request)
+        try:
+            inputs_of(model, served, "a served row", "`servable` needs `prepare`")
+        except DatasetError as error:
+            warnings.warn(str(error), stacklevel=3)
+    return lambda features, *others: (take(features), *others)
+
+
+def served_features(request: Request) -> Mapping[str, ArraySpec]:
+    """Returns the features of a batch without what only training has: augmentations, keys, packed or chosen texts."""
+    given = replace(request.given, augment=(), with_key=False, text="padded", captions="all")
+    return _features(element_spec(replace(request, given=given, augment={}, mixtures=())))
+
+
+def _features(spec: Any) -> Mapping[str, ArraySpec]:
+    features: Mapping[str, ArraySpec] = spec if isinstance(spec, dict) else spec[0]
+    return features
+
+
+def as_keras(given: "Input", for_model: Callable[..., Batch] | None) -> "KerasBatches":
     """Returns an input's batches; see `Input.as_keras`."""
     for name, spec in _named(given.element_spec):
         if spec.ragged or spec.dtype == "bytes":
             what = "ragged" if spec.ragged else "strings"
             raise DatasetError(f"Keras takes no NumPy arrays of {what}, which {name} is: leave it out by features=[…]")
-    return KerasBatches(given)
+    return KerasBatches(given, for_model)
 
 
 def _named(spec: Any) -> Iterator[tuple[str, ArraySpec]]:
     """Yields the arrays of a batch, each with words for it."""
-    features, *others = (spec,) if isinstance(spec, dict) else spec
-    yield from ((f"'{name}'", array) for name, array in features.items())
+    others = () if isinstance(spec, dict) else spec[1:]
+    yield from ((f"'{name}'", array) for name, array in _features(spec).items())
     yield from (("the label", array) for array in others)
 
 
@@ -38,9 +141,9 @@ class KerasBatches(keras.utils.PyDataset):
     A pass begins with batch 0. Keras may begin one just to see the shapes, and then asks again from 0.
     """
 
-    def __init__(self, given: "Input") -> None:
+    def __init__(self, given: "Input", for_model: Callable[..., Batch] | None) -> None:
         super().__init__()  # one worker: Keras asks in its own thread, and the input makes the batches ahead
-        self._input = given
+        self._input, self._for_model = given, for_model
         self._batches: NumpyBatches | None = None
         self._steps, self._asked = range(0), 0
 
@@ -59,7 +162,10 @@ class KerasBatches(keras.utils.PyDataset):
         elif self._batches is None or index != self._asked:
             raise DatasetError("the input has an order of its own: fit(…, shuffle=False)")
         self._asked = index + 1
-        return next(self._batches)
+        batch = next(self._batches)
+        if self._for_model is None:
+            return batch
+        return self._for_model(*(batch if isinstance(batch, tuple) else [batch]))
 
     def on_epoch_end(self) -> None:
         """Goes on with the next epoch, or with this one if Keras did not ask for all of it."""

@@ -44,11 +44,10 @@ from recordmill.pipeline.verify.repair import repair
 from recordmill.pipeline.verify.report import Findings, Verification, shown
 from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.stored import SERVED, part_name, stored_features
+from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
 from recordmill.transforms.tensorflow.image import ImageError
-from recordmill.transforms.tensorflow.transform_graph import LENGTHS
 
 NOT_CHECKED = "training = serving: "
 CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any size

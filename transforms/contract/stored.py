@@ -25,6 +25,9 @@ KEY = "key"
 UNENCODED = "@pixels"
 """The end of the name by which the transform graph gives a feature's images before they are encoded as JPEG."""
 
+LENGTHS = "lengths"
+"""The end of a served input's name: how many values each row of a list has."""
+
 IMAGES = ("image", "image_sequence")
 """The kinds whose column is images."""
 

@@ -28,7 +28,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
-from recordmill.transforms.contract.stored import UNENCODED, part_name
+from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, part_name
 from recordmill.transforms.tensorflow.features import KINDS, Features, model_features
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics, Stored
 from recordmill.transforms.tensorflow.number import used_statistics
@@ -122,7 +122,6 @@ def _loaded(export: str) -> TransformGraph:
     return TransformGraph(export)
 
 
-LENGTHS = "lengths"
 Inputs = Mapping[str, tf.TypeSpec]
 """The transform graph's inputs by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
 
