@@ -22,7 +22,6 @@ from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
@@ -135,13 +134,13 @@ class Servable(tf.Module):
 
 
 def _blank(version: DatasetVersion, name: str, dtype: tf.DType) -> bytes | int:
-    """Returns a value that a feature's graph takes: a black pixel, an array of zeros, an empty text, 0."""
+    """Returns a value that a feature's graph takes: a black pixel, no bytes, or 0."""
     feature = read_description(version.features[name]) if name in version.features else None
     if isinstance(feature, ImageDescription):
         return bytes(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
-    if isinstance(feature, ArrayDescription):
-        return bytes(feature.layout.unit)
-    return b"" if dtype == tf.string else 0
+    if dtype != tf.string:
+        return 0
+    return feature.blank if feature else b""
 
 
 def _read(dataset: "Dataset | Input") -> tuple[DatasetVersion, Request]:

@@ -115,16 +115,14 @@ class Input:
         """
         _check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
         # All the rest works without TensorFlow, and without the seconds that it takes to load.
-        from recordmill.pipeline.reader.tf_data import as_tf_data, native_tf_data
+        from recordmill.pipeline.reader.tf_data import as_tf_data, mapped, native_tf_data
 
         batches = native_tf_data(self.source) if native else as_tf_data(self.source, self.passes, self._begin)
         if model is None:
             return batches
-        import tensorflow as tf
-
         from recordmill.pipeline.reader.keras_data import for_model
 
-        return batches.map(tf.autograph.experimental.do_not_convert(for_model(self, model)))
+        return mapped(batches, for_model(self, model))
 
     def as_torch(self, device: Any = None) -> "TorchBatches":
         """Returns the batches as a PyTorch `IterableDataset` of tensors, which a loop takes without a `DataLoader`.

@@ -102,6 +102,12 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
     return batches.prefetch(AHEAD).with_options(options)
 
 
+@tf.autograph.experimental.do_not_convert
+def mapped(batches: tf.data.Dataset, for_model: Callable[..., Batch]) -> tf.data.Dataset:
+    """Returns batches in the structure that a model takes."""
+    return batches.map(for_model)
+
+
 def _for_tf_data(source: BatchSource) -> BatchSource:
     """Lets TensorFlow's thread make the batches where one thread would: two would compete for Python's lock."""
     source = copy(source)

@@ -63,6 +63,11 @@ class ArrayDescription(Description):
         return ArrayLayout(self.dtype, self.shape)
 
     @property
+    def blank(self) -> bytes:
+        """Zeros."""
+        return bytes(self.layout.unit)
+
+    @property
     def length(self) -> str:
         """The number of entries along the first side, where rows differ in it."""
         return "varying"

@@ -198,6 +198,11 @@ class Description:
         """Whether the feature itself is stored as files of images."""
         return False
 
+    @property
+    def blank(self) -> bytes:
+        """The bytes that the serving model takes of a row without a value, where it takes bytes."""
+        return b""
+
     def fault(self, stored: Any) -> str | None:
         """Says what is wrong with the feature itself in a record, whose type is right; None where nothing is."""
         return None
