@@ -9,8 +9,13 @@ least CPU of many passes over 40 images: a busy machine makes others larger.
 import io
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
 
+import cv2
 import numpy as np
+import simplejpeg
 from measure import table
 from photos import photo
 from PIL import Image
@@ -54,6 +59,19 @@ def microseconds(step: Callable[[], object]) -> str:
     return f"{least / IMAGES * 1e6:,.0f}"
 
 
+def without_pixels(step: Callable[[], object], pixels: Any) -> Callable[[], object]:
+    """Makes a step of which only our own work is left."""
+
+    def alone() -> None:
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(simplejpeg, "decode_jpeg", lambda *_, **__: pixels))
+            for name in ("resize", "flip"):
+                stack.enter_context(patch.object(cv2, name, lambda *_, **__: None))
+            step()
+
+    return alone
+
+
 def measured(side: int) -> list[str]:
     """Measures the steps of images of a size."""
     files = [stored(number, side) for number in range(IMAGES)]
@@ -91,6 +109,7 @@ def measured(side: int) -> list[str]:
         microseconds(lambda: [to_float(pixels, floats) for _ in files]),
         microseconds(reader("uint8")),
         microseconds(reader("float32")),
+        microseconds(without_pixels(reader("uint8"), whole[0])),
     ]
 
 
@@ -105,6 +124,7 @@ def main() -> None:
         "to float32, normalized",
         "all of it, uint8",
         "all of it, float32",
+        "uint8, where decoding, scaling and flipping do nothing",
     ]
     columns = [measured(side) for side in SIDES]
     rows = [list(row) for row in zip(names, *columns, strict=True)]

@@ -15,7 +15,7 @@ protocol buffers' own parser.
 """
 
 from collections.abc import Collection
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -98,14 +98,6 @@ Lists: TypeAlias = dict[bytes, tuple[int, Chunks]]
 """The kind of each feature's list, BYTES, FLOATS or INTS, and what it holds, by name."""
 
 
-class Entry(NamedTuple):
-    """A feature of a record: its name, and where its list begins and ends."""
-
-    name: bytes
-    start: int
-    stop: int
-
-
 class _OtherForm(Exception):
     """The record is not of the one form."""
 
@@ -129,7 +121,7 @@ def names_of(record: bytes | memoryview) -> list[bytes]:
         entries = _entries(memoryview(record))
     except (_OtherForm, IndexError):
         entries = _entries(memoryview(_in_the_one_form(record)))
-    return [entry.name for entry in entries]
+    return [name for name, *_ in entries]
 
 
 def _in_the_one_form(record: bytes | memoryview) -> bytes:
@@ -148,7 +140,7 @@ def _in_the_one_form(record: bytes | memoryview) -> bytes:
 def _scan(data: memoryview, names: Collection[bytes]) -> Lists:
     lists: Lists = {}
     entries = _entries(data)
-    if len({entry.name for entry in entries}) < len(entries):  # the last of two counts
+    if len({entry[0] for entry in entries}) < len(entries):  # the last of two counts
         raise _OtherForm
     for name, start, stop in entries:
         if start < stop and name in names:
@@ -156,11 +148,12 @@ def _scan(data: memoryview, names: Collection[bytes]) -> Lists:
     return lists
 
 
-def _entries(data: memoryview) -> list[Entry]:
-    entries = []
+def _entries(data: memoryview) -> list[tuple[bytes, int, int]]:
+    """Returns the name of each feature, and the bytes at which its list begins and ends."""
+    entries: list[tuple[bytes, int, int]] = []
     end = len(data)
     if not end:
-        return []
+        return entries
     size, offset = _length(data, 1)
     if data[0] != FIRST or offset + size != end:
         raise _OtherForm
@@ -174,7 +167,7 @@ def _entries(data: memoryview) -> list[Entry]:
         size, value = _length(data, after_name + 1)
         if value + size != stop:
             raise _OtherForm
-        entries.append(Entry(bytes(data[name:after_name]), value, stop))
+        entries.append((bytes(data[name:after_name]), value, stop))
         offset = stop
     return entries
 

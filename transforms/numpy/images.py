@@ -188,7 +188,7 @@ class ImageReader:
         if layout is None or self._stored[:2] not in ((layout.height, layout.width), (None, None)):
             return None
         window = first_window(changes, layout.height, layout.width)
-        return layout.part(data, window) if window is not None and window.height and window.width else None
+        return layout.part(data, window) if window is not None else None
 
     def _read_into(self, out: Array, image: _Image) -> None:
         if self._is_missing(image.data):

@@ -18,16 +18,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.numpy.augment.base import Window
+from recordmill.transforms.numpy.augment.base import Window, overlap
 
 Offsets = npt.NDArray[np.int64]
 BASELINE, HUFFMAN, SCAN, QUANTIZATION, INTERVAL = 0xC0, 0xC4, 0xDA, 0xDB, 0xDD
 SKIPPED = {HUFFMAN, QUANTIZATION, 0xFE, *range(0xE0, 0xF0)}  # tables, comments, applications' data
-FIRST_RESTART = 0xD0  # eight markers, one after another
-END = b"\xff\xd9"
+FIRST_RESTART = 0xD0  # the second byte of the first of eight markers, one after another
+END = b"\xd9"  # the last one's
 WHOLE_SCAN = b"\x00\x3f\x00"  # all coefficients, all bits: what a sequential scan states
 LONGEST_FRAME = 19  # bytes of the header of three components
 BLOCK = 8
+WORD = 8  # bytes
 MARGIN = 2  # pixels around a part whose colours decide those of its border, where chroma is coarser
 LEAST_WIDTH = 16  # libjpeg makes chroma of narrower images finer in another way
 
@@ -43,6 +44,7 @@ class JpegPart(NamedTuple):
     height: int
     """The image's height in pixels."""
     width: int
+    window: Window
 
 
 @dataclass(frozen=True)
@@ -74,18 +76,18 @@ class JpegLayout:
 
         Args:
             data: a JPEG that begins with the header.
-            window: is inside the image, and is not empty.
+            window: it may reach beyond the image.
 
         Returns:
-            None where the markers do not fit the header, or nothing could be left out.
+            None where the markers do not fit the header, nothing could be left out, or the window is beyond the image.
         """
         high, step = self.unit[0], self.unit[1] * self.interval
         lines, columns = self.grid
         margin = 0 if self.unit == (BLOCK, BLOCK) else MARGIN
-        top, bottom = _touched(window.y, window.height, margin, high, lines)
-        left, right = _touched(window.x, window.width, margin, step, columns)
+        top, bottom = _touched(window.y, window.height, self.height, margin, high)
+        left, right = _touched(window.x, window.width, self.width, margin, step)
         left -= left > 0 and min(right * step, self.width) - left * step < LEAST_WIDTH
-        if (bottom - top) * (right - left) == lines * columns:
+        if (bottom - top) * (right - left) in (0, lines * columns):
             return None
         bounds = _bounds(data, len(self.header), lines * columns)
         if bounds is None:
@@ -94,22 +96,30 @@ class JpegLayout:
         joined = _joined(self.header, data, starts, bounds[1:].reshape(lines, columns)[top:bottom, left:right])
         height, width = min(bottom * high, self.height) - top * high, min(right * step, self.width) - left * step
         struct.pack_into(">HH", joined, self.frame + 5, height, width)
-        return JpegPart(memoryview(joined), top * high, left * step, self.height, self.width)
+        return JpegPart(memoryview(joined), top * high, left * step, self.height, self.width, window)
 
 
 def _bounds(data: bytes | memoryview, start: int, count: int) -> Offsets | None:
     """Returns the offset of each segment, and one more behind the last; None where markers are not in order."""
     scan = np.frombuffer(data, np.uint8)[start:]
-    marks = (scan[:-2] == 0xFF).nonzero()[0]
-    codes = scan[1:][marks]
-    is_restart = codes != 0  # a byte of 255 that is no marker has a zero behind it
-    restarts = codes[is_restart]
-    if len(restarts) != count - 1 or data[-2:] != END or restarts.tobytes() != _restarts(count)[:-1].tobytes():
+    is_marker = np.zeros(-(-len(scan) // WORD) * WORD, np.bool_)
+    np.equal(scan[:-1], 0xFF, out=is_marker[: len(scan) - 1])
+    is_marker[: len(scan) - 1] &= scan[1:].view(np.bool_)  # a byte of 255 that is no marker has a zero behind it
+    marks = _places(is_marker)
+    if len(marks) != count or scan.take(marks + 1).tobytes() != _markers(count):
         return None
     bounds = np.empty(count + 1, np.int64)
-    bounds[0], bounds[-1] = start, len(data)
-    np.add(marks[is_restart], start + 2, out=bounds[1:-1])
+    bounds[0] = start
+    np.add(marks, start + 2, out=bounds[1:])
     return bounds
+
+
+def _places(mask: npt.NDArray[np.bool_]) -> Offsets:
+    """Returns the places of the few that are True of a multiple of 8, in a third of the time of `np.flatnonzero`."""
+    words = mask.view(np.uint64)
+    some = words.astype(np.bool_).nonzero()[0]
+    inner = words.take(some).view(np.bool_).nonzero()[0]
+    return some.take(inner >> 3) * 8 + (inner & 7)
 
 
 def _joined(header: bytes, data: bytes | memoryview, starts: Offsets, ends: Offsets) -> bytearray:
@@ -124,20 +134,20 @@ def _joined(header: bytes, data: bytes | memoryview, starts: Offsets, ends: Offs
     lines = zip(starts.tolist(), stops.tolist(), strict=True)
     joined = bytearray().join([header, *[data[start:stop] for start, stop in lines]])
     numbered = np.frombuffer(joined, np.uint8)
-    numbered[ends + shifts[:, np.newaxis]] = _restarts(ends.size).reshape(ends.shape)
-    numbered[-1] = END[1]
+    numbered[ends + shifts[:, np.newaxis]] = np.frombuffer(_markers(ends.size), np.uint8).reshape(ends.shape)
     return joined
 
 
-@lru_cache(maxsize=64)
-def _restarts(count: int) -> npt.NDArray[np.uint8]:
-    """Returns the second bytes of so many restart markers, in their order."""
-    return (FIRST_RESTART + np.arange(count) % 8).astype(np.uint8)
+@lru_cache(maxsize=256)
+def _markers(count: int) -> bytes:
+    """Returns the second bytes of the markers in which so many segments end."""
+    return bytes(FIRST_RESTART + number % 8 for number in range(count - 1)) + END
 
 
-def _touched(start: int, length: int, margin: int, step: int, count: int) -> tuple[int, int]:
-    """Returns the first and the end of the steps that a line of pixels touches."""
-    return max(start - margin, 0) // step, min(-(-(start + length + margin) // step), count)
+def _touched(start: int, length: int, side: int, margin: int, step: int) -> tuple[int, int]:
+    """Returns the first and the end of the steps of a side that a line of pixels touches; (0, 0) for none."""
+    first, end, _ = overlap(start, length, side)
+    return (max(first - margin, 0) // step, -(-min(end + margin, side) // step)) if first < end else (0, 0)
 
 
 def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> JpegLayout | None:

@@ -108,7 +108,7 @@ class Window(NamedTuple):
 
 
 class ImagePart(NamedTuple):
-    """Some pixels of an image, uint8 [h, w, c]: all that its first crop needs."""
+    """Some pixels of an image, uint8 [h, w, c]: all that a crop's window needs."""
 
     pixels: Pixels
     y: int
@@ -118,10 +118,13 @@ class ImagePart(NamedTuple):
     height: int
     """The image's height in pixels."""
     width: int
+    window: Window
 
 
 def overlap(start: int, length: int, side: int) -> tuple[int, int, int]:
     """Returns where a window meets one side of an image: the first pixel, the end, and how many zeros come before."""
+    if 0 <= start <= side - length:  # most often
+        return start, start + length, 0
     return min(max(start, 0), side), min(max(start + length, 0), side), min(max(-start, 0), length)
 
 

@@ -145,9 +145,9 @@ def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
 
 
 def first_window(changes: Sequence[Acting], height: int, width: int) -> Window | None:
-    """Returns the only pixels that acting changes need of an image of some size; None where they need all."""
+    """Returns the window that acting changes begin with, of an image of some size; None where they need all pixels."""
     first, values = changes[0] if changes else (None, ())
-    return first.inside(values, height, width) if isinstance(first, Crop) else None
+    return first.window(values, height, width) if isinstance(first, Crop) else None
 
 
 def apply(
@@ -186,13 +186,14 @@ def apply_acting(
 ) -> tuple[Pixels, Boxes | None]:
     """Changes one image, as `apply`, or the part of an image that holds all pixels of `first_window`."""
     moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
-    sized = max((number for number, (change, _) in enumerate(changes) if change.resizes), default=0)
-    for number, (change, values) in enumerate(changes):
-        into = out if number >= sized else None
+    resizing = sum([change.resizes for change, _ in changes])
+    for change, values in changes:
+        resizing -= change.resizes
+        into = None if resizing else out
         if moved is not None:
             moved = change.move_boxes(moved, values, *_sides(pixels))
         if isinstance(pixels, ImagePart):
-            pixels = change.apply_to_part(pixels, values, into, mask=mask)  # type: ignore[attr-defined] # a Crop
+            pixels = change.apply_to_part(pixels, into, mask=mask)  # type: ignore[attr-defined] # a Crop
         else:
             change_pixels = change.apply_to_mask if mask else change.apply
             pixels = change_pixels(pixels, values, into)

@@ -79,27 +79,22 @@ class Crop(Movement):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Crops; returns a view where nothing is scaled and the window is inside the image."""
-        return self._cropped(ImagePart(pixels, 0, 0, *pixels.shape[:2]), values, out, resize)
+        return self._cropped(self._whole(pixels, values), out, resize)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Crops; scales by the nearest pixel."""
-        return self._cropped(ImagePart(pixels, 0, 0, *pixels.shape[:2]), values, out, nearest)
+        return self._cropped(self._whole(pixels, values), out, nearest)
 
-    def apply_to_part(
-        self, part: ImagePart, values: Values, out: Pixels | None = None, *, mask: bool = False
-    ) -> Pixels:
-        """Crops an image of which only a part is there, with all pixels of `inside`."""
-        return self._cropped(part, values, out, nearest if mask else resize)
+    def apply_to_part(self, part: ImagePart, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
+        """Crops an image of which only a part is there, with all pixels of the window that are inside the image."""
+        return self._cropped(part, out, nearest if mask else resize)
 
-    def inside(self, values: Values, height: int, width: int) -> Window:
-        """Returns what of the window is inside an image; it may be empty."""
-        y, x, high, wide = self.window(values, height, width)
-        top, bottom, _ = overlap(y, high, height)
-        left, right, _ = overlap(x, wide, width)
-        return Window(top, left, bottom - top, right - left)
+    def _whole(self, pixels: Pixels, values: Values) -> ImagePart:
+        height, width = pixels.shape[:2]
+        return ImagePart(pixels, 0, 0, height, width, self.window(values, height, width))
 
-    def _cropped(self, part: ImagePart, values: Values, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
-        y, x, high, wide = self.window(values, part.height, part.width)
+    def _cropped(self, part: ImagePart, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
+        y, x, high, wide = part.window
         top, bottom, above = overlap(y, high, part.height)
         left, right, before = overlap(x, wide, part.width)
         inside = part.pixels[top - part.y : bottom - part.y, left - part.x : right - part.x]
