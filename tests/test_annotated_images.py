@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
@@ -128,7 +128,7 @@ def test_flags_captions_and_ids(tmp_path: Path) -> None:
         make(tmp_path / form)
     rows = taken(tmp_path / "coco", COCO, **COCO_OPTIONS).rows
     assert (rows[0]["id"], rows[0]["crowd"]) == ("1", [0, 1])
-    assert rows[1]["captions"] == ["a photo of thing 0", "a photo of thing 1"]
+    assert rows[1]["captions"] == ["a photo of thing 4 by 0", "a photo of thing 4 by 1"]
     flags = taken(tmp_path / "voc", BOXES | {"difficult": NUMBERS, "truncated": NUMBERS}, **VOC_OPTIONS).rows[1]
     assert (flags["difficult"], flags["truncated"]) == ([0, 1], [1, 0])
     asked = BOXES | dict.fromkeys(("occluded", "group", "inside"), NUMBERS)
@@ -413,6 +413,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=6), st.integers(1, 40), st.sampled_from([None, 1]))
 def test_items_of_json_are_those_of_the_whole(value: dict[str, Any], size: int, indent: int | None) -> None:
     expected = [(key, item) for key, items in value.items() if isinstance(items, list) for item in items]
@@ -420,6 +421,7 @@ def test_items_of_json_are_those_of_the_whole(value: dict[str, Any], size: int, 
         assert list(json_items(io.BytesIO(json.dumps(value, indent=indent).encode()))) == expected
 
 
+@pytest.mark.nightly
 @given(st.dictionaries(st.text(max_size=3), JSON, min_size=1, max_size=3), st.data())
 def test_json_that_is_cut_off_is_damaged(value: dict[str, Any], data: st.DataObject) -> None:
     text = json.dumps(value).encode()

@@ -1,7 +1,7 @@
 """Guesses boxes, and the order of their numbers: the one that fits, or the user's answer."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -58,7 +58,9 @@ class Answers:
         return self.ask(question, orders)
 
 
-def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers) -> Guess:
+def guess_boxes(
+    item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice] | None = None
+) -> Guess:
     """Makes boxes of a guess whose column is called so and holds lists of four numbers; returns any other as it is.
 
     Args:
@@ -66,6 +68,7 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers) -> Guess
         name: the feature of the image that they are boxes of.
         image: its guess, whose headers bound the boxes; EXIF may have turned its sides.
         answers: decide between several orders.
+        known: the order and the unit, where the source's format states them.
 
     Raises: UserError: they do not.
     """
@@ -73,6 +76,9 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers) -> Guess
     if not is_called or any(len(value) % 4 for value in item.reading.values):
         return item
     boxes = np.array(list(chain.from_iterable(item.reading.values)), np.float64).reshape(-1, 4)
+    what = ("boxes", f"{counted(len(boxes), 'box', 'boxes')}, by the column's name")
+    if known:
+        return replace(item, options={**item.options, "kind": what, "image": (name, ""), **known})
     is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
     sizes = [header for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
     sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
@@ -81,7 +87,7 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers) -> Guess
         return left_out(item.column, "boxes by its name, but in no known order are they inside images", item.reading)
     order = answers.order_of(item.column, orders)
     options: dict[str, Choice] = {
-        "kind": ("boxes", f"{counted(len(boxes), 'box', 'boxes')}, by the column's name"),
+        "kind": what,
         "image": (name, ""),
         "order": (
             order,

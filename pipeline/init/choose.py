@@ -76,7 +76,10 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == "image"), None)
     if image:
-        guesses = {column: guess_boxes(item, names[image.column], image, answers) for column, item in guesses.items()}
+        guesses = {
+            column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
+            for column, item in guesses.items()
+        }
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
@@ -160,6 +163,8 @@ def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes
 
     A label cannot be optional, so each source must have its column, and hardly any row may lack it.
     """
+    if sample.data.known:
+        return None, "boxes and what they are of are learned together; name a feature to predict it alone"
     known = dict[str, str]()
     for name, item in guesses.items():
         if item.kind in LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):

@@ -75,6 +75,8 @@ class Recognized:
     """Comments on the data: what is not read, and what was not guessed."""
     folders: Sequence[str] = ()
     """The folders of all images, relative to the source's, where each image is a row."""
+    known: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
+    """Options of columns that the format states, with their reasons."""
 
     def with_images(self, folder: str) -> "Recognized":
         """Returns the same with the folder of the images that the rows name."""
@@ -87,20 +89,28 @@ class Recognized:
         return [source["split"] for source in self.sources if "split" in source]
 
 
-def recognize(files: Files, path: str, encoding: str | None = None) -> Recognized:
+def list_folder(files: Files, path: str) -> list[FileInfo] | None:
+    """Lists the files of a folder, and of those below it, that are not empty; None where the path is no folder."""
+    if not files.is_folder(path):
+        return None
+    return [file for file in files.match(f"{escape(path.rstrip('/') or path)}/**") if file.bytes]
+
+
+def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
     """Finds the sources of the data at an absolute path or a URL: a folder, a file or a glob.
 
     Args:
         files: lists and opens the data.
         path: leads to it.
+        in_folder: its files, where it is a folder.
         encoding: that of files of text; None where it is to be found.
 
     Raises:
         UnknownDataError: nothing is there, or nothing that a source reads; the message says what could be done.
         OSError: it cannot be read.
     """
-    if files.is_folder(path):
-        return _folder(files, path.rstrip("/") or path, encoding)
+    if in_folder is not None:
+        return _folder(files, path.rstrip("/") or path, in_folder, encoding)
     literal = is_glob(path) and "://" not in path and files.match(escape(path))
     matched = literal or files.match(path)
     filled = [file for file in matched if file.bytes]
@@ -112,9 +122,8 @@ def recognize(files: Files, path: str, encoding: str | None = None) -> Recognize
     return _table(files, forms[0], [(path, None, filled)], encoding)
 
 
-def _folder(files: Files, folder: str, encoding: str | None) -> Recognized:
+def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str | None) -> Recognized:
     """The sources of a folder: of its images, or of the files of one format."""
-    filled = [file for file in files.match(f"{escape(folder)}/**") if file.bytes]
     if not filled:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
     by_format = dict[str, list[FileInfo]]()

@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.formats.csv_records import Dialect, read_record
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.formats.webdataset import KEY
 from recordmill.pipeline.sources.globs import glob_pattern
-from recordmill.pipeline.sources.options import AnySource, SourceOptions
+from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
 
@@ -173,6 +173,7 @@ class SourceSample:
         """Columns that are read with any other, because it depends on them."""
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
+        self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None  # a large table is read once
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         """The columns of each source."""
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
@@ -220,7 +221,7 @@ class SourceSample:
             OSError: a file cannot be read any more.
         """
         asked = {**self.always, **columns}
-        plans = [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
+        plans = self._plans or [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
         rows = rows or self._rows
         chosen = spread(chunks, max(CHUNKS, rows // ROWS))

@@ -18,11 +18,12 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.annotated import recognize_annotated
 from recordmill.pipeline.init.boxes import Answers
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import images_folder
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, counted, recognize
+from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, counted, list_folder, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape, is_glob
@@ -68,7 +69,9 @@ def starter(
     name = dataset_name(whole) if name is None else _checked("--name", Name, name)
     written = partial(written_path, folder=os.path.abspath(folder or "."), keep=os.path.isabs(path))
     _checked("--encoding", Encoding, answers.encoding or "utf-8")
-    sample = SourceSample(files, recognize(files, whole, answers.encoding))
+    filled = list_folder(files, whole)
+    data = recognize_annotated(files, whole, filled) or recognize(files, whole, filled, answers.encoding)
+    sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
     folder_of_images = images_folder(sample, files)
@@ -158,7 +161,8 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
     rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)
     key = spec.key_columns[0] if spec.key_columns else "@key"
-    keys = [value for _, block in blocks for value in block.table[key].to_pylist()]
+    splits = [source.split for source in sample.sources]  # rows of one key stay in different ones
+    keys = [(splits[number], value) for number, block in blocks for value in block.table[key].to_pylist()]
     rejects["duplicate_key", ""] = len(keys) - len(set(keys))
     rejects, rows = +rejects, sum(count_rows(block) for _, block in blocks)
     images, bad = _bad_images(draft.features.values())

@@ -1,0 +1,258 @@
+"""Recognizes annotated images as they are downloaded (COCO, Pascal VOC, YOLO, Open Images): a source for each split."""
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recordmill.pipeline.init.guess import Choice
+from recordmill.pipeline.init.recognize import (
+    SMALL_FILES,
+    SPLITS,
+    Recognized,
+    UnknownDataError,
+    counted,
+    list_folder,
+    read_head,
+)
+from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, image_key
+from recordmill.pipeline.sources.formats.image_folder import NAMES
+from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.paths import is_image, note
+
+LOOKED_AT = 64  # files whose beginning is read
+IS_COCO = re.compile(rb'\s*\{.*"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
+COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
+FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+IS_YOLO = re.compile(rb"\s*\d+(\s+\d*\.?\d+(e-?\d+)?){4}[ \t\r]*(\n|\Z)")
+YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
+BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
+KNOWN: Mapping[str, Mapping[str, Choice]] = {
+    "coco": {"order": ("coco", "as COCO's JSON has them"), "unit": ("absolute", "pixels")},
+    "voc": {"order": ("corners", "as Pascal VOC's XML has them"), "unit": ("absolute", "pixels")},
+    "yolo": {"order": ("center", "as YOLO's text has them"), "unit": ("relative", "")},
+    "open_images": {"order": ("corners", "as the source gives Open Images' columns"), "unit": ("relative", "")},
+}
+"""The options of boxes, by format: no question to the user."""
+Source = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The files of a folder that are not empty."""
+
+    files: Files
+    folder: str
+    images: Sequence[FileInfo]
+    others: Sequence[FileInfo]
+
+    def ending(self, *endings: str) -> list[FileInfo]:
+        """Lists the other files by the endings of their names."""
+        return [file for file in self.others if file.path.lower().endswith(endings)]
+
+    def heads(self, files: Iterable[FileInfo]) -> list[tuple[FileInfo, bytes]]:
+        """Reads the beginnings of some of the files."""
+        return [(file, read_head(self.files, file.path)) for file in spread(list(files), LOOKED_AT)]
+
+    def recognized(
+        self, sources: Sequence[Source], shown: Sequence[FileInfo], what: str, without: Sequence[str] = ()
+    ) -> Recognized:
+        """Returns the sources, without splits where none of several is the training set.
+
+        Raises: UnknownDataError: there is no source, since the images of the files `without` are not there.
+        """
+        if not sources:
+            why = "has annotations, and their images are not in it or below it: give the folder that holds both"
+            raise UnknownDataError(f"{without[0]}: {self.folder} {why}")
+        splits = [source["split"] for source in sources]
+        is_divided = None not in splits and "train" in splits and len(splits) > 1
+        sources = [each if is_divided else {**each, "split": None} for each in sources]
+        filled = [{name: value for name, value in each.items() if value is not None} for each in sources]
+        form, count = filled[0]["format"], len(self.images)
+        is_whole = form == "coco" or count <= SMALL_FILES
+        reasons = {"format": f"{what}; {counted(count, 'image')}"}
+        notes = note("left out, since their images are not there, or have no annotation", without)
+        return Recognized(filled, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
+
+
+def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
+    """Finds the sources of annotated images at an absolute path or a URL: their folder, or a file of annotations.
+
+    Args:
+        files: lists and opens the data.
+        path: leads to it.
+        in_folder: its files, where it is a folder.
+
+    Returns:
+        None where nothing of these formats is there.
+
+    Raises:
+        UnknownDataError: there are annotations, and their images are not there.
+        OSError: it cannot be read.
+    """
+    alone = path if in_folder is None else None
+    if alone is not None and not _is_annotation(files, alone):
+        return None
+    folder = path.rstrip("/") if alone is None else posixpath.dirname(path)
+    if alone is not None and posixpath.basename(folder) == "annotations":
+        folder = posixpath.dirname(folder)
+    filled = list_folder(files, folder) or [] if in_folder is None else in_folder
+    images = [file for file in filled if is_image(file.path)]
+    others = [file for file in filled if not is_image(file.path) and (alone is None or _is_used(file.path, alone))]
+    if any(posixpath.basename(file.path) in NAMES for file in others):
+        return None
+    listing = Listing(files, folder, images, others)
+    return next(filter(None, (look(listing) for look in (_coco, _voc, _yolo, _open_images))), None)
+
+
+def _is_annotation(files: Files, path: str) -> bool:
+    """Whether a file shows that it is COCO's JSON, YOLO's YAML or Open Images' CSV."""
+    is_there = path.lower().endswith((".json", ".csv", *YAML_ENDINGS)) and bool(files.match(escape(path)))
+    head = read_head(files, path) if is_there else b""
+    if path.lower().endswith(YAML_ENDINGS):
+        return bool(YAML_NAMES.search(head))
+    return bool(IS_COCO.match(head)) if path.lower().endswith(".json") else _has_boxes(head)
+
+
+def _is_used(path: str, alone: str) -> bool:
+    """Whether a file is read where one file of annotations alone is asked for."""
+    return path == alone or posixpath.splitext(path)[1] != posixpath.splitext(alone)[1] or _describes_classes(path)
+
+
+def _split(name: str) -> str | None:
+    word = re.match(r"[A-Za-z]+", name)
+    return SPLITS.get(word[0].lower()) if word else None
+
+
+def _common(files: Iterable[FileInfo]) -> str:
+    """Returns the folder that holds all files."""
+    return "/".join(posixpath.commonprefix([posixpath.dirname(file.path).split("/") for file in files]))
+
+
+def _coco(listing: Listing) -> Recognized | None:
+    stems = {posixpath.splitext(file.path)[0] for file in listing.images}
+    alone = (file for file in listing.ending(".json") if posixpath.splitext(file.path)[0] not in stems)
+    heads = {file: head for file, head in listing.heads(alone) if IS_COCO.match(head)}
+    groups = dict[tuple[str, str], list[FileInfo]]()
+    for file in heads:
+        folder, name = posixpath.split(file.path)
+        match = COCO_NAME.fullmatch(name)
+        groups.setdefault((folder, match[1] if match else name), []).append(file)
+    sources, used, without = list[Source](), list[FileInfo](), list[str]()
+    for (folder, name), some in groups.items():
+        root = _image_folder(listing, [each for file in some for each in FILE_NAME.findall(heads[file])])
+        if root is None or all(posixpath.basename(file.path).startswith("image_info_") for file in some):
+            without += [file.path for file in some]
+            continue
+        path = some[0].path if len(some) == 1 else f"{escape(folder)}/*_{escape(name)}"
+        split = _split(name) or _split(posixpath.basename(folder))
+        images = None if root == folder else root
+        sources.append({"format": "coco", "path": path, "images": images, "split": split})
+        used += some
+    return listing.recognized(sources, used, "COCO's JSON", without) if heads else None
+
+
+def _image_folder(listing: Listing, names: Sequence[bytes]) -> str | None:
+    """Finds the folder that the paths in a JSON file are relative to."""
+    by_name = dict[str, list[str]]()
+    for file in listing.images:
+        by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
+    for name in (str(json.loads(each)) for each in names):
+        for path in by_name.get(posixpath.basename(name), ()):
+            if path.endswith(f"/{name}"):
+                return path.removesuffix(f"/{name}")
+    return None
+
+
+def _voc(listing: Listing) -> Recognized | None:
+    paired = _paired(listing, ".xml")
+    if not paired or not all(b"<annotation" in head for _, head in listing.heads(paired.values())):
+        return None
+    lists = [file for file in listing.ending(".txt") if posixpath.dirname(file.path).endswith("/ImageSets/Main")]
+    by_split = {file: SPLITS.get(posixpath.basename(file.path)[:-4].lower()) for file in lists}
+    sources: list[Source] = [
+        {"format": "voc", "path": file.path.rpartition("/ImageSets/")[0], "image_list": file.path, "split": split}
+        for file, split in by_split.items()
+        if split
+    ]
+    sources = sources or _by_folder(listing, paired, "voc")
+    return listing.recognized(sources, [*_shown(listing, paired), *lists], "Pascal VOC's XML")
+
+
+def _yolo(listing: Listing) -> Recognized | None:
+    paired = _paired(listing, ".txt")
+    if not paired or not all(IS_YOLO.match(head) for _, head in listing.heads(paired.values())):
+        return None
+    named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
+    named += listing.ending("/classes.txt", ".names")
+    sources = _by_folder(listing, paired, "yolo", named[0].path if named else None)
+    return listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
+
+
+def _paired(listing: Listing, ending: str) -> dict[FileInfo, FileInfo]:
+    """Returns the annotation file of each image that has one."""
+    by_key = {image_key(file.path): file for file in listing.ending(ending)}
+    pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
+    return {image: file for image, file in pairs.items() if file}
+
+
+def _by_folder(
+    listing: Listing, paired: Mapping[FileInfo, FileInfo], form: str, names: str | None = None
+) -> list[Source]:
+    """Returns a source for each split that folders of images are called by, or one for all."""
+    by_split = dict[str | None, list[FileInfo]]()
+    for image in listing.images:
+        folders = image.path[len(listing.folder) + 1 :].split("/")[:-1]
+        by_split.setdefault(next(filter(None, map(_split, folders)), None), []).append(image)
+    if None in by_split or "train" not in by_split:
+        by_split = {None: list(listing.images)}
+    sources = list[Source]()
+    for split, images in by_split.items():
+        annotations = [paired[image] for image in images if image in paired]
+        path, folder = _common(annotations or images), _common(images)
+        options = {"path": path, "images": None if folder == path else folder, "names": names, "split": split}
+        sources.append({"format": form, **options})
+    return sources
+
+
+def _shown(listing: Listing, paired: Mapping[FileInfo, FileInfo]) -> list[FileInfo]:
+    """Chooses some images, and their annotations."""
+    images = spread(list(listing.images), SMALL_FILES)
+    return [*images, *(paired[image] for image in images if image in paired)]
+
+
+def _open_images(listing: Listing) -> Recognized | None:
+    tables = listing.ending(".csv")
+    heads = [(file, head) for file, head in listing.heads(tables) if _has_boxes(head)]
+    names = [file for file in tables if _describes_classes(file.path)][:1]
+    by_id = {posixpath.splitext(posixpath.basename(file.path))[0]: file for file in listing.images}
+    sources, without = list[Source](), list[str]()
+    for file, head in heads:
+        split = next(filter(None, map(_split, re.split(r"[-_.]", posixpath.basename(file.path)))), None)
+        ids = (line.partition(b",")[0].decode("latin-1") for line in head.split(b"\n"))
+        there = [by_id[known] for known in ids if known in by_id]
+        there += [image for image in listing.images if split and _split(_folder_name(image.path)) == split]
+        if there:
+            folder, described = posixpath.dirname(there[0].path), names[0].path if names else None
+            options = {"path": file.path, "images": folder, "names": described, "split": split}
+            sources.append({"format": "open_images", **options})
+        else:
+            without.append(file.path)
+    shown = [*spread(list(listing.images), SMALL_FILES), *(file for file, _ in heads), *names]
+    return listing.recognized(sources, shown, "Open Images' CSV", without) if heads else None
+
+
+def _has_boxes(head: bytes) -> bool:
+    return BOX_CELLS <= {*head.partition(b"\n")[0].strip().split(b",")}
+
+
+def _describes_classes(path: str) -> bool:
+    return "class-descriptions" in posixpath.basename(path)
+
+
+def _folder_name(path: str) -> str:
+    return posixpath.basename(posixpath.dirname(path))

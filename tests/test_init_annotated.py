@@ -1,0 +1,180 @@
+"""`recordmill init` on annotated images as they are downloaded: the sources that it finds, and a build of them."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.spec.model import Spec, parse_spec
+from tests import published_formats as published
+from tests.forked import recordmill
+from tests.read_source import FILES
+
+Make = Callable[[Path], None]
+
+
+def guessed(folder: Path, path: str = "data") -> tuple[Spec, str]:
+    text = starter(str(folder / path), FILES, folder=str(folder))
+    return parse_spec(text), text
+
+
+def sources(spec: Spec) -> list[dict[str, Any]]:
+    return [source.model_dump(exclude_unset=True) for source in spec.source]
+
+
+def coco(images: str, path: str, **options: Any) -> dict[str, Any]:
+    return {"format": "coco", "path": f"data/annotations/{path}", "images": f"data/{images}/", **options}
+
+
+def yolo(path: str, images: str, **options: Any) -> dict[str, Any]:
+    return {"format": "yolo", "path": f"data/{path}", "images": f"data/{images}", "names": "data/data.yaml", **options}
+
+
+def only_validation(folder: Path) -> None:
+    """The annotations of all splits, and the images of one, as people download it to try it out."""
+    published.write_coco(folder)
+    shutil.rmtree(folder / "train2017")
+
+
+def one_json(folder: Path) -> None:
+    """A tool's export: one JSON file beside the images, of unequal categories' ids."""
+    for number in (1, 4):
+        published.write(folder / f"images/{number:012}.jpg", published.jpeg())
+    one = published.coco_instances([1, 4], [published.coco_box(1, 1, 17, (1, 2, 3, 4))])
+    one["images"] = [image | {"file_name": f"images/{image['file_name']}"} for image in one["images"]]
+    published.write_json(folder / "result.json", one)
+
+
+def roboflow_coco(folder: Path) -> None:
+    for split, numbers in (("train", (1, 4)), ("valid", (7,))):
+        for number in numbers:
+            published.write(folder / f"{split}/{number:012}.jpg", published.jpeg())
+        published.write_json(
+            folder / f"{split}/_annotations.coco.json",
+            published.coco_instances(
+                numbers, [published.coco_box(number, number, 17, (1, 2, 3, 4)) for number in numbers]
+            ),
+        )
+
+
+def beside(folder: Path) -> None:
+    """Darknet's layout: text beside the images, and the names a line."""
+    for number in range(4):
+        published.write(folder / f"{number}.jpg", published.jpeg())
+        published.write(folder / f"{number}.txt", f"{number % 2} 0.5 0.5 0.25 0.375")
+    published.write(folder / "classes.txt", "person\ncat\n")
+
+
+def voc_beside(folder: Path) -> None:
+    for split, count in (("train", 4), ("valid", 2)):
+        for number in range(count):
+            published.write(folder / f"{split}/{split}{number}.jpg", published.jpeg())
+            xml = published.voc(f"{number}", published.voc_object("cat", (1, 2, 30, 40)))
+            published.write(folder / f"{split}/{split}{number}.xml", xml)
+
+
+INSTANCES = "instances_train2017.json"
+LAYOUTS: list[tuple[Make, str, list[dict[str, Any]]]] = [
+    (published.write_coco, "data", [coco("train2017", "*_train2017.json", split="train"),
+                                    coco("val2017", "*_val2017.json", split="validation")]),
+    (published.write_coco, f"data/annotations/{INSTANCES}", [coco("train2017", INSTANCES)]),
+    (only_validation, "data", [coco("val2017", "*_val2017.json")]),
+    (one_json, "data", [{"format": "coco", "path": "data/result.json"}]),
+    (roboflow_coco, "data", [{"format": "coco", "path": "data/train/_annotations.coco.json", "split": "train"},
+                             {"format": "coco", "path": "data/valid/_annotations.coco.json", "split": "validation"}]),
+    (published.write_voc, "data", [
+        {"format": "voc", "path": "data/", "image_list": f"data/ImageSets/Main/{name}.txt", "split": split}
+        for name, split in (("train", "train"), ("val", "validation"))]),
+    (voc_beside, "data", [{"format": "voc", "path": "data/train/", "split": "train"},
+                          {"format": "voc", "path": "data/valid/", "split": "validation"}]),
+    (published.write_yolo, "data", [yolo("labels/train/", "images/train/", split="train"),
+                                    yolo("labels/val/", "images/val/", split="validation")]),
+    (published.write_roboflow, "data/data.yaml", [yolo("train/labels/", "train/images/", split="train"),
+                                                  yolo("valid/labels/", "valid/images/", split="validation")]),
+    (beside, "data", [{"format": "yolo", "path": "data/", "names": "data/classes.txt"}]),
+    (published.write_open_images, "data", [
+        {"format": "open_images", "path": f"data/{split}-annotations-bbox.csv", "images": f"data/{split}/",
+         "names": "data/class-descriptions-boxable.csv", "split": split} for split in ("train", "validation")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "path", "expected"), LAYOUTS)
+def test_layouts(make: Make, path: str, expected: list[dict[str, Any]], tmp_path: Path) -> None:
+    make(tmp_path / "data")
+    spec, text = guessed(tmp_path, path)
+    assert sources(spec) == expected
+    assert {name: spec.features[name].kind for name in ("image", "boxes", "categories")} == {
+        "image": "image",
+        "boxes": "boxes",
+        "categories": "categories",
+    }
+    assert "none would be a reject" in text
+    assert "max_share" not in text
+    assert "question" not in text
+    assert spec.label is None
+
+
+def test_coco_has_its_ids_as_key_and_its_order(tmp_path: Path) -> None:
+    published.write_coco(tmp_path / "data")
+    spec, _ = guessed(tmp_path)
+    boxes = spec.features["boxes"]
+    assert spec.key == ("id",)
+    assert (boxes.order, boxes.unit, boxes.image) == ("coco", "absolute", "image")
+    assert {"crowd", "captions"} <= spec.features.keys()
+
+
+def test_annotations_without_their_images_are_left_out_or_refused(tmp_path: Path) -> None:
+    only_validation(tmp_path / "data")
+    assert "# left out, since their images are not there" in guessed(tmp_path)[1]
+    shutil.rmtree(tmp_path / "data/val2017")
+    with pytest.raises(UserError, match="has annotations, and their images are not in it or below it"):
+        guessed(tmp_path)
+
+
+def captions(folder: Path) -> None:
+    for number in range(4):
+        published.write(folder / f"{number}.jpg", published.jpeg())
+        published.write(folder / f"{number}.txt", "five of 7 cats sat")
+
+
+def fields(folder: Path) -> None:
+    for number in range(4):
+        published.write(folder / f"{number}.jpg", published.jpeg())
+        published.write(folder / f"{number}.json", json.dumps({"images": [1], "annotations": [2]}))
+
+
+def metadata(folder: Path) -> None:
+    beside(folder)
+    published.write(folder / "metadata.csv", "file_name,label\n0.jpg,a\n1.jpg,b\n")
+
+
+@pytest.mark.parametrize("make", [captions, fields, metadata])
+def test_other_folders_of_images_stay_what_they_are(make: Make, tmp_path: Path) -> None:
+    make(tmp_path / "data")
+    assert sources(guessed(tmp_path)[0]) == [{"format": "image_folder", "path": "data/"}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        published.write_coco,
+        pytest.param(published.write_voc, marks=pytest.mark.nightly),
+        pytest.param(published.write_yolo, marks=pytest.mark.nightly),
+        pytest.param(published.write_open_images, marks=pytest.mark.nightly),
+    ],
+)
+def test_what_init_writes_builds_unedited(make: Make, tmp_path: Path) -> None:
+    make(tmp_path / "data")
+    for command in ("init data --output dataset.yaml", "build dataset.yaml --output out"):
+        done = recordmill(*command.split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    head = recordmill("head", "out", "-n", "3", "--json", cwd=tmp_path)
+    rows = [json.loads(line)["values"] for line in head.stdout.splitlines()]
+    assert len(rows) == 3
+    assert all(len(row["boxes"]) == len(row["categories"]) for row in rows)
