@@ -101,9 +101,8 @@ def write_coco(folder: Path, train: int = 30, validation: int = 6) -> None:
             if at % 3 != 1
             for each, crowd in enumerate([0, 1] if at % 4 == 0 else [0])
         ]
-        captions = [
-            (10 * number + each, number, f"a photo of thing {number} by {each}") for number in numbers for each in range(2)
-        ]
+        texts = [(number, each, f"a photo of thing {number} by {each}") for number in numbers for each in range(2)]
+        captions = [(10 * number + each, number, text) for number, each, text in texts]
         write_json(folder / f"annotations/instances_{split}.json", coco_instances(numbers, boxes))
         write_json(folder / f"annotations/captions_{split}.json", coco_captions(numbers, captions))
         for number in numbers:
