@@ -16,7 +16,7 @@ SHOWN_NAMES = 20
 
 
 class ExitCode(IntEnum):
-    """The exit status of `recordmill`; `build` uses all of them, the other commands 0, 1, 2, 75 and 130."""
+    """The exit status of `recordmill`; `build` uses all of them, `plan` also 5, other commands 0, 1, 2, 75, 130."""
 
     PUBLISHED = 0
     ERROR = 1

@@ -4,10 +4,12 @@ import ast
 import inspect
 import textwrap
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
+
+from recordmill.pipeline.safe_text import cut
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
@@ -33,6 +35,15 @@ class Options(BaseModel):
                     if name in properties:
                         properties[name]["description"] = text
         return described
+
+
+def number_or_list(value: Any, copies: int = 1) -> Any:
+    """Reads a whole number as a list of so many copies of it. Raises: ValueError: it is neither that nor a list."""
+    if type(value) is int:
+        return (value,) * copies
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"should be a whole number, or a list of them, got {cut(repr(value))}")
+    return value
 
 
 def _docstrings(options: type[Options]) -> dict[str, str]:

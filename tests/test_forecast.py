@@ -83,25 +83,26 @@ def test_the_page_of_the_docs_is_what_is_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "count", "spec", "warning"),
+    ("line", "count", "spec", "warning", "code"),
     [
-        (lambda n: f"{n},1,bern,{'cat' if n else 'dog'}", 200, SPEC, "99.5% of the rows are of one class, 'cat'"),
-        (lambda n: f"{n},1,bern,cat", 200, SPEC, "the label 'label' has one class alone, 'cat'"),
-        (lambda n: f"{n},,bern,{'cat' if n % 2 else 'dog'}", 200, SPEC, "'age' is missing in all rows"),
-        (
-            lambda n: f"{n % 199},1,bern,{'cat' if n % 2 else 'dog'}",
-            200,
-            SPEC,
-            "1 keys stand in several rows, such as '0'",
-        ),
-        (lambda n: f"{n},x,bern,{'cat' if n % 2 else 'dog'}", 200, SPEC, "every row of the sample is rejected"),
-        (lambda n: f"{n},{'x' if n % 9 == 0 else 1},bern,{n % 2}", 200, SPEC, "11.5% of the rows would be rejected"),
-        (lambda n: f"{n},1,bern,{n % 2}", 20, SPEC + "splits: {train: 99.9, test: 0.1}\n", "the split 'test' is empty"),
+        (lambda n: f"{n},1,bern,{'cat' if n else 'dog'}", 200, SPEC, "99.5% of the rows are of one class, 'cat'", 0),
+        (lambda n: f"{n},1,bern,cat", 200, SPEC, "the label 'label' has one class alone, 'cat'", 0),
+        (lambda n: f"{n},,bern,{'cat' if n % 2 else 'dog'}", 200, SPEC, "'age' is missing in all rows", 0),
+        (lambda n: f"{n % 199},1,bern,{n % 2}", 200, SPEC, "1 keys stand in several rows, such as '0'", 0),
+        (lambda n: f"{n % 100},1,bern,{n % 2}", 200, SPEC, "50.0% of the rows would be rejected", 5),
+        (lambda n: f"{n},x,bern,{n % 2}", 200, SPEC, "every row of the sample is rejected", 5),
+        (lambda n: f"{n},x,bern,{n % 2}", 200, SPEC + "rejects: {max_share: null}\n", "every row of the sample is", 1),
+        (lambda n: f"{n},{'x' if n % 9 == 0 else 1},bern,{n % 2}", 200, SPEC, "11.5% of the rows would be rejected", 5),
+        (lambda n: f"{n},1,bern,{n % 2}", 20, SPEC + "splits: {train: 99.9, test: 0.1}\n", "split 'test' is empty", 0),
+        (lambda n: f"{n},1,bern,{n % 2}", 20, SPEC + "splits: {train: 0.1, test: 99.9}\n", "no row is in 'train'", 1),
     ],
 )
-def test_a_person_is_warned(tmp_path: Path, line: Callable[[int], str], count: int, spec: str, warning: str) -> None:
-    warnings = forecast_of(write(tmp_path, rows(count, line), spec)).warnings
-    assert [each for each in warnings if warning in each], warnings
+def test_a_person_is_warned(
+    tmp_path: Path, line: Callable[[int], str], count: int, spec: str, warning: str, code: int
+) -> None:
+    result = forecast_of(write(tmp_path, rows(count, line), spec))
+    assert [each for each in result.warnings if warning in each], result.warnings
+    assert result.exit_code == code
 
 
 @pytest.mark.parametrize(

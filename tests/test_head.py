@@ -62,7 +62,7 @@ def test_head_prints_records_of_a_split_and_a_class_as_json(run: Any, output: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--key", "row/1000"], "has no such record"),
+        (["--key", "row/1000"], "--record row/1000` says whether it is elsewhere, rejected or forgotten"),
         (["--class", "drak"], "did you mean `dark`"),
         (["--version", "#7"], "has no version '#7'"),
     ],

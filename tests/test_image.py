@@ -56,7 +56,7 @@ def pixels_of(data, **keys):
         ("fit: crop", "6: features.image.size: is needed"),
         ("size: 0", "6: features.image.size: should be 1 or more, got `0`"),
         ("size: [4, 16385]", "6: features.image.size.1: should be 16384 or less, got `16385`"),
-        ("size: 4.5", "6: features.image.size: should be a list, got `4.5`"),
+        ("size: 4.5", "6: features.image.size: should be a whole number, or a list of them, got 4.5"),
         ("size: 4, fit: none", "6: features.image.fit: `none` keeps each image's own size, but there is a `size`"),
         ("fit: none, store: raw", "6: features.image.store: `raw` pixels need one `size`: give it, or store `png`"),
         ("shorter_side: 4, fit: crop", "6: features.image.size: is needed"),

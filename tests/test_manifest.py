@@ -231,7 +231,7 @@ def test_a_pointer_that_leads_nowhere_is_refused(content: str | None, message: s
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=f"there is no folder {tmp_path}/nowhere"):
+    with pytest.raises(DatasetError, match=f"there is no folder '{tmp_path}/nowhere'"):
         read_latest(tmp_path / "nowhere")
 
 

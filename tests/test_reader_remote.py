@@ -105,7 +105,7 @@ def test_what_is_published_later_is_seen(memory: Any) -> None:
         (URL, "../v1", "'../v1' is no version"),
         (f"{URL}/versions/{hand_made.VERSION}", "v1", "is one version's own folder: leave version='v1' out"),
         (f"{URL}/versions", None, f"nothing has been published in {URL}/versions yet"),
-        ("memory://nowhere/out", None, "there is no folder memory://nowhere/out$"),
+        ("memory://nowhere/out", None, "there is no folder 'memory://nowhere/out'"),
         ("nothing://bucket/out", None, "nothing://bucket/out/dataset.json cannot be read .*: copy the version"),
     ],
 )
@@ -331,8 +331,8 @@ def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_reads_as(open_dataset(output), open_dataset(s3))
     for path, message in (
-        ("s3://none/hand", "there is no folder s3://none/hand"),
-        ("s3://set/none", "there is no folder s3://set/none"),
+        ("s3://none/hand", "there is no folder 's3://none/hand'"),
+        ("s3://set/none", "there is no folder 's3://set/none'"),
         ("s3://set/hand/versions", "nothing has been published in s3://set/hand/versions"),
     ):
         with pytest.raises(DatasetError, match=message):
@@ -373,5 +373,5 @@ def gcs(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.slow
 def test_gcs(gcs: str, output: Path) -> None:
     check_reads_as(open_dataset(output), open_dataset(gcs))
-    with pytest.raises(DatasetError, match="there is no folder gs://set/none"):
+    with pytest.raises(DatasetError, match="there is no folder 'gs://set/none'"):
         open_dataset("gs://set/none")

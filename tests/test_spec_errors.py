@@ -63,7 +63,7 @@ WRONG = [
     ("vocabulary: 10", "vocabulary: yes", "9: features.text.vocabulary: should be a whole number, got `yes`"),
     ("vocabulary: 10", "vocabulary: 0", "9: features.text.vocabulary: should be 1 or more, got `0`"),
     ("size: [4, 4]", "size: [4, 4], quality: 101", "6: features.image.quality: should be 100 or less, got `101`"),
-    ("size: [4, 4]", "size: wide", "6: features.image.size: should be a list, got `wide`"),
+    ("size: [4, 4]", "size: wide", "6: features.image.size: should be a whole number, or a list of them, got 'wide'"),
     ("size: [4, 4]", "size: [4]", "6: features.image.size: too few items, got [4]"),
     ("size: [4, 4]", "size: [4, 4, 3]",
      "6: features.image.size: should be a list of at most 2 items, got [4, 4, 3]"),
@@ -120,8 +120,14 @@ WRONG = [
      "as number: a column is read as one type"),
     ("{kind: number}", '{kind: number, column: "@hash"}', "5: features: the column '@hash' cannot be read: rename it, "
      "`@` begins our own"),
-    ("train: 8", "trian: 8", "13: splits: needs a `train` with a share above 0, got {'trian': 8.0, 'test': 2.0}"),
-    ("train: 8", "train: 0", "13: splits: needs a `train` with a share above 0, got {'train': 0.0, 'test': 2.0}"),
+    ("train: 8", "trian: 8", "13: splits: needs a `train` with a share above 0, got {trian: 8, test: 2}"),
+    ("train: 8", "train: 0", "13: splits: needs a `train` with a share above 0, got {train: 0, test: 2}"),
+    ("train: 8", "val: 8", "13: splits: needs a `train` with a share above 0, got {val: 8, test: 2}; does `val` mean "
+     "`validation`?"),
+    ("splits: {train: 8,", "shards: {val: 4}\nsplits: {train: 8, validation: 1,", "13: shards.val: there is no split "
+     "'val' among train, validation, test; did you mean `validation`?"),
+    ("{kind: number}", "{kind: texts, column: tags}\n  tags: {kind: raw, many: true}", "12: features.tags: column "
+     "'tags' is wanted as list of text (separator '\\n') and here as list of text: a column is read as one type"),
     ("train: 8, test: 2", "train: 1e-9", "13: splits: the splits' weights are too small: {'train': 1e-09}"),
     ("splits:", "together: [text, price]\nsplits:", "13: together: 'text' is of kind text, one value a row: only lists "
      "have lengths to compare"),

@@ -164,7 +164,7 @@ def test_where_nothing_is_published(tmp_path: Path) -> None:
 def test_where_nothing_is(tmp_path: Path, name: str) -> None:
     with STORES[name](tmp_path) as output:
         for command in (list_versions, rollback, lambda place: pin(place, "1"), lambda place: prune(place, keep=1)):
-            with pytest.raises(DatasetError, match=f"^there is no folder {output}$"):
+            with pytest.raises(DatasetError, match=f"^there is no folder '{output}': give"):
                 command(output)
     assert list(tmp_path.iterdir()) == []
 

@@ -164,7 +164,7 @@ def plan(
         typer.Option("--output", "-o", help="The dataset's folder or URL; compares with its live version."),
     ] = None,
     as_json: AsJson = False,
-) -> None:
+) -> int:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.build import source_files
@@ -178,10 +178,12 @@ def plan(
     result = forecast(parsed, source_files(context.args), output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
-    elif as_json:
+        return 0
+    if as_json:
         print_json(result.to_json())
     else:
         print_line("\n".join(lines_of(result)))
+    return result.exit_code
 
 
 def build(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -101,7 +102,9 @@ def head(
             print_line("\n".join([*([] if is_empty else [""]), *lines_of(record)]))
         is_empty = False
     if is_empty:
-        raise DatasetError(f"{dataset.version} has no such record: `recordmill show {folder}` counts them")
+        where = "counts them" if key is None else "says whether it is elsewhere, rejected or forgotten"
+        command = f"recordmill show {folder}" + ("" if key is None else f" --record {quote(key)}")
+        raise DatasetError(f"{dataset.version} has no such record: `{command}` {where}")
 
 
 def _to_json(folder: "Location", versions: list["Version"]) -> dict[str, Any]:
@@ -171,7 +174,8 @@ def show_record(folder: "Location", key: str, output: str | None, spec: Path | N
     if since:
         print_line(f"{printable(key)}: forgotten since {since}")
     elif not rejects:
-        raise DatasetError(f"{manifest.version} has no record of the key '{printable(key)}'")
+        nothing = f"{manifest.version} has no record of the key '{printable(key)}', and rejected none"
+        raise DatasetError(f"{nothing}: `recordmill head {output or folder}` shows how its keys look")
 
 
 def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["StoredRow"], key: str, spec: Path) -> None:

@@ -248,6 +248,11 @@ def which_versions(names: Sequence[str]) -> str:
     return f"there are {', '.join(names)}" if names else "no version is there"
 
 
+def no_folder(output: str | Location) -> DatasetError:
+    """Returns the error about a dataset that is not there."""
+    return DatasetError(f"there is no folder '{output}': give a dataset's, the `--output` of its build")
+
+
 def read_latest(output: str | Location) -> Latest:
     """Reads which version of a dataset is live.
 
@@ -257,7 +262,7 @@ def read_latest(output: str | Location) -> Latest:
     path = _location(output) / LATEST_FILE
     if not path.is_file():
         if not _location(output).is_dir():
-            raise DatasetError(f"there is no folder {output}")
+            raise no_folder(output)
         raise DatasetError(
             f"nothing has been published in {output} yet: run `recordmill build dataset.yaml --output {output}`"
         )

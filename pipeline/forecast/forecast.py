@@ -23,6 +23,7 @@ from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import Files
@@ -52,6 +53,13 @@ class SplitForecast(NamedTuple):
 
     rows: int
     shards: int
+
+
+class Warned(NamedTuple):
+    """A warning, and the status of a build that would end for it."""
+
+    text: str
+    exit_code: ExitCode = ExitCode.PUBLISHED
 
 
 class BuildTime(NamedTuple):
@@ -93,6 +101,8 @@ class Forecast:
     notes: tuple[str, ...]
     """Files and columns that nothing reads, and why."""
     warnings: tuple[str, ...]
+    exit_code: ExitCode
+    """The status that a build would end with, as far as the sample shows; `PUBLISHED` where nothing would end it."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the forecast as JSON."""
@@ -142,6 +152,11 @@ def _forecast(
 ) -> Forecast:
     sample = take_sample(plan, planned)
     columns, of_split = column_views(planned, sample), sample.of_split([*plan.spec.splits])
+    warned = [
+        *_space(plan, planned),
+        *_endings(plan, sample, of_split),
+        *map(Warned, _warnings(plan, sample, columns, of_split, live)),
+    ]
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # of a guess there may be more rows
     return Forecast(
         name=plan.spec.name,
@@ -165,7 +180,8 @@ def _forecast(
         opened_images=sample.opened_images,
         time=None if output is None else _time(plan, output),
         notes=tuple(plan.notes),
-        warnings=(*_space(plan, planned), *_warnings(plan, sample, columns, of_split, live)),
+        warnings=tuple(each.text for each in warned),
+        exit_code=next((each.exit_code for each in warned if each.exit_code), ExitCode.PUBLISHED),
     )
 
 
@@ -207,13 +223,30 @@ def _whole_builds(history: Iterable[Entry]) -> Iterator[Entry]:
             left[entry.get("build_key")] = entry.get("end") in UNFINISHED
 
 
-def _space(plan: BuildPlan, planned: PlannedBuild) -> Sequence[str]:
+def _space(plan: BuildPlan, planned: PlannedBuild) -> Iterator[Warned]:
     """Warns where the disk is short of what a build needs."""
     try:
-        note = check_free_space(plan, planned, kept=0)
+        if note := check_free_space(plan, planned, kept=0):
+            yield Warned(note)
     except NoSpaceError as error:
-        note = str(error)
-    return [note] if note else []
+        yield Warned(str(error), error.exit_code)
+
+
+def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[Warned]:
+    """Warns of what would end a build at its end, in the order in which a build finds it."""
+    limit, opened = plan.spec.rejects.max_share, sample.opened_images
+    again = sum(rows - 1 for rows in _rows_of_keys(sample).values())
+    rows = (len(sample.rejects) + again) / sample.rows if sample.rows else 0.0
+    images = sample.image_rejects.total() / opened if opened else 0.0
+    if limit is not None and rows + images > limit:
+        parts = {"rows": rows, "opened images": images}
+        shares = " and ".join(f"{share:.1%} of the {what}" for what, share in parts.items() if share)
+        text = f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build"
+        yield Warned(text, ExitCode.REJECTS)
+    if sample.rows and not any(of_split.values()):
+        yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
+    elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
+        yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
 
 
 def _warnings(
@@ -224,10 +257,7 @@ def _warnings(
     live: tuple[Location, Manifest] | None,
 ) -> Iterator[str]:
     """Yields what fails at the end of a long build, or goes unseen; `of_split` counts the sampled rows."""
-    if not any(of_split.values()) and sample.rows:
-        yield "every row of the sample is rejected: nothing would be built"
     yield from _split_warnings(sample, of_split)
-    yield from _reject_warnings(plan.spec, sample)
     yield from _key_warnings(sample)
     yield from _column_warnings(plan.spec, sample, columns)
     if live is not None:
@@ -241,19 +271,14 @@ def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[
             yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {rows:,} rows")
 
 
-def _reject_warnings(spec: Spec, sample: RowSample) -> Iterator[str]:
-    limit, opened = spec.rejects.max_share, sample.opened_images
-    share = len(sample.rejects) / sample.rows if sample.rows else 0.0
-    images = sample.image_rejects.total() / opened if opened else 0.0
-    if limit is not None and share + images > limit:
-        shares = f"{share:.1%} of the rows" + (f" and {images:.1%} of the opened images" if images else "")
-        yield f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build"
+def _rows_of_keys(sample: RowSample) -> Counter[tuple[int, bytes]]:
+    """Counts the rows of each group and key: of those in one group all but the first are rejected."""
+    places = (zip(table["@group"].to_pylist(), table["@key"].to_pylist(), strict=True) for table in sample.tables)
+    return Counter(chain.from_iterable(places))
 
 
 def _key_warnings(sample: RowSample) -> Iterator[str]:
-    places = (zip(table["@group"].to_pylist(), table["@key"].to_pylist(), strict=True) for table in sample.tables)
-    counts = Counter(chain.from_iterable(places))  # rows of other splits and spans stay: they are in another group
-    doubled = {place: rows for place, rows in counts.items() if rows > 1}
+    doubled = {place: rows for place, rows in _rows_of_keys(sample).items() if rows > 1}
     if doubled:
         (_, key), rows = next(iter(doubled.items()))
         shown = key.decode("utf-8", "replace")

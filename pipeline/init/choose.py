@@ -21,11 +21,12 @@ from recordmill.pipeline.init.guess import (
     plain_name,
 )
 from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.recognize import SPLITS, Recognized, UnknownDataError, counted
+from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, counted
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT
 from recordmill.pipeline.spec.model import RESERVED
+from recordmill.pipeline.spec.split_by import SPLITS
 
 LONGEST = 100
 PARTS = ("missing", "length", "orientation")

@@ -19,7 +19,7 @@ from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
-from recordmill.pipeline.spec.split_by import SYNONYMS
+from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
 HEAD_BYTES = 1 << 20  # 1 MiB: about as much as a sample of rows
 ENDINGS = {
@@ -47,7 +47,6 @@ NAMING = ("jsonl", "csv", "tsv", "parquet")
 CELLS, IMAGES = ("csv", "tsv"), "image_folder"
 TEXTS = (*CELLS, "jsonl", "json", "text")
 """The formats of text, whose encoding may be given."""
-SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
 SHOWN = 3
 FILES = 16  # files of a source that are looked at
 SMALL_FILES = 1_000  # the same where a file is a row: images and documents

@@ -58,9 +58,11 @@ class Column:
     reference."""
 
     def __str__(self) -> str:
-        """Returns its name in a message: `number`, `list of number`, `parsed number`."""
+        """Returns its name in a message: `number`, `list of number (length 3)`, `parsed number`."""
         kind = f"parsed {self.type}" if self.parse else f"array of {self.array}" if self.array else str(self.type)
-        return f"list of {kind}" if self.many else kind
+        given = {name: getattr(self, name) for name in ("separator", "multiple", "length")}
+        special = ", ".join(f"{name} {value!r}" for name, value in given.items() if value != getattr(Column, name))
+        return f"list of {kind}{special and f' ({special})'}" if self.many else kind
 
 
 Columns = Mapping[str, Column]

@@ -26,6 +26,8 @@ Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1 for no split."""
 BEGINNING = datetime.min.replace(tzinfo=UTC)
 SYNONYMS = {"train": ("training",), "validation": ("valid", "val", "dev", "eval"), "test": ("testing",)}
+SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
+"""The split that a usual word for it means."""
 
 Values = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
@@ -156,7 +158,9 @@ def check_splits(
 ) -> None:
     """Checks the shares, and that other options name splits that there are. Raises: WrongValueError."""
     if not splits.get("train"):
-        raise WrongValueError(f"needs a `train` with a share above 0, got {splits}", "splits")
+        got = ", ".join(f"{name}: {share:g}" for name, share in splits.items())
+        meant = [f"; does `{name}` mean `{SPLITS[name]}`?" for name in splits if SPLITS.get(name, name) not in splits]
+        raise WrongValueError(f"needs a `train` with a share above 0, got {{{got}}}{''.join(meant)}", "splits")
     try:
         split_bounds(splits)
     except ValueError as error:
@@ -167,7 +171,8 @@ def check_splits(
     named += [(split, ("split_by",)) for split in (split_by.splits() if split_by else ())]
     for split, path in named:
         if split not in splits:
-            near = did_you_mean(split, splits)
+            usual = SPLITS.get(split)
+            near = f"; did you mean `{usual}`?" if usual in splits else did_you_mean(split, splits)
             raise WrongValueError(f"there is no split '{split}' among {', '.join(splits)}{near}", *path)
 
 

@@ -18,6 +18,7 @@ from recordmill.pipeline.dataset.manifest import (
     DatasetError,
     Latest,
     Manifest,
+    no_folder,
     which_versions,
 )
 from recordmill.pipeline.errors import did_you_mean
@@ -73,7 +74,7 @@ def list_versions(output: str) -> list[Version]:
 def open_existing(output: str) -> Store:
     """Opens the store of an output that is there. Raises: DatasetError if it is not."""
     if not open_location(output).is_dir():
-        raise DatasetError(f"there is no folder {output}")
+        raise no_folder(output)
     return open_store(output)
 
 

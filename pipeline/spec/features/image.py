@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.options import Options
+from recordmill.pipeline.options import Options, number_or_list
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
@@ -25,9 +25,7 @@ Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
 Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
 Sides = Annotated[
     tuple[Side, Side],
-    BeforeValidator(
-        lambda value: (value, value) if type(value) is int else value, json_schema_input_type=Side | tuple[Side, Side]
-    ),
+    BeforeValidator(lambda value: number_or_list(value, 2), json_schema_input_type=Side | tuple[Side, Side]),
 ]
 Mean = Annotated[float, Field(allow_inf_nan=False)]
 Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.options import Options
+from recordmill.pipeline.options import Options, number_or_list
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.transforms.contract.kinds.base import Description
@@ -148,7 +148,7 @@ Vocabulary = Annotated[
 Widths = Annotated[
     tuple[Annotated[int, Field(ge=1, le=16, strict=True)], ...],
     Field(min_length=1),
-    BeforeValidator(lambda value: (value,) if isinstance(value, int) else value, int | tuple[int, ...]),
+    BeforeValidator(number_or_list, int | tuple[int, ...]),
 ]
 
 
