@@ -10,7 +10,6 @@ from typing import Any
 from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import (
     SMALL_FILES,
-    SPLITS,
     Recognized,
     UnknownDataError,
     counted,
@@ -23,6 +22,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ima
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.pipeline.spec.split_by import SPLITS
 
 LOOKED_AT = 64  # files whose beginning is read
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
