@@ -12,12 +12,13 @@ SHAPES := demo/data/images
 NAME := detection
 FRAMEWORKS := bench-data/frameworks
 PEERS := bench-data/peers
+MIGRATE := bench-data/migrate
 FLINK := .runners/flink/job-server.jar
 DEPLOY := bench-data/deploy
 DOCS := bench-data/docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce example test test-fast test-nightly test-nights test-frameworks flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
+.PHONY: help demo announce example test test-fast test-nightly test-nights test-frameworks test-migrate flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +44,7 @@ test: $(READY)  ## Run the first proof of each promise
 test-nightly: $(READY)  ## Run the others: second stores and runners, moments of death, whole nights, new examples
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=new $(PARALLEL)
 	$(BIN)/python -m pytest -m "nightly and not flink" $(PARALLEL)
+	$(MAKE) test-migrate
 	if command -v java >/dev/null && command -v mvn >/dev/null; then \
 		$(MAKE) flink && $(BIN)/python -m pytest -m "nightly and flink" tests/test_flink_cluster.py; fi
 
@@ -54,6 +56,10 @@ test-fast: $(READY)  ## Run the tests that neither build nor train for real
 
 test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX where there is no TensorFlow
 	RECORDMILL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS)/bin/python $(BIN)/python -m pytest -m frameworks tests/test_frameworks.py
+
+test-migrate: export RECORDMILL_MIGRATION_TOOLS := $(CURDIR)/$(MIGRATE)/bin/python
+test-migrate: $(READY) $(MIGRATE)/.ready  ## Build from what MosaicML Streaming and img2dataset wrote, as their pages say (6 GB)
+	$(BIN)/python -m pytest -m nightly tests/test_site.py -k "page_runs and (streaming or img2dataset)"
 
 flink: $(FLINK)  ## Prepare Beam's job server and a Flink cluster for this machine (200 MB of Maven's packages)
 
@@ -104,6 +110,7 @@ lock: $(READY)  ## Write the files of pinned requirements anew; newer versions: 
 		--output-file deploy/container/requirements.lock $(ARGS)
 	$(COMPILE) deploy/checks.in --output-file deploy/checks.lock $(ARGS)
 	$(COMPILE) docs/tools.in --output-file docs/tools.lock $(ARGS)
+	$(COMPILE) docs/migrate/tools.in --output-file docs/migrate/tools.lock $(ARGS)
 	$(COMPILE) benchmarks/reader/requirements.in --output-file benchmarks/reader/requirements.lock $(ARGS)
 
 sbom:  ## Write sbom.cdx.json (CycloneDX): every package of requirements.lock, with its version and hashes
@@ -135,13 +142,14 @@ $(READY): requirements.lock .ci/uv.lock setup.py
 
 $(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock .ci/uv.lock
 $(PEERS)/.ready: benchmarks/reader/requirements.lock .ci/uv.lock
+$(MIGRATE)/.ready: docs/migrate/tools.lock .ci/uv.lock
 $(DOCS)/.ready: docs/tools.lock .ci/uv.lock | $(READY)
 $(DEPLOY)/.ready: deploy/checks.lock .ci/uv.lock | $(READY)
 $(DEPLOY)/.ready $(DOCS)/.ready:
 	.ci/environment $(BIN)/python $(@D) $<
 	@touch $@
 
-$(FRAMEWORKS)/.ready $(PEERS)/.ready: | $(READY)
+$(FRAMEWORKS)/.ready $(PEERS)/.ready $(MIGRATE)/.ready: | $(READY)
 	@echo 'Making $(@D): 6 to 9 GB, since the wheels of PyTorch bring CUDA'
 	.ci/environment $(BIN)/python $(@D) $<
 	@touch $@

@@ -19,6 +19,10 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 TOOLS = os.environ.get("RECORDMILL_DOCS_TOOLS")
 """A Python with the packages of docs/tools.lock: `make test-docs` sets it."""
+MIGRATION_TOOLS = os.environ.get("RECORDMILL_MIGRATION_TOOLS")
+"""A Python with the packages of docs/migrate/tools.lock: `make test-migrate` sets it."""
+FOREIGN = {"migrate/img2dataset.md", "migrate/streaming.md"}
+"""The pages whose `python` is that of the other tool's environment."""
 RUNNABLE = ["first_dataset.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 READ = """
@@ -82,8 +86,9 @@ def commands_of(page: str, folder: Path) -> list[str]:
     return [text for language, name, text in blocks if language == "sh" and not name]
 
 
-def run(command: str, folder: Path) -> str:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+def run(command: str, folder: Path, *first: str) -> str:
+    """Runs a command, whose programs are those of `first`, then of Recordmill's environment."""
+    path = ":".join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-ec", command],
         cwd=folder,
@@ -99,10 +104,13 @@ def run(command: str, folder: Path) -> str:
 @pytest.mark.nightly
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    if page in FOREIGN and MIGRATION_TOOLS is None:
+        pytest.skip("needs the other tool: make test-migrate")
+    first = [str(Path(MIGRATION_TOOLS).parent)] if MIGRATION_TOOLS and page in FOREIGN else []
     commands = commands_of(page, tmp_path)
     assert commands
     for command in commands:
-        run(command, tmp_path)
+        run(command, tmp_path, *first)
 
 
 @pytest.mark.nightly
