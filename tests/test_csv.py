@@ -238,6 +238,19 @@ def test_columns_of_every_type(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("other", ["2.5", "2_5", "1e400"])
+def test_cells_that_stand_for_no_number(tmp_path: Path, other: str) -> None:
+    """Whatever else is in the batch, which Arrow reads alone where it can."""
+    maybe = Column(ColumnType.NUMBER, optional=True)
+    cells = ["", " ", "?", " ?", "NA", "n/a", "nan ", "NaN", "null", "NULL", "None", "1", "na", "-nan", other]
+    file = write(tmp_path, b"n,t\n" + b"".join(f"{cell},a\n".encode() for cell in cells))
+    rows, rejects = read(file, {"n": maybe})
+    assert [row["n"] for row in rows] == [*[None] * 11, 1.0, None, *([2.5] if other == "2.5" else [])]
+    assert [reject.reason for reject in rejects] == ["wrong_type"] * (1 if other == "2.5" else 2)
+    _, rejects = read(file, {"n": NUMBER})
+    assert [reject.reason for reject in rejects][:11] == ["missing_value"] * 11
+
+
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:]),
     ".bz2": lambda data: bz2.compress(data[:9]) + bz2.compress(data[9:]),

@@ -119,6 +119,21 @@ def damaged_images(folder: Path) -> None:
         write(folder / f"data/cat/broken{n}.png", b"<html>404</html>")
 
 
+def ratings(folder: Path) -> None:
+    (folder / "data").mkdir()
+    rows = {"user_id": [n % 17 for n in range(120)], "rating": [n % 5 + 1.0 for n in range(120)], "codes": [7.0] * 120}
+    pq.write_table(pa.table(rows), folder / "data/a.parquet")
+
+
+def labels_of_commas(folder: Path) -> None:
+    rows = [f"{words()};{('a,b', 'c', '', 'a', 'b,c')[n % 5]};{n % 9},{n % 4}\n" for n in range(120)]
+    write(folder / "data/a.csv", f"text;labels;price\n{''.join(rows)}")
+
+
+def odd_headers(folder: Path) -> None:
+    write(folder / "data/a.csv", "n,n,text\r" + "".join(f"{n},{n},{words()}\r" for n in range(120)))
+
+
 def two_columns(folder: Path) -> None:
     table(folder / "data/a.csv", [{"premise": words(), "label": n % 3} for n in range(120)])
 
@@ -127,8 +142,12 @@ NUMBER, OF_TEXTS = {"kind": "number", "optional": True}, {"kind": "texts"}
 IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
 NAMES = {"1": "World", "2": "Sports", "3": "Business", "4": "Sci/Tech"}
 SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
-    (nan_cells, "data", {"age": NUMBER, "score": NUMBER, "rooms": {"kind": "raw"}}, {"label": None},
-     ["# numbers, but for 20 such as 20 NA: empty these cells for a `number`"]),
+    (nan_cells, "data", {"age": NUMBER, "score": NUMBER, "rooms": NUMBER}, {"label": None},
+     ["optional: true # not in 15 % of the 120 rows"]),
+    (ratings, "data", {"rating": {"kind": "number"}, "codes": {"kind": "number"}}, {"label": "rating"}, []),
+    (labels_of_commas, "data", {"labels": {"kind": "categories", "separator": ",", "classes": ("a", "b", "c")},
+                                "price": {"kind": "category"}}, {"label": "labels"}, []),
+    (odd_headers, "data", {"text": {"kind": "text"}}, {}, ["/data/a.csv has two columns 'n'; rename one"]),
     (patients, "data/scans.csv", {"file": IMAGE, "patient_id": {"kind": "raw"}}, {"label": "label", "split_by": None},
      ["in the 120 rows: would hold all rows of one patient_id in one split\n# split_by: {group: patient_id}",
       "kind: raw # identifies something, by the column's name\n # kind: category # as an input: 20 distinct values"]),

@@ -4,7 +4,6 @@ A column is read as one type after another, and taken as the first that fits nea
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from recordmill.pipeline.init.recognize import NUMERIC, counted
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.typing.values import NO_NUMBER
 from recordmill.pipeline.spec.split_by import instant
 
 FITS = 0.9
@@ -27,8 +27,8 @@ LABELS = tuple(
 """The usual names of a label, the surest first."""
 TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
 """The usual names of a text, however often a value comes again."""
-BETWEEN = "|;"
-"""The characters between several names in one cell."""
+BETWEEN = {"|": r"\|", ";": ";", ",": r",(?!\s)"}
+"""The characters between several names in one cell: a comma where no sentence has it."""
 ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
 """The usual names of a column that identifies something: `id`, `image_id`, `imageId`."""
 MANY_CLASSES = 1_000
@@ -85,7 +85,7 @@ def guess(sample: SourceSample, name: str) -> Guess | None:
         return result
     lists = sample.read(name, ColumnType.TEXT, many=True)
     empty = next((item for item in (texts, lists) if item.rows and not item.distinct and not item.rejected), None)
-    why = f"empty in {empty.of}" if empty else "of no one type, or of one that no kind reads"
+    why = f"empty in {empty.of}" if empty else texts.why or "of no one type, or of one that no kind reads"
     return left_out(name, why, empty or texts)
 
 
@@ -98,7 +98,7 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
     if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
         result = _lists(sample, name)
-    elif not are_codes and 2 * sum(bool(NUMERIC.fullmatch(value)) for value in filled) > len(filled):
+    elif not are_codes and _are_numbers([value for value in filled if value.strip() not in NO_NUMBER]):
         result = _numbers(sample, name)
     result = result or _names_in_cells(sample, name, filled)
     if result:
@@ -112,20 +112,20 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
         return _category(name, sample.read(name, ColumnType.CATEGORY))
     if has_words or _is_unspaced(filled):
         return _text(name, "text", texts, filled)
-    why = f"strings without spaces, {distinct(texts)}: names rather than classes"
-    others = Counter(value for value in filled if not NUMERIC.fullmatch(value))
-    if others and 2 * others.total() < len(filled) and not are_codes:
-        word, count = others.most_common(1)[0]
-        why = f"numbers, but for {others.total():,} such as {count:,} {word}: empty these cells for a `number`"
-    return feature(name, "raw", why, texts)
+    return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
+
+
+def _are_numbers(filled: list[str]) -> bool:
+    return 2 * sum(bool(NUMERIC.fullmatch(value)) for value in filled) > len(filled)
 
 
 def _names_in_cells(sample: SourceSample, name: str, filled: list[str]) -> Guess | None:
     """Several names a row, with a character between them."""
-    for separator in BETWEEN:
-        if 10 * sum(separator in value for value in filled) >= len(filled):
+    for separator, pattern in BETWEEN.items():
+        if 10 * sum(bool(re.search(pattern, value)) for value in filled) >= len(filled):
             names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
-            if names.fit >= FITS and _are_short(names) and _repeats(names) and len(names.distinct) < len({*filled}):
+            are_names = _are_short(names) and _repeats(names) and not _are_numbers(list(names.distinct))
+            if are_names and names.fit >= FITS and len(names.distinct) < len({*filled}):
                 between = {"separator": (separator, "between the names of a row")}
                 return feature(name, "categories", f"names, {distinct(names)}", names, **between)
     return None
@@ -232,11 +232,13 @@ def _numbers(sample: SourceSample, name: str) -> Guess | None:
     if numbers.fit < FITS:
         return None
     is_whole = all(map(float.is_integer, numbers.distinct))
-    if is_whole and is_label(name) and (_repeats(numbers) or len(numbers.distinct) <= 2):
-        return _category(name, sample.read(name, ColumnType.CATEGORY))
+    names = sample.read(name, ColumnType.CATEGORY)  # none are floats, whole or not
+    if is_whole and is_label(name) and names.fit >= FITS and (_repeats(numbers) or len(numbers.distinct) <= 2):
+        return _category(name, names)
     if is_whole and is_id(name):
         return _identifier(name, sample.read(name, ColumnType.INTEGER), type=("int64", ""))
-    maybe_codes = is_whole and (is_label(name) or (len(numbers.distinct) <= FEW_CLASSES and _repeats(numbers)))
+    are_few = 1 < len(numbers.distinct) <= FEW_CLASSES and _repeats(numbers)
+    maybe_codes = is_whole and names.fit >= FITS and (is_label(name) or are_few)
     codes = {"# kind": ("category", f"codes? {distinct(numbers)}")} if maybe_codes else {}
     return feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers, **codes)
 

@@ -292,7 +292,7 @@ def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]
     """
     first, default = head.partition(b"\n")[0].decode(errors="replace").strip("\r"), "\t" if form == "tsv" else ","
     separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
-    cells = next(csv.reader([first], delimiter=separator), [])
+    cells = next(csv.reader(first.split("\r"), delimiter=separator), [])
     options, why = dict[str, Any](), dict[str, str]()
     if separator != default:
         options["separator"], why["separator"] = separator, f"{len(cells):,} cells in the first line"

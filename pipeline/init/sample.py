@@ -136,6 +136,8 @@ class Reading:
     """The rows in words: `1,000 sampled rows`."""
     is_all: bool = True
     """Whether there are no other rows."""
+    why: str = ""
+    """The reason why no row could be read so, if any."""
 
     @property
     def rows(self) -> int:
@@ -187,9 +189,10 @@ class SourceSample:
         column = Column(kind, many=many, optional=True, separator=separator)
         asked = name, column, bool(self.always)
         if asked not in self._read:
-            self._read[asked] = Reading()
-            with suppress(SourceError):
+            try:
                 self._read[asked] = _reading(name, *self.take({name: column}))
+            except SourceError as error:
+                self._read[asked] = Reading(why=str(error))
         return self._read[asked]
 
     def _read_texts(self) -> None:

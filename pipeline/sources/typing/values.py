@@ -15,8 +15,8 @@ one outcome in all of them. Encodings (dictionaries, runs, views) do not matter.
 cell.
 
 A cell (of CSV, a part of a path, a line of text) is a string without a type, which is read as a number, too, as
-Python's `float` and `int` do, but for underscores; a blank one is no number. A list in a cell is a JSON array, or
-values with a separator between them.
+Python's `float` and `int` do, but for underscores; where it is blank, or `NA` (`NO_NUMBER`), the number is missing. A
+list in a cell is a JSON array, or values with a separator between them.
 
 >>> faults = {}
 >>> typed_values("n", Column(ColumnType.INTEGER), pa.array([1, 1 << 63], pa.uint64()), ("", ""), faults).to_pylist()
@@ -188,19 +188,27 @@ def _part(values: pa.StructArray, part: str) -> pa.Array:
     return field.cast(pa.binary()) if pt.is_null(field.type) else field
 
 
+NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
+"""The cells that stand for a number that is missing."""
+
+
 def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
     """Reads Arrow strings as NUMBER or INTEGER.
 
     Returns:
-        The numbers, shape [rows], null where a cell is null, blank or no such number; and the rows of the last sort.
+        The numbers, shape [rows], null where a cell is null, of `NO_NUMBER`, white space around it or not, or no such
+        number; and the rows of the last sort.
     """
     filled = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
     values = _by_arrow(kind, filled)
+    if values is None:  # to look for these words takes as long as to read numbers
+        filled = pc.if_else(pc.is_in(cells, pa.array(NO_NUMBER)), pa.scalar(None, pa.string()), cells)
+        values = _by_arrow(kind, filled)
     if values is not None:
         return values, np.zeros(len(cells), bool)
-    texts = decoded(cells)
+    texts = [None if text is None or text.strip() in NO_NUMBER else text for text in decoded(filled)]
     read = [_number(kind, text) for text in texts]
-    wrong = [value is None and bool(text and text.strip()) for text, value in zip(texts, read, strict=True)]
+    wrong = [value is None and text is not None for text, value in zip(texts, read, strict=True)]
     return pa.array(read, ARROW_TYPES[kind]), np.array(wrong, bool)
 
 
