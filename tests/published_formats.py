@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 WIDTH, HEIGHT = 64, 48
@@ -210,3 +212,37 @@ def write_open_images(folder: Path, train: int = 30, validation: int = 6) -> Non
             if number < count:
                 write(folder / f"{split}/{name}.jpg", jpeg(number))
         write(folder / f"{split}-annotations-bbox.csv", "\n".join(lines) + "\n")
+
+
+def write_hub_parquet(folder: Path, train: int = 30, validation: int = 6) -> None:
+    """A dataset of captions as the Hugging Face hub stores it: images as structs of bytes and path."""
+    for split, count in (("train", train), ("validation", validation)):
+        images = [{"bytes": jpeg(number), "path": f"{split}{number}.jpg"} for number in range(count)]
+        captions = [[f"a photo of thing {number} by {each}" for each in range(5)] for number in range(count)]
+        kinds = {"image": pa.struct([("bytes", pa.binary()), ("path", pa.string())]), "captions": pa.list_(pa.string())}
+        table = pa.table({"image": images, "captions": captions}, pa.schema(list(kinds.items())))
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, folder / f"data/{split}-00000-of-00001.parquet")
+
+
+def write_kaggle(folder: Path, train: int = 30, test: int = 6, ending: str = ".jpg") -> None:
+    """A competition's `train.csv` of ids and labels, `train/` and `test/` with the images, a sample submission."""
+    names = [f"{number:032x}" for number in range(train + test)]
+    written = "" if ending == ".jpg" else ".jpg"  # in some, ids have the ending
+    lines = [f"{name}{written},{('boston_bull', 'dingo')[at % 2]}" for at, name in enumerate(names[:train])]
+    write(folder / "train.csv", "\n".join(["id,breed", *lines]) + "\n")
+    write(
+        folder / "sample_submission.csv", "\n".join(["id,breed", *(f"{name},dingo" for name in names[train:])]) + "\n"
+    )
+    for at, name in enumerate(names):
+        write(folder / f"{'train' if at < train else 'test'}/{name}.jpg", jpeg(at))
+
+
+def write_imagenet(folder: Path, train: int = 30, validation: int = 6) -> None:
+    """ILSVRC's folders by synset, with the file of their names."""
+    synsets = {"n01440764": "tench, Tinca tinca", "n01443537": "goldfish, Carassius auratus"}
+    write(folder / "LOC_synset_mapping.txt", "".join(f"{synset} {name}\n" for synset, name in synsets.items()))
+    for split, count in (("train", train), ("val", validation)):
+        for number in range(count):
+            synset = list(synsets)[number % 2]
+            write(folder / f"{split}/{synset}/{synset}_{split}_{number}.JPEG", jpeg(number))

@@ -13,9 +13,13 @@ from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.worker.packing import ImageSpill
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import Reference, inline, parse, to_file, to_piece, to_scratch
+from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.tensorflow.image import ImageError
+from tests.read_source import FILES, read
 
 OUTSIDE = "the path is absolute, is a URL, or leaves the source's folder"
 
@@ -98,3 +102,16 @@ def test_a_piece_of_a_file_is_read(tmp_path: Path) -> None:
     assert pictures.read(0, to_piece("a.tar", 3, 4)) == b"3456"
     with pytest.raises(ImageError, match="the file b.tar: No such file"):
         pictures.read(0, to_piece("b.tar", 3, 4))
+
+
+def test_an_ending_that_the_paths_lack(tmp_path: Path) -> None:
+    folder = tmp_path / "[a] train"
+    folder.mkdir()
+    (folder / "b.jpg").symlink_to("/etc/passwd")
+    (tmp_path / "rows.csv").write_text(f"id\na\nb\n../c\n{folder}/d\n")
+    images = f"{escape(str(folder))}/*.jpg"
+    source = reader_of(Csv(format="csv", path=str(tmp_path / "rows.csv"), images=images))
+    found = read(source, {"id": Column(ColumnType.IMAGE)})
+    assert source.image_root(FILES) == str(folder)
+    assert [row["id"] for row in found.rows] == [b"fa.jpg", b"fd.jpg"]
+    assert [reject.reason for reject in found.rejects] == ["forbidden_path", "forbidden_path"]

@@ -159,6 +159,46 @@ def test_other_folders_of_images_stay_what_they_are(make: Make, tmp_path: Path) 
     assert sources(guessed(tmp_path)[0]) == [{"format": "image_folder", "path": "data/"}]
 
 
+def kaggle(path: str, images: str) -> list[dict[str, Any]]:
+    return [{"format": "csv", "path": f"data/{path}", "images": f"data/{images}"}]
+
+
+def with_endings(folder: Path) -> None:
+    published.write_kaggle(folder, ending="")
+
+
+def labels(folder: Path) -> None:
+    published.write_kaggle(folder)
+    (folder / "train.csv").rename(folder / "labels.csv")
+
+
+HUB = [{"format": "parquet", "path": f"data/data/{split}-00000-of-00001.parquet", "split": split}
+       for split in ("train", "validation")]  # fmt: skip
+TABLES = [
+    (published.write_hub_parquet, "data", HUB, {"image": "image", "captions": "texts"}),
+    (published.write_kaggle, "data", kaggle("train.csv", "train/*.jpg"), {"image": "image", "breed": "category"}),
+    (with_endings, "data", kaggle("train.csv", "train/"), {"image": "image", "breed": "category"}),
+    (labels, "data/labels.csv", kaggle("labels.csv", "train/*.jpg"), {"image": "image", "breed": "category"}),
+    (
+        published.write_imagenet,
+        "data",
+        [{"format": "image_folder", "path": "data/"}],
+        {"image": "image", "label": "category"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "path", "expected", "kinds"), TABLES)
+def test_tables_and_folders(
+    make: Make, path: str, expected: list[dict[str, Any]], kinds: dict[str, str], tmp_path: Path
+) -> None:
+    make(tmp_path / "data")
+    spec, text = guessed(tmp_path, path)
+    assert sources(spec) == expected
+    assert {name: feature.kind for name, feature in spec.features.items()} == kinds
+    assert "max_share" not in text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
@@ -167,6 +207,9 @@ def test_other_folders_of_images_stay_what_they_are(make: Make, tmp_path: Path) 
         pytest.param(published.write_voc, marks=pytest.mark.nightly),
         pytest.param(published.write_yolo, marks=pytest.mark.nightly),
         pytest.param(published.write_open_images, marks=pytest.mark.nightly),
+        pytest.param(published.write_hub_parquet, marks=pytest.mark.nightly),
+        pytest.param(published.write_kaggle, marks=pytest.mark.nightly),
+        pytest.param(published.write_imagenet, marks=pytest.mark.nightly),
     ],
 )
 def test_what_init_writes_builds_unedited(make: Make, tmp_path: Path) -> None:
@@ -177,4 +220,4 @@ def test_what_init_writes_builds_unedited(make: Make, tmp_path: Path) -> None:
     head = recordmill("head", "out", "-n", "3", "--json", cwd=tmp_path)
     rows = [json.loads(line)["values"] for line in head.stdout.splitlines()]
     assert len(rows) == 3
-    assert all(len(row["boxes"]) == len(row["categories"]) for row in rows)
+    assert all(len(row.get("boxes", ())) == len(row.get("categories", ())) for row in rows)

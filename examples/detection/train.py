@@ -86,15 +86,17 @@ def main() -> None:
     """Trains, evaluates and prints."""
     parser = argparse.ArgumentParser(description="Trains a small detector.")
     parser.add_argument("dataset", help="the folder that `recordmill build --output` wrote")
-    dataset = open_dataset(parser.parse_args().dataset)
+    parser.add_argument("--split", default="test", help="the split that it is evaluated on")
+    arguments = parser.parse_args()
+    dataset, split = open_dataset(arguments.dataset), arguments.split
     keras.utils.set_random_seed(0)
     train = dataset.training_input("train", batch_size=16, seed=1)
     steps = train.batches_per_epoch * EPOCHS
     model = build_model(dataset.features["image"]["shape"], dataset.vocabulary_size("categories"), steps)
     model.fit(train.as_tf_data().map(targets), epochs=EPOCHS, shuffle=False, verbose=2)
 
-    objects, claimed, found = evaluate(model, dataset.evaluation_input("test", batch_size=32).as_tf_data())
-    print(f"Objects of the test split found, with their category: {found / objects:.3f}")
+    objects, claimed, found = evaluate(model, dataset.evaluation_input(split, batch_size=32).as_tf_data())
+    print(f"Objects of the {split} split found, with their category: {found / objects:.3f}")
     print(f"  {objects} objects, {claimed} boxes claimed; one is found by an overlap of half or more")
     if found < 0.5 * objects:
         sys.exit("train.py: the model did not learn: it should find half of the objects")

@@ -15,6 +15,7 @@ from recordmill.pipeline.init.recognize import (
     counted,
     list_folder,
     read_head,
+    split_of,
 )
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -123,11 +124,6 @@ def _is_used(path: str, alone: str) -> bool:
     return path == alone or posixpath.splitext(path)[1] != posixpath.splitext(alone)[1] or _describes_classes(path)
 
 
-def _split(name: str) -> str | None:
-    word = re.match(r"[A-Za-z]+", name)
-    return SPLITS.get(word[0].lower()) if word else None
-
-
 def _common(files: Iterable[FileInfo]) -> str:
     """Returns the folder that holds all files."""
     return "/".join(posixpath.commonprefix([posixpath.dirname(file.path).split("/") for file in files]))
@@ -149,7 +145,7 @@ def _coco(listing: Listing) -> Recognized | None:
             without += [file.path for file in some]
             continue
         path = some[0].path if len(some) == 1 else f"{escape(folder)}/*_{escape(name)}"
-        split = _split(name) or _split(posixpath.basename(folder))
+        split = split_of(name) or split_of(posixpath.basename(folder))
         images = None if root == folder else root
         sources.append({"format": "coco", "path": path, "images": images, "split": split})
         used += some
@@ -207,7 +203,7 @@ def _by_folder(
     by_split = dict[str | None, list[FileInfo]]()
     for image in listing.images:
         folders = image.path[len(listing.folder) + 1 :].split("/")[:-1]
-        by_split.setdefault(next(filter(None, map(_split, folders)), None), []).append(image)
+        by_split.setdefault(next(filter(None, map(split_of, folders)), None), []).append(image)
     if None in by_split or "train" not in by_split:
         by_split = {None: list(listing.images)}
     sources = list[Source]()
@@ -232,10 +228,10 @@ def _open_images(listing: Listing) -> Recognized | None:
     by_id = {posixpath.splitext(posixpath.basename(file.path))[0]: file for file in listing.images}
     sources, without = list[Source](), list[str]()
     for file, head in heads:
-        split = next(filter(None, map(_split, re.split(r"[-_.]", posixpath.basename(file.path)))), None)
+        split = next(filter(None, map(split_of, re.split(r"[-_.]", posixpath.basename(file.path)))), None)
         ids = (line.partition(b",")[0].decode("latin-1") for line in head.split(b"\n"))
         there = [by_id[known] for known in ids if known in by_id]
-        there += [image for image in listing.images if split and _split(_folder_name(image.path)) == split]
+        there += [image for image in listing.images if split and split_of(_folder_name(image.path)) == split]
         if there:
             folder, described = posixpath.dirname(there[0].path), names[0].path if names else None
             options = {"path": file.path, "images": folder, "names": described, "split": split}

@@ -68,15 +68,18 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     key, guesses = _find_key(sample), _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
-        if column:
+        if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key
             guesses[column[0]] = left_out(column[0], why, column[1])
     codes = find_codes(sample, guesses)
     label, why_label = _find_label(sample, guesses, codes)
     if label:
         guesses[label.column] = label = with_classes(label, sample, codes)
     names = feature_names(column for column, item in guesses.items() if item.kind)
-    image = next((item for item in guesses.values() if item.kind == "image"), None)
+    image = next((item for item in guesses.values() if item.kind == IMAGE), None)
     if image:
+        names[image.column] = (
+            IMAGE if ID.fullmatch(image.column) and IMAGE not in names.values() else names[image.column]
+        )
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
             for column, item in guesses.items()

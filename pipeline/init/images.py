@@ -23,6 +23,8 @@ LOOKED_AT = 200
 HEAD_BYTES = 1 << 20  # 1 MiB: enough for a header behind metadata
 READERS = 16  # images that are read at once: far away it is the waiting that takes time
 SMALL_SIDE, USUAL_SIDE = 256, 224
+FOLDERS = ("train", "train_images", "images")
+"""The usual folders of a table's images, besides one that is called as the table is."""
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
@@ -70,7 +72,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
     for many in (False, True):
         texts = sample.read(name, ColumnType.TEXT, many=many)
         are_texts = texts.fit >= FITS / 2
-        if are_texts and not _are_named(texts):
+        if are_texts and not _are_named(texts) and name != sample.data.image_column:
             if any(value[:1] == "[" for value in texts.distinct):
                 continue  # lists in cells
             return None
@@ -142,3 +144,19 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
         real = os.path.realpath(join(folder, path))
         folder = real.removesuffix(f"/{path}") if real.endswith(f"/{path}") else folder
     return None if folder == own else folder
+
+
+def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None:
+    """Finds a table's column of images' names without ending, and the pattern of their paths: `train/*.jpg`."""
+    if sample.sources[0].format not in NAMING:
+        return None
+    table = posixpath.splitext(sample.files.match(sample.sources[0].path)[0].path)[0]
+    folders = [table, f"{table}_images", *(join(posixpath.dirname(table), name) for name in FOLDERS)]
+    for folder in filter(files.is_folder, dict.fromkeys(folders)):
+        stems = dict(posixpath.splitext(file.path[len(folder) + 1 :]) for file in files.match(f"{escape(folder)}/*"))
+        for name in sample.names:
+            values = sample.read(name, ColumnType.CATEGORY).distinct
+            found = [value for value in values if is_image(f"x{stems.get(value, '')}")]
+            if len(found) >= FITS * len(values) > 0:
+                return f"{escape(folder)}/*{stems[found[0]]}", name
+    return None

@@ -77,10 +77,14 @@ class Recognized:
     known: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
     """Options of columns that the format states, with their reasons."""
 
-    def with_images(self, folder: str) -> "Recognized":
-        """Returns the same with the folder of the images that the rows name."""
+    image_column: str | None = None
+    """The column that names images without their ending."""
+
+    def with_images(self, folder: str, column: str | None = None) -> "Recognized":
+        """Returns the same with the folder of the images that the rows name; of a column that lacks their ending."""
         sources = [{**source, "images": folder} for source in self.sources]
-        return replace(self, sources=sources, why={**self.why, "images": "the folder of the images that the rows name"})
+        why = {**self.why, "images": "the folder of the images that the rows name"}
+        return replace(self, sources=sources, why=why, image_column=column)
 
     @property
     def split_names(self) -> list[str]:
@@ -132,7 +136,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         by_format.setdefault(IMAGES if is_image(file.path) else format_by_name(file.path) or "", []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
     if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
-        return _images(folder, images, [file for file in filled if not is_image(file.path)])
+        return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen = by_format.get(form, filled)
@@ -142,8 +146,10 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     return _table(files, form, _sources(folder, chosen), encoding, _left_out(folder, left))
 
 
-def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> Recognized:
-    """A folder of images: with metadata, else with the captions of the same names."""
+def _images(
+    files: Files, folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo], encoding: str | None
+) -> Recognized:
+    """A folder of images: a table that a folder of images is called by, metadata, else captions of the same names."""
     metadata, shown = list(filter(_is_metadata, others)), spread(images, SMALL_FILES)
     captions = _beside(images, others)
     used = {file.path for file in (*metadata, *captions)}
@@ -152,6 +158,12 @@ def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo])
     rows = f"; the rows are those of {names}" if metadata else ", each one a row"
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder]
     tables = [path for path in tops if format_by_name(path) in NAMING and not metadata]
+    for path in tables:
+        stem = posixpath.splitext(path)[0]  # `train.csv` and the images of `train/`
+        if any(image.path.startswith((f"{stem}/", f"{stem}_images/")) for image in images):
+            form, table = format_by_name(path) or "", [file for file in left if file.path == path]
+            unread = [file for file in others if file.path != path]
+            return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
     hints = [f"where the rows of {path} name these images: recordmill init {path}" for path in tables[:1]]
     return Recognized(
         [{"format": IMAGES, "path": folder}],
@@ -182,13 +194,19 @@ def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
     """The sources that read some files of a folder: one for each split, where all of their names begin with one."""
     by_split = dict[str | None, list[FileInfo]]()
     for file in chosen:
-        word = re.match(r"[A-Za-z]+", file.path[len(folder) + 1 :])  # `train/a.csv`, `test-0001.csv`
-        by_split.setdefault(SPLITS.get(word[0].lower()) if word else None, []).append(file)
+        parts = file.path[len(folder) + 1 :].split("/")  # `train/a.csv`, `test-0001.csv`, `data/train-00000.parquet`
+        by_split.setdefault(next(filter(None, map(split_of, parts)), None), []).append(file)
     if None in by_split or "train" not in by_split or len(by_split) == 1:
         by_split = {None: list(chosen)}
     names = sorted(file.path for file in chosen)
     ordered = [(split, by_split[split]) for split in (None, *SYNONYMS) if split in by_split]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
+
+
+def split_of(name: str) -> str | None:
+    """Returns the split that the name of a file or a folder begins with: `train2017`, `val`."""
+    word = re.match(r"[A-Za-z]+", name)
+    return SPLITS.get(word[0].lower()) if word else None
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:

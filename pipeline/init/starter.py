@@ -22,7 +22,7 @@ from recordmill.pipeline.init.annotated import recognize_annotated
 from recordmill.pipeline.init.boxes import Answers
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import images_folder
+from recordmill.pipeline.init.images import images_by_name, images_folder
 from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, counted, list_folder, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.sources.files import Files
@@ -74,9 +74,10 @@ def starter(
     sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    folder_of_images = images_folder(sample, files)
-    if folder_of_images:
+    if folder_of_images := images_folder(sample, files):
         sample = SourceSample(files, sample.data.with_images(folder_of_images))
+    elif by_name := images_by_name(sample, files):
+        sample = SourceSample(files, sample.data.with_images(*by_name))
     draft = make_draft(sample, answers)
     draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, lambda path: path)), sample)
     notes = [*lines, f"Guesses by `recordmill init` for {path}; each with its reason."]

@@ -76,8 +76,9 @@ def parse(reference: bytes) -> Reference:
 
 
 DATA_URL = "data:"
-ImageBase = tuple[str, str]
-"""The folder that paths of images are relative to: `SourceReader.image_root`, and a folder below it."""
+ImageBase = tuple[str, str] | tuple[str, str, str]
+"""The folder that paths of images are relative to: `SourceReader.image_root`, and a folder below it; and an ending that
+the paths lack."""
 
 
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
@@ -86,9 +87,10 @@ def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> 
     Returns Arrow `binary`, null where there is nothing, or nothing good; the faults are added.
     """
     made = list[bytes | None]()
-    links = Inside(base[0])
+    root, folder, *ending = base
+    links = Inside(root)
     for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
-        result = None if value is None or not value.strip() else _reference(value, links, base[1])
+        result = None if value is None or not value.strip() else _reference(value, links, folder, *ending)
         if isinstance(result, tuple):
             faults.setdefault(row, Fault(*result, name))
         made.append(result if isinstance(result, bytes) else None)
@@ -112,14 +114,14 @@ Refusal = tuple[str, str]
 """A reason of `pipeline.sources.faults`, and the message."""
 
 
-def _reference(value: bytes, links: Inside, folder: str) -> bytes | Refusal:
+def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> bytes | Refusal:
     try:
         text = value.decode()
     except UnicodeDecodeError:
         return "invalid_utf8", "the column's bytes are not UTF-8"
     if text[:5].lower() == DATA_URL:
         return _data_url(text)
-    whole = f"{links.root}/"
+    text, whole = text + ending, f"{links.root}/"
     path = inside("", text.removeprefix(whole)) if text.startswith(whole) else inside(folder, text)
     if path is None:
         return "forbidden_path", "the path is absolute, is a URL, or leaves the source's folder"

@@ -91,7 +91,8 @@ class TableOptions(SourceOptions):
     path: str = Field(min_length=1)
     """A file, a folder (the files in it of this format) or a glob, where `**` is any number of folders."""
     images: str | None = Field(default=None, min_length=1)
-    """The folder that the paths of images are relative to; without it, the folder of the file that names them."""
+    """The folder that the paths of images are relative to; without it, the folder of the file that names them. With an
+    ending that the paths lack: `train/*.jpg`."""
 
 
 class EncodedOptions(TableOptions):

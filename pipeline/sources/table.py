@@ -17,6 +17,7 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.encoded import CODECS
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob
+from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.options import TableOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceError, SourceReader
@@ -50,11 +51,19 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
 
     def image_root(self, files: Files) -> str:
         """Returns the folder of the images."""
-        return self.root(files) if self.source.images is None else self.source.images.rstrip("/")
+        if self.source.images is None:
+            return self.root(files)
+        return folder_prefix(self.source.images)[:-1] if self._ending() else self.source.images.rstrip("/")
 
-    def image_base(self, files: Files, chunk: Chunk) -> tuple[str, str]:
-        """The folder that a chunk's paths of images are relative to: `image_root`, and a path below it."""
-        return self.image_root(files), posixpath.dirname(chunk.file) if self.source.images is None else ""
+    def image_base(self, files: Files, chunk: Chunk) -> ImageBase:
+        """The folder that a chunk's images are relative to: `image_root`, and a path below it; and an ending."""
+        folder = posixpath.dirname(chunk.file) if self.source.images is None else ""
+        return self.image_root(files), folder, self._ending()
+
+    def _ending(self) -> str:
+        """Returns the ending that paths of images lack: that of `images: train/*.jpg`."""
+        folder, _, ending = (self.source.images or "").rpartition("/*")
+        return ending if folder and "/" not in ending else ""
 
     @abstractmethod
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
