@@ -3,11 +3,13 @@
 import os
 import signal
 import time
+from collections.abc import Mapping
+from typing import Any
 
 CRASH, HANG, SPIN, EAT, QUIT = b"CRASH-NOW", b"HANG-NOW", b"SPIN-NOW", b"EAT-NOW", b"QUIT-NOW"
 
 
-def decode(data: bytes, max_pixels: int) -> bytes:
+def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
     """Decodes, unless the bytes say otherwise."""
     if CRASH in data:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -23,4 +25,4 @@ def decode(data: bytes, max_pixels: int) -> bytes:
         decode as really,  # TensorFlow, which who reads the names does not need
     )
 
-    return really(data, max_pixels)
+    return really(data, options)

@@ -93,6 +93,7 @@ class StatisticsJson(TypedDict, total=False):
     boundaries: list[float]
     relative_error: float
     transcoded: Counts
+    profiles: Counts
 
 
 class AboutJson(TypedDict, total=False):

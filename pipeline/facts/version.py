@@ -169,6 +169,9 @@ def statistics_words(name: str, description: Description | None, statistics: Jso
         yield f"quantiles within {statistics['relative_error']:.2g}"
     for form, images in statistics.get("transcoded", {}).items():
         yield f"{images:,} {form} transcoded"
+    for name, images in statistics.get("profiles", {}).items():
+        is_broken = name == "broken"
+        yield f"{images:,} with a broken colour profile" if is_broken else f"{images:,} {name} converted to sRGB"
 
 
 def _vocabulary(name: str, description: Description | None, statistics: Json) -> Iterator[str]:

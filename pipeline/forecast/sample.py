@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_header import Header, ImageError, check_header
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
@@ -48,6 +49,8 @@ class ImageSample:
 
     headers: list[Header] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
+    profiles: Counter[str] = field(default_factory=Counter)
+    """The images that have a colour profile other than sRGB's, by its name."""
 
 
 @dataclass
@@ -124,6 +127,7 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: I
         try:
             data = files.read(source, reference, options.max_bytes)
             header = check_header(data, options.max_pixels)
+            profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
             if header.format.upper() in DECODED_AS:
                 decode_original(data, options, 1)
         except ImageError as error:
@@ -133,6 +137,7 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: I
         else:
             result.headers.append(header)
             result.bytes.append(len(data))
+            result.profiles.update([profile_name(profile)] if profile else ())
     return result
 
 
@@ -217,6 +222,8 @@ def _image_facts(images: ImageSample) -> Iterator[str]:
     sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in images.headers)
     yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
     yield f"{sum(images.bytes) / len(images.bytes):,.0f} bytes in the mean"
+    if images.profiles:
+        yield f"colour profiles: {', '.join(f'{count:,} {name}' for name, count in images.profiles.most_common())}"
 
 
 def _text(value: Any) -> str:

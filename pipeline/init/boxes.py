@@ -80,7 +80,7 @@ def guess_boxes(
     if known:
         return replace(item, options={**item.options, "kind": what, "image": (name, ""), **known})
     is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
-    sizes = [header for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
+    sizes = [header[:2] for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
     sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
     orders = _without_unlikely(fitting_orders(boxes, sides.max()), boxes, sides)
     if not orders:

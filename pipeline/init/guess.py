@@ -41,8 +41,9 @@ LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 Choice = tuple[Any, str]
 """A value of the spec, and why."""
-Header = tuple[int, int] | str
-"""Width and height of an image in pixels, as its header has them, or the reason of its reject."""
+Header = tuple[int, int, str] | str
+"""Width and height of an image in pixels, as its header has them, and the name of its colour profile, empty for sRGB's;
+or the reason of its reject."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import Inside, is_image, join
+from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
 
 LOOKED_AT = 200
@@ -32,7 +33,7 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
     """Reads the headers of about 200 rows' images, as a build does before it decodes.
 
     Returns:
-        For each row that has images their sizes, or the reasons of their rejects.
+        For each row that has images their sizes and colour profiles, or the reasons of their rejects.
     """
     blocks, _ = sample.take({name: Column(ColumnType.IMAGE, many=many, optional=True)}, rows=LOOKED_AT)
     rows = [
@@ -48,7 +49,7 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
 
 
 def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
-    """An image's size, or the reason of its reject."""
+    """An image's size and colour profile, or the reason of its reject."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
     try:
@@ -58,13 +59,14 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
                 data = file.read(min(parsed.length or HEAD_BYTES, HEAD_BYTES))
         header = read_header(data)
         check_pixels(header.width, header.height, MAX_PIXELS)
+        profile = foreign_profile(data, header.format)
     except ImageError as error:
         return error.reason
     except OSError as error:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    return header.width, header.height
+    return header.width, header.height, profile_name(profile) if profile else ""
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -81,7 +83,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             continue
         headers = read_headers(sample, name, many=many)
         each = list(chain.from_iterable(headers))
-        sizes = [header for header in each if isinstance(header, tuple)]
+        sizes = [header[:2] for header in each if isinstance(header, tuple)]
         if not are_texts and 2 * len(sizes) <= len(each):
             continue
         if not sizes and name != IMAGE:

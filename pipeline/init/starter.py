@@ -172,6 +172,8 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     if images:
         headers = f"By the images' headers in {counted(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad)}; no pixel was decoded.")
+        if profiles := _profiles(draft.features.values()):
+            lines.append(f"Colour profiles that a build converts to sRGB: {profiles}.")
     if not keys or 0 < images == bad.total():
         raise UserError(f"{sample.data.sources[0]['path']}: no row is good, so nothing would be built. {lines[-1]}")
     share = rejects.total() / max(rows, 1) + bad.total() / max(images, 1)
@@ -205,6 +207,12 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
     rows = [(item.column, headers) for item in features for headers in item.headers]
     faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
     return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
+
+
+def _profiles(features: Iterable[Guess]) -> str:
+    headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
+    names = Counter(header[2] for header in headers if isinstance(header, tuple) and header[2])
+    return ", ".join(f"{images:,} {name}" for name, images in names.most_common())
 
 
 def _rejected(rejects: Rejects) -> str:

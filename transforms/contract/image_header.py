@@ -76,6 +76,8 @@ def format_of(data: bytes) -> ImageFormat | None:
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
+FROM_JPEG = b"Source\0JPEG"
+"""A text of PNGs that the build makes of JPEGs in another colour space: what is made of them is stored as JPEG."""
 TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
 """The byte order of a TIFF and whether it is a BigTIFF, by its first four bytes."""
 LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg refuses
@@ -171,7 +173,7 @@ Read = tuple[Size, bool, int]
 def _jpeg(data: bytes) -> Read:
     """Finds the frame header as libjpeg does, and counts the scans."""
     frame, size, components = 0, None, 0
-    for marker, offset in _segments(data):
+    for marker, offset in jpeg_segments(data):
         if marker in FRAMES and not frame:
             height, width, components = struct.unpack_from(">HHB", data, offset + 5)
             frame, size = marker, (width, height)
@@ -181,7 +183,7 @@ def _jpeg(data: bytes) -> Read:
     return size, frame != LOSSLESS, 1
 
 
-def _segments(data: bytes) -> Iterator[tuple[int, int]]:
+def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yields a JPEG's markers with their offsets, up to its first scan, 10 bytes before the end or more.
 
     Raises:
@@ -242,29 +244,39 @@ def _is_plain_bmp(data: bytes) -> bool:
     return head >= 40 and bits == 24 and compression == 0 and len(data) == start + row * abs(height)
 
 
-def _tiff_size(data: bytes) -> Size:
+def tiff_tags(data: bytes, *tags: int) -> list[tuple[int, int]]:
+    """Reads tags of a TIFF's first directory: each one's number of values, and its value, or the offset of its bytes.
+
+    Raises:
+        KeyError, OverflowError, struct.error: the directory lacks one of them, or is damaged.
+    """
     order, big = TIFFS[data[:4]]
-    pointer, count, entry, value = (8, "Q", 20, 12) if big else (4, "H", 12, 8)
+    pointer, count, entry, value, size = (8, "Q", 20, 12, "Q") if big else (4, "H", 12, 8, "I")
+    (offset,) = struct.unpack_from(order + size, data, pointer)
+    (entries,) = struct.unpack_from(order + count, data, offset)
+    offset += struct.calcsize(order + count)
+    found = {}
+    for start in range(offset, offset + entry * min(entries, MAX_ENTRIES), entry):
+        tag, kind, values = struct.unpack_from(f"{order}HH{size}", data, start)
+        if tag in tags:
+            code = {1: size, 3: "H", 4: "I", 7: size, 16: "Q"}[kind]  # bytes stand elsewhere
+            found[tag] = values, *struct.unpack_from(order + code, data, start + value)
+    return [found[tag] for tag in tags]
+
+
+def _tiff_size(data: bytes) -> Size:
     try:
-        (offset,) = struct.unpack_from(order + ("Q" if big else "I"), data, pointer)
-        (entries,) = struct.unpack_from(order + count, data, offset)
-        offset += struct.calcsize(order + count)
-        sides = {}
-        for start in range(offset, offset + entry * min(entries, MAX_ENTRIES), entry):
-            tag, kind = struct.unpack_from(order + "HH", data, start)
-            if tag in (WIDTH, LENGTH):
-                code = {3: "H", 4: "I", 16: "Q"}[kind]
-                (sides[tag],) = struct.unpack_from(order + code, data, start + value)
-        return sides[WIDTH], sides[LENGTH]
-    except (struct.error, KeyError, OverflowError):
+        (_, width), (_, height) = tiff_tags(data, WIDTH, LENGTH)
+    except (KeyError, OverflowError, struct.error):
         return None
+    return width, height
 
 
 INSIDE = {
     b"": (b"meta", b"moov"),
     b"meta": (b"iprp",),
     b"iprp": (b"ipco",),
-    b"ipco": (b"ispe",),
+    b"ipco": (b"ispe", b"colr"),
     b"moov": (b"trak",),
     b"trak": (b"tkhd",),
 }
@@ -282,20 +294,23 @@ def _largest_size(data: bytes) -> Size:
     It may hold many images: tiles of a grid, thumbnails, an alpha channel, frames. Each has a size, `ispe` among the
     properties of its items or `tkhd` of its track, and a decoder may decode any of them.
     """
-    budget = iter(range(MAX_BOXES))
-    sizes = [_size(data, box) for box in _size_boxes(data, (b"", 0, len(data)), budget)]
+    sizes = [_size(data, box) for box in leaf_boxes(data) if box[0] != b"colr" and box[2] - box[1] >= VERSION_BYTES + 8]
     return max(sizes, key=lambda size: size[0] * size[1], default=None)
 
 
-def _size_boxes(data: bytes, around: Box, budget: Iterator[int]) -> Iterator[Box]:
-    """Yields the boxes inside another that state a size."""
+def leaf_boxes(data: bytes) -> Iterator[Box]:
+    """Yields the boxes of an ISO base media file that state a size (`ispe`, `tkhd`) or a colour space (`colr`)."""
+    return _leaf_boxes(data, (b"", 0, len(data)), iter(range(MAX_BOXES)))
+
+
+def _leaf_boxes(data: bytes, around: Box, budget: Iterator[int]) -> Iterator[Box]:
     name, start, end = around
     for box in _boxes(data, start + (VERSION_BYTES if name == b"meta" else 0), end, budget):
         if box[0] not in INSIDE[name]:
             continue
         if box[0] in INSIDE:
-            yield from _size_boxes(data, box, budget)
-        elif box[2] - box[1] >= VERSION_BYTES + 8:
+            yield from _leaf_boxes(data, box, budget)
+        else:
             yield box
 
 

@@ -29,7 +29,7 @@ from recordmill.transforms.contract.kinds.image import (
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.image_decode import decode, libjpeg, resize
 from recordmill.transforms.tensorflow.image_encode import as_jpeg, unencoded
-from recordmill.transforms.tensorflow.image_properties import is_jpeg, orientation, stored_sides
+from recordmill.transforms.tensorflow.image_properties import is_jpeg, orientation, stored_sides, was_jpeg
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics, padded
 
 AnyImages = ImageDescription | ImageSequenceDescription
@@ -87,11 +87,11 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     """Encodes the image at its size; a JPEG that fits keeps its bytes, so that no pixel is compressed twice."""
     turn = orientation(encoded)
     pixels = resize(decode(encoded, options, turn), options)
-    jpeg = is_jpeg(encoded)
     if options.store not in ("auto", "jpeg"):
-        return {"": unencoded(pixels, jpeg, options)}
-    fits = tf.cond(jpeg & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
-    return {"": tf.cond(fits, lambda: _after(pixels, encoded), lambda: unencoded(pixels, jpeg, options))}
+        return {"": unencoded(pixels, was_jpeg(encoded), options)}
+    fits = tf.cond(is_jpeg(encoded) & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
+    encode = lambda: unencoded(pixels, was_jpeg(encoded), options)  # noqa: E731 - a branch of the graph
+    return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode)}
 
 
 def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:

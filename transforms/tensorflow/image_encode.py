@@ -13,16 +13,16 @@ SIDE = 5  # digits of a side in a Netpbm's header
 HEADER = len("P6 00000 00000 255 ")
 
 
-def unencoded(pixels: tf.Tensor, is_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def unencoded(pixels: tf.Tensor, was_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     """Encodes an image, uint8 [height, width, channels], as `store` says, JPEGs as Netpbm: a string scalar.
 
     Args:
         pixels: of static shape for `raw`.
-        is_jpeg: whether the source is JPEG, for `auto`; bool scalar.
+        was_jpeg: whether the source is JPEG, for `auto`; bool scalar.
         options: an image's.
     """
     ways = {
-        "auto": lambda: tf.cond(is_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels)),
+        "auto": lambda: tf.cond(was_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels)),
         "jpeg": lambda: _to_netpbm(pixels, options),
         "png": lambda: _to_png(pixels),
         "raw": lambda: _to_raw(pixels),

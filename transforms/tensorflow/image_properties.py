@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.image_header import FROM_JPEG
 from recordmill.transforms.contract.image_rules import TAG
 
 SHORT, LONG = 3, 4
@@ -26,6 +27,7 @@ MAX_CHUNKS = 65_536
 
 # TensorFlow visits every node of a branch that is not taken, several for each line here; a function that is not inlined
 # is one node. Together with the search before it, this makes a photo without EXIF 4 % cheaper.
+TEXT = 54  # where the text of a PNG's third chunk begins, behind `IHDR` and `sRGB`
 APART = {"_noinline": True}
 BYTES = tf.TensorSpec([], tf.string)
 Branch = Callable[[], tf.Tensor]
@@ -35,6 +37,11 @@ Step = Callable[[tf.Tensor], tf.Tensor]
 def is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
     """Checks that a string scalar begins as a JPEG: bool scalar."""
     return tf.strings.substr(encoded, 0, 3) == b"\xff\xd8\xff"
+
+
+def was_jpeg(encoded: tf.Tensor) -> tf.Tensor:
+    """Checks that a string scalar is a JPEG, or the PNG that the build makes of one in another colour space: bool."""
+    return is_jpeg(encoded) | (_piece(encoded, tf.constant(TEXT), tf.constant(len(FROM_JPEG))) == FROM_JPEG)
 
 
 def by_format(encoded: tf.Tensor, png: Branch, webp: Branch, bmp: Branch) -> tf.Tensor:

@@ -51,7 +51,7 @@ GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-tra
 """The packages that make the graph; another release of the others changes records, but not the graph."""
 LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
 """The folders of a version that its graph and its tokenizers lie in."""
-FROM_SHARDS = ("lengths", "transcoded")
+FROM_SHARDS = ("lengths", "transcoded", "profiles")
 """The statistics by feature that count what shards hold; a build learns the others before it writes any."""
 SUMMARIES = "summaries"
 """The folder of what was learned of the rows, of a version and of each span, which can be added to."""

@@ -10,8 +10,9 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,7 +21,7 @@ from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image_decode import libjpeg
 
-Decode = Callable[[bytes, int], bytes]
+Decode = Callable[[bytes, Mapping[str, Any]], bytes]
 SPARE_BYTES, PIXEL_BYTES = 2 << 30, 32  # 2 GiB and 32 bytes a pixel: an image's limit of address space
 STATM = Path("/proc/self/statm")  # Linux; the first number is pages
 DECODERS = {
@@ -32,13 +33,13 @@ DECODERS = {
 """The graph's own, by format; at full size, and in as many channels as there are."""
 
 
-def decode(data: bytes, max_pixels: int) -> bytes:
+def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
     """Decodes an image once; returns the bytes of `decodable` for the graph.
 
     Raises:
         ImageError: as `decodable`; none where only the graph fails, which says so itself then.
     """
-    ready = decodable(data, {"max_pixels": max_pixels})
+    ready = decodable(data, options)
     try:
         DECODERS[read_header(ready).format](tf.constant(ready))
     except tf.errors.InvalidArgumentError:
@@ -48,12 +49,13 @@ def decode(data: bytes, max_pixels: int) -> bytes:
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     """Returns the answer to a request; `spare` is the address space in bytes that this process had at first."""
-    max_pixels, seconds = REQUEST.unpack_from(request)
+    max_pixels, seconds, is_srgb = REQUEST.unpack_from(request)
+    options = {"max_pixels": max_pixels, "color": "srgb" if is_srgb else "ignore"}
     data = request[REQUEST.size :]
     header = read_header(data)
     _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height)
     try:
-        ready = decoder(data, max_pixels)
+        ready = decoder(data, options)
     except ImageError as error:
         return REJECT + f"{error.reason}\0{error.message}".encode()
     except (MemoryError, tf.errors.ResourceExhaustedError):

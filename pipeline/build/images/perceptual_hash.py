@@ -55,8 +55,6 @@ def small_pixels(data: bytes, max_pixels: int) -> npt.NDArray[np.float64] | None
     """Returns an upright image in luma and chroma, 0 to 255, [32, 32, 3]; None and `Raises` as `perceptual_hash`."""
     try:
         header = check_header(data, max_pixels)
-        if header.format == "PNG" and data.count(b"IHDR") > 1:
-            return None  # Pillow takes the last one's size, and fills an animation's canvas first
         return _small(data, NAMED[header.format], max_pixels)
     except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
         if is_machine_fault(error):

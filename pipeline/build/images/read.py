@@ -25,9 +25,10 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.image_files import ImageFiles, most_bytes
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
-from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
+from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, is_converted
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
+from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_header import check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
@@ -139,14 +140,17 @@ class BuildImageReader(ImageFiles):
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
         header = check_header(data, options.max_pixels)
-        pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
+        profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
+        pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 and not profile else 12  # more is held at once
         needs = header.width * header.height * pixel_bytes
-        if header.in_graph and self.isolation is None:
+        if header.in_graph and not profile and self.isolation is None:
             return Loaded(data, None, data, needs, file)
         decoder = decodable if self.isolation is None else self.isolation.decodable
-        purpose, limits = f"decode an image of {len(data):,} bytes", {"max_pixels": options.max_pixels}
+        purpose = f"decode an image of {len(data):,} bytes"
+        limits = {"max_pixels": options.max_pixels, "color": options.color}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
-        return Loaded(ready, None if header.in_graph else header.format, data, needs, file)
+        name = profile and (profile_name(profile) if is_converted(ready) else "broken")
+        return Loaded(ready, None if header.in_graph else header.format, data, needs, file, name or None)
 
 
 class Loaded(NamedTuple):
@@ -161,6 +165,8 @@ class Loaded(NamedTuple):
     """The estimated bytes of memory to decode it."""
     file: str | None = None
     """The name of the file (`ImageFiles.whole_file`), where it is a local one that holds nothing else."""
+    profile: str | None = None
+    """The name of its colour profile (`contract.color_profile`); `broken`: it could not be applied; None: sRGB's."""
 
 
 def image_reader(context: PlannedBuild) -> BuildImageReader:

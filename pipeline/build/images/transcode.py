@@ -2,10 +2,11 @@
 
 JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF and AVIF (their first frame), TIFF (its first page),
 HEIF (its primary image), animated WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency
-and their orientation. A client of the serving model calls the same function; it needs Pillow and this package, no
-TensorFlow. After the graph, its pixels become JPEG with restart markers, which a reader cuts parts out of
-(`transforms.numpy.jpeg_parts`). They are those of the graph's own encoder: libjpeg-turbo both times, with the same
-tables. A marker every few blocks adds one to three percent of bytes.
+and their orientation; so does an image whose colour profile is not sRGB's, its colours converted (`images.color`). A
+client of the serving model calls the same function; it needs Pillow and this package, no TensorFlow. After the graph,
+its pixels become JPEG with restart markers, which a reader cuts parts out of (`transforms.numpy.jpeg_parts`). They are
+those of the graph's own encoder: libjpeg-turbo both times, with the same tables. A marker every few blocks adds one to
+three percent of bytes.
 
     encoded = decodable(data, {"max_pixels": 64_000_000})
 """
@@ -22,10 +23,21 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from PIL.Image import Transpose
+from PIL.PngImagePlugin import PngInfo
 
+from recordmill.pipeline.build.images.color import to_srgb
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.image_header import NAMED, ImageError, ImageFormat, check_header, check_pixels
+from recordmill.transforms.contract.color_profile import foreign_profile
+from recordmill.transforms.contract.image_header import (
+    FROM_JPEG,
+    NAMED,
+    Header,
+    ImageError,
+    ImageFormat,
+    check_header,
+    check_pixels,
+)
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 from recordmill.transforms.contract.kinds.image import ImageOptions
@@ -50,6 +62,8 @@ TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}
 """The inverse; all but the quarter turns are their own."""
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
+IN_SRGB = (b"sRGB", b"\1")
+"""PNG's chunk, behind its header, that says that pixels are sRGB's, by the relative colorimetric intent."""
 DENSITY = (300, 300)
 INTERVALS = {16: (2, 3, 4, 5, 6, 7, 8), 8: (4, 3, 5, 2, 6, 7, 8)}
 """The MCUs between two markers, by an MCU's width in pixels, the best first: fewer cost bytes, more cut less finely."""
@@ -75,18 +89,20 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
     Args:
         data: the file.
-        options: those of an image; only `max_pixels` is read.
+        options: those of an image; only `max_pixels` is read, and `color`, by default `srgb`.
 
     Raises:
-        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`; UndecodableError: `undecodable_image`.
+        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile;
+            UndecodableError: `undecodable_image`.
         MissingPluginError: an extra is not installed.
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     header = check_header(data, options["max_pixels"])
-    if header.in_graph:
+    profile = foreign_profile(data, header.format) if options.get("color", "srgb") == "srgb" else b""
+    if header.in_graph and not profile:
         return data
     try:
-        return _to_png(data, NAMED[header.format], options["max_pixels"])
+        return _to_png(data, header, profile, options["max_pixels"])
     except ImageError:
         raise
     except Image.DecompressionBombError:
@@ -104,12 +120,15 @@ def open_image(data: bytes, form: ImageFormat, max_pixels: int) -> Image.Image:
 
     Raises:
         ImageError: `too_many_pixels`: a frame is larger than the file's header says.
+        UndecodableError: a PNG has several headers.
         MissingPluginError: an extra is not installed.
         Exception: any other, of hostile bytes.
     """
     if form.plugin:
         require_plugin(form)
         import_module(form.plugin)
+    if form.name == "PNG" and data.count(b"IHDR") > 1:  # Pillow takes the last one's size, and fills a canvas first
+        raise UndecodableError("undecodable_image", "the PNG has more than one header")
     image = Image.open(io.BytesIO(data), formats=[form.pillow])
     check_pixels(*image.size, max_pixels)
     return image
@@ -126,22 +145,36 @@ def require_plugin(form: ImageFormat) -> None:
         )
 
 
-def _to_png(data: bytes, form: ImageFormat, max_pixels: int) -> bytes:
+def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int) -> bytes:
+    form, facts = NAMED[header.format], PngInfo()
     with open_image(data, form, max_pixels) as image:
+        convert = to_srgb(profile, image.mode) if profile else None
+        if header.in_graph and not convert:
+            return data
         tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
         check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)  # allocated whole
-        turn = image.getexif().get(ORIENTATION, 1)
+        turn = 1 if header.in_graph else image.getexif().get(ORIENTATION, 1)
         image.load()
-        plain = _plain(image, tags)
+        exif = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph turns it, by its own rule
+        plain = image if convert and image.mode == "CMYK" else _plain(image, tags)
+    if convert:
+        plain = convert(plain)
+        facts.add(*IN_SRGB)
+        if header.format == "JPEG" and header.in_graph:
+            facts.add(b"tEXt", FROM_JPEG)
     plain.info.clear()  # a broken colour profile would make a broken PNG
-    exif = Image.Exif()
     if turn in TURNED_BACK:
         exif[ORIENTATION] = turn  # the graph turns it, and knows that it did
         if form.turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     file = io.BytesIO()
-    plain.save(file, "PNG", compress_level=1, exif=exif)
+    plain.save(file, "PNG", compress_level=1, exif=exif, pnginfo=facts)
     return file.getvalue()
+
+
+def is_converted(ready: bytes) -> bool:
+    """Whether a PNG of `decodable` had a colour profile, which was applied."""
+    return ready[37:41] == IN_SRGB[0]
 
 
 def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:

@@ -216,7 +216,7 @@ def collect(plan: BuildPlan, context: BuildContext, kept: Mapping[str, KeptSpan]
     export = unpack_graph(context.workspace, analysis["export"])
     _check_look(context, analysis["rows"], expected)
     statistics = analysis["statistics"]
-    _add_transcoded(statistics, shards.values())
+    _add_images(statistics, shards.values())
     _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
     drift, shards = _drift(plan, analysis, built), dict(sorted(shards.items()))
     results = Results(plan, context, chunks, shards, sums, export, statistics, drift, kept)
@@ -246,14 +246,15 @@ def _check_look(context: BuildContext, seen: Mapping[str, int] | None, expected:
     check_look(packed if seen is None else seen, packed)
 
 
-def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
-    """Adds to each feature's statistics the number of transcoded images by their first format."""
-    total: Counter[str] = Counter()
+def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
+    """Adds to each feature's statistics the transcoded images by their first format, and those with a profile."""
+    total: Counter[tuple[str, str]] = Counter()
     for shard in shards:
-        total.update(shard["transcoded"])
-    for which, count in sorted(total.items()):
-        feature, form = which.rsplit(" ", 1)
-        statistics.setdefault(feature, {}).setdefault("transcoded", {})[form] = count
+        for count in ("transcoded", "profiles"):
+            total.update({(which, count): images for which, images in shard.get(count, {}).items()})
+    for (which, count), images in sorted(total.items()):
+        feature, _, name = which.partition(" ")
+        statistics.setdefault(feature, {}).setdefault(count, {})[name] = images
 
 
 def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:

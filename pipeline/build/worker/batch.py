@@ -63,6 +63,8 @@ class RowBatch:
     """The rejects of rows that are left out."""
     transcoded: Counter[str] = field(default_factory=Counter)
     """The number of images that were transcoded, by feature and format: `image TIFF`."""
+    profiles: Counter[str] = field(default_factory=Counter)
+    """The number of images that have a colour profile other than sRGB's, by feature and name: `image Display P3`."""
 
     def keep(self, good: npt.NDArray[np.bool_]) -> "RowBatch":
         """Returns the rows that are good."""
@@ -128,7 +130,8 @@ class ImageLoader:
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
         looks: dict[str, list[bytes]] = {name: [] for name in self._hashed}
         whole = dict[str, bytes]()
-        good, rejects, transcoded, size, needs = list[bool](), list[Reject](), Counter[str](), 0, 0
+        good, rejects, size, needs = list[bool](), list[Reject](), 0, 0
+        transcoded, profiles = Counter[str](), Counter[str]()
         columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
         for row, (source, *references) in enumerate(zip(*columns, strict=True)):
             loaded = self._load_row(source, references, reader)
@@ -145,11 +148,13 @@ class ImageLoader:
                 if name in looks:
                     looks[name].append(perceptual_hash_of(parts, self._images[name].max_pixels))
                 transcoded.update(f"{name} {part.transcoded}" for part in parts if part.transcoded)
+                profiles.update(f"{name} {part.profile}" for part in parts if part.profile)
                 size, needs = size + sum(map(len, data)), max(needs, *(part.needs for part in parts), 0)
             if size >= PART_BYTES:
                 break
         loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
-        return RowBatch(loaded_rows, images, files, whole, looks, needs + 2 * size, rejects, transcoded), len(good)
+        needs += 2 * size
+        return RowBatch(loaded_rows, images, files, whole, looks, needs, rejects, transcoded, profiles), len(good)
 
     def _load_row(
         self, source: int, references: Sequence[bytes | list[bytes]], reader: BuildImageReader
@@ -171,7 +176,7 @@ def _load(
     loaded, size = list[Loaded](), 0
     for reference in kept(references, options):
         loaded.append(reader.load(source, reference, options))
-        size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].transcoded else 0)
+        size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].data is not loaded[-1].source else 0)
         if len(loaded) > 1 and size > ROW_BYTES:
             raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")
     return loaded

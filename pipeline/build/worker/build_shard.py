@@ -108,6 +108,7 @@ class ShardBuilder:
             written=Counter(batch.rows["@source"].to_pylist()),
             labels=Counter(self._labels(stored)),
             transcoded=batch.transcoded,
+            profiles=batch.profiles,
             lengths={name: [each] for name, each in lengths.items()},
             profile=ProfileSum(
                 profile_of(self._context.features, batch.rows, stored, lengths, self._appearance(batch))

@@ -77,6 +77,8 @@ class ShardTotals:
     labels: Counter[int] = field(default_factory=Counter)
     transcoded: Counter[str] = field(default_factory=Counter)
     """The number of images that were transcoded, by feature and format: `image TIFF`."""
+    profiles: Counter[str] = field(default_factory=Counter)
+    """The number of images that have a colour profile, by feature and name: `image Display P3`."""
     lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
     """The number of ids of each row, by text."""
     profile: ProfileSum = field(default_factory=ProfileSum)
@@ -93,6 +95,7 @@ class ShardTotals:
         self.written.update(batch.written)
         self.labels.update(batch.labels)
         self.transcoded.update(batch.transcoded)
+        self.profiles.update(batch.profiles)
         for name, lengths in batch.lengths.items():
             self.lengths.setdefault(name, []).extend(lengths)
         self.profile.add(batch.profile.parts)
@@ -108,6 +111,7 @@ class ShardTotals:
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
             "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
             "transcoded": dict(sorted(self.transcoded.items())),
+            "profiles": dict(sorted(self.profiles.items())),
             "lengths": {name: measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
             "profile": profile_to_json(self.profile.sum()),
             "rejected": len(self.rejects),

@@ -100,6 +100,8 @@ class Image(Feature):
     """The colour resolution of JPEGs that are encoded: half of the brightness' in both directions, or the same."""
     metadata: Literal["strip", "keep"] = "strip"
     """strip: a file that is stored as it came loses its EXIF, XMP, comments and colour profile; keep: it has them."""
+    color: Literal["srgb", "ignore"] = "srgb"
+    """srgb: colours become sRGB's by the file's colour profile; ignore: a profile changes nothing."""
     normalize: Normalize = "zero_one"
     """zero_one: 0..1; minus_one_one: -1..1; by family of models: imagenet and clip, their mean and standard deviation;
     inception, -1..1; caffe, BGR less its means. dataset: mean 0 and variance 1 a channel over the train split; none:

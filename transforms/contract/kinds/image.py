@@ -61,6 +61,8 @@ class ImageOptions(PixelOptions, FeatureOptions):
     chroma: str = "4:2:0"
     metadata: str = "strip"
     """`strip` or `keep`: the metadata of files that are stored as they came."""
+    color: str = "srgb"
+    """`srgb`: colour profiles are applied before the graph; `ignore`."""
     measured: bool = False
     """Whether the analysis measures the pixels: `normalize: dataset`."""
     max_pixels: int

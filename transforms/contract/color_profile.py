@@ -1,0 +1,266 @@
+"""The colour profile of an image: read from the file without decoding it, and recognised by its values.
+
+Pixels are sRGB's, unless the file has a profile (ICC.1, or code points of H.273) that says otherwise. A profile is
+sRGB's, whatever its name, where it moves no colour by more than `TOLERANCE` levels. The others are applied before the
+graph (`pipeline.build.images.color`); this module looks at numbers, and no decoder sees a profile here.
+
+>>> profile_name(made_profile(PRIMARIES["Display P3"], SRGB_CURVE))
+'Display P3'
+>>> profile_name(made_profile(PRIMARIES["sRGB"], SRGB_CURVE))
+'sRGB'
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.transforms.contract.image_header import PNG, ImageError, jpeg_segments, leaf_boxes, tiff_tags
+
+Array = npt.NDArray[np.float64]
+
+MOST_BYTES = 16 << 20  # 16 MiB: 255 segments of a JPEG hold no more; profiles of presses have some 2 MiB
+MOST_INFLATED = 1 << 20  # 1 MiB, Pillow's limit for a profile inside a PNG
+MOST_TAGS = 256
+SMALL = 64 << 10  # 64 KiB: larger profiles are tables, never sRGB's primaries and curve
+TOLERANCE = 2.0  # of 255 levels; sRGB's variants differ by 0.5, a curve of 2.2 by 7
+APP2, ICC_MARK = 0xE2, b"ICC_PROFILE\0"
+TIFF_TAG = 34_675
+NAMES = {b"RGB ": "RGB", b"GRAY": "grey", b"CMYK": "CMYK"}
+"""The names of profiles' colour spaces that are applied."""
+BROKEN = b"broken"
+"""Stands for a profile that cannot be read; no decoder takes it."""
+
+D65, D50 = (0.3127, 0.3290), (0.9642, 1.0, 0.8249)
+"""The white of displays, as chromaticity, and that of profiles, in XYZ."""
+Primaries = tuple[tuple[float, float], ...]
+"""The chromaticities x, y of white, red, green and blue."""
+PRIMARIES: Mapping[str, Primaries] = {
+    "sRGB": (D65, (0.64, 0.33), (0.30, 0.60), (0.15, 0.06)),
+    "Display P3": (D65, (0.68, 0.32), (0.265, 0.69), (0.15, 0.06)),
+    "Adobe RGB": (D65, (0.64, 0.33), (0.21, 0.71), (0.15, 0.06)),
+    "ProPhoto RGB": ((0.3457, 0.3585), (0.7347, 0.2653), (0.1596, 0.8404), (0.0366, 0.0001)),
+    "Rec. 2020": (D65, (0.708, 0.292), (0.170, 0.797), (0.131, 0.046)),
+}
+CODED_PRIMARIES = {1: "sRGB", 9: "Rec. 2020", 12: "Display P3"}
+Curve = tuple[float, ...]
+"""The numbers g, a, b, c and d of ICC's parametric curve 3: (ax + b) ** g from d on, cx below."""
+SRGB_CURVE: Curve = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+CODED_CURVES = {4: (2.2, 1.0, 0.0, 0.0, 0.0), 8: (1.0, 1.0, 0.0, 0.0, 0.0), 13: SRGB_CURVE}
+"""The transfer functions of H.273 that are applied; those of video and HDR are not."""
+SRGB_GAMMA, GAMMA_SPREAD = 45_455, 0.05  # of PNG's `gAMA`; libpng takes what is so near for sRGB's curve
+BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
+LEVELS = np.arange(0, 256, 15)
+SAME = 0.01
+"""The greatest difference of a matrix's numbers from those of primaries that have a name."""
+
+
+def foreign_profile(data: bytes, form: str) -> bytes:
+    """Returns the ICC profile of an image whose colours are not sRGB's; nothing for any other image.
+
+    Args:
+        data: the file, whose header was checked.
+        form: its format's name, as `image_header.Header` has it.
+
+    Raises:
+        ImageError: `too_large`: the profile has more bytes than any that is in use; nothing else, whatever the bytes.
+    """
+    profile = FINDERS[form](data) if form in FINDERS else b""
+    if len(profile) > MOST_BYTES:
+        raise _too_large(form, MOST_BYTES)
+    return profile if profile and profile_name(profile) != "sRGB" else b""
+
+
+def _too_large(form: str, most: int) -> ImageError:
+    return ImageError("too_large", f"the {form}'s colour profile has more than {most >> 20} MiB")
+
+
+def _of_jpeg(data: bytes) -> bytes:
+    """Joins the pieces by their numbers; a missing one makes a broken profile."""
+    pieces = dict[int, bytes]()
+    for marker, offset in jpeg_segments(data):
+        if marker == APP2 and data[offset + 4 : offset + 16] == ICC_MARK and len(data) > offset + 18:
+            end = offset + 2 + int.from_bytes(data[offset + 2 : offset + 4], "big")
+            pieces.setdefault(data[offset + 16], data[offset + 18 : end])
+    return b"".join(pieces[number] for number in sorted(pieces)) or (BROKEN if pieces else b"")
+
+
+def _of_png(data: bytes) -> bytes:
+    """Takes `cICP`, else `iCCP`, else `sRGB`, else `gAMA` with `cHRM`, in the order of PNG's third edition."""
+    chunks, offset = dict[bytes, bytes](), len(PNG)
+    while (kind := data[offset + 4 : offset + 8]) not in (b"IDAT", b"IEND", b""):
+        end = offset + 8 + int.from_bytes(data[offset : offset + 4], "big")
+        if kind in (b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"):
+            chunks.setdefault(kind, data[offset + 8 : end])
+        offset = end + 4
+    coded = _of_code_points(*chunks.get(b"cICP", b"")[:2])
+    if coded or (profile := chunks.get(b"iCCP")) is None:
+        return coded or (b"" if b"sRGB" in chunks else _of_gamma(chunks.get(b"gAMA"), chunks.get(b"cHRM")))
+    return _inflated(profile.partition(b"\0")[2][1:])
+
+
+def _inflated(data: bytes) -> bytes:
+    try:
+        profile = zlib.decompressobj().decompress(data, MOST_INFLATED + 1)
+    except zlib.error:
+        return BROKEN
+    if len(profile) > MOST_INFLATED:
+        raise _too_large("PNG", MOST_INFLATED)
+    return profile or BROKEN
+
+
+@lru_cache(maxsize=64)
+def _of_gamma(gamma: bytes | None, chromaticities: bytes | None) -> bytes:
+    """Makes a profile of PNG's exponent and chromaticities, each in 100,000ths; of one alone none, as browsers do."""
+    if gamma is None or chromaticities is None:
+        return b""
+    try:
+        (exponent,), points = struct.unpack(">I", gamma), np.array(struct.unpack(">8I", chromaticities)) / 1e5
+        is_usual = abs(exponent / SRGB_GAMMA - 1) < GAMMA_SPREAD
+        curve = SRGB_CURVE if is_usual else (1e5 / exponent, 1.0, 0.0, 0.0, 0.0)
+        return made_profile(tuple((x, y) for x, y in points.reshape(4, 2).tolist()), curve)
+    except (struct.error, ArithmeticError, ValueError):
+        return BROKEN
+
+
+@lru_cache(maxsize=64)
+def _of_code_points(primaries: int = 0, transfer: int = 0) -> bytes:
+    if primaries not in CODED_PRIMARIES or transfer not in CODED_CURVES:
+        return b""
+    return made_profile(PRIMARIES[CODED_PRIMARIES[primaries]], CODED_CURVES[transfer])
+
+
+def _of_webp(data: bytes) -> bytes:
+    has_profile = data[12:16] == b"VP8X" and data[20] & 0x20 and data[30:34] == b"ICCP"
+    return (data[38 : 38 + int.from_bytes(data[34:38], "little")] or BROKEN) if has_profile else b""
+
+
+def _of_tiff(data: bytes) -> bytes:
+    try:
+        ((size, offset),) = tiff_tags(data, TIFF_TAG)
+    except (KeyError, OverflowError, struct.error):
+        return b""
+    return data[offset : offset + size] or BROKEN
+
+
+def _of_boxes(data: bytes) -> bytes:
+    """Takes the first profile of an AVIF or HEIF, else its first code points."""
+    colours = [data[start:end] for name, start, end in leaf_boxes(data) if name == b"colr"]
+    profiles = (colour[4:] or BROKEN for colour in colours if colour[:4] in (b"prof", b"rICC"))
+    codes = (_of_code_points(colour[5], colour[7]) for colour in colours if colour[:4] == b"nclx" and len(colour) > 7)
+    return next(profiles, b"") or next(codes, b"")
+
+
+FINDERS: Mapping[str, Callable[[bytes], bytes]] = {
+    "JPEG": _of_jpeg,
+    "PNG": _of_png,
+    "WebP": _of_webp,
+    "TIFF": _of_tiff,
+    "AVIF": _of_boxes,
+    "HEIF": _of_boxes,
+}
+"""The readers of profiles, by the format's name."""
+
+
+def profile_name(profile: bytes) -> str:
+    """Names a profile by its values: `sRGB`, another of `PRIMARIES`, `RGB`, `grey`, `CMYK`, or `broken`."""
+    space = NAMES.get(profile[16:20]) if profile[36:40] == b"acsp" else None
+    if space is None:
+        return "broken"
+    return _recognised(profile) or space if len(profile) <= SMALL else space
+
+
+@lru_cache(maxsize=64)
+@np.errstate(all="ignore")  # numbers of hostile bytes move colours beyond all bounds
+def _recognised(profile: bytes) -> str | None:
+    """Names the primaries of a profile without tables; None where they have no name, or sRGB's have another curve."""
+    tags = _tags(profile)
+    if profile[20:24] != b"XYZ " or any(re.match(rb"[AD]2B\d", tag) for tag in tags):
+        return None
+    try:
+        if b"kTRC" in tags:
+            return "sRGB" if _moved(_linear(tags[b"kTRC"]), LEVELS) <= TOLERANCE else None
+        matrix = np.stack([_fixed(tags[name], 3) for name in (b"rXYZ", b"gXYZ", b"bXYZ")], 1)
+        name = next((each for each in PRIMARIES if np.abs(_matrix(PRIMARIES[each]) - matrix).max() < SAME), None)
+        if name != "sRGB":
+            return name
+        curves = [_linear(tags[name]) for name in (b"rTRC", b"gTRC", b"bTRC")]
+    except (KeyError, ValueError, struct.error):
+        return None
+    light, levels = (np.stack(np.meshgrid(*axes, indexing="ij"), -1) for axes in (curves, [LEVELS] * 3))
+    linear = light @ np.linalg.solve(_matrix(PRIMARIES["sRGB"]), matrix).T
+    return "sRGB" if _moved(linear, levels) <= TOLERANCE else None
+
+
+def _tags(profile: bytes) -> dict[bytes, bytes]:
+    count = min(MOST_TAGS, int.from_bytes(profile[128:132], "big"), (len(profile) - 132) // 12)
+    entries = (struct.unpack_from(">4sII", profile, 132 + 12 * number) for number in range(count))
+    return {name: profile[offset : offset + size] for name, offset, size in entries}
+
+
+def _fixed(tag: bytes, count: int, offset: int = 8) -> Array:
+    """Reads numbers of 16 bits before the point and 16 behind. Raises: struct.error: the tag is cut off."""
+    return np.array(struct.unpack_from(f">{count}i", tag, offset)) / 65_536
+
+
+def _linear(tag: bytes) -> Array:
+    """Returns the light that a curve makes of `LEVELS`. Raises: ValueError, struct.error: it is of a rarer form."""
+    x, kind = LEVELS / 255, tag[:4] + tag[8:10]
+    if kind in (b"para\0\3", b"para\0\4"):
+        g, a, b, c, d, e, f = _fixed(tag, 7 if kind[-1] == 4 else 5, 12).tolist() + [0.0] * (4 - kind[-1]) * 2
+        return np.asarray(np.where(x >= d, np.maximum(a * x + b, 0) ** g + e, c * x + f))
+    if tag[:4] != b"curv":
+        raise ValueError(kind)
+    (count,) = struct.unpack_from(">I", tag, 8)
+    points = np.frombuffer(tag, np.dtype(">u2"), count, 12)
+    if len(points) < 2:
+        return x ** (points[0] / 256) if len(points) else x
+    return np.interp(x, np.linspace(0, 1, len(points)), points / 65_535)
+
+
+def _moved(linear: Array, levels: npt.NDArray[np.int64]) -> float:
+    """Returns the greatest distance between levels and those that sRGB has for some light."""
+    light = linear.clip(0, 1)
+    encoded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+    return float(np.abs(255 * encoded - levels).max())
+
+
+@lru_cache(maxsize=64)
+def _matrix(primaries: Primaries) -> Array:
+    """Returns the way from linear RGB to XYZ under D50, adapted as Bradford does: float64 [3, 3]."""
+    x, y = np.array(primaries).T
+    white, *colours = np.stack([x, y, 1 - x - y], 1) / y[:, None]
+    columns = np.array(colours).T
+    cone = BRADFORD @ white
+    adapted = np.linalg.solve(BRADFORD, (BRADFORD @ D50 / cone)[:, None] * BRADFORD)
+    matrix: Array = adapted @ (columns * np.linalg.solve(columns, white))
+    return matrix
+
+
+def made_profile(primaries: Primaries, curve: Curve) -> bytes:
+    """Makes a profile (ICC.1, version 4) of a display's primaries and one curve for all colours.
+
+    Raises:
+        struct.error, ArithmeticError, ValueError: a number is out of range, or the primaries are on one line.
+    """
+
+    def fixed(numbers: Any) -> bytes:
+        return struct.pack(f">{len(numbers)}i", *(round(65_536 * float(number)) for number in numbers))
+
+    with np.errstate(all="raise"):
+        columns = _matrix(primaries).T
+    xyz = [b"XYZ \0\0\0\0" + fixed(column) for column in (D50, *columns)]
+    tags = dict(zip((b"wtpt", b"rXYZ", b"gXYZ", b"bXYZ"), xyz, strict=True))
+    tags |= dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), b"para\0\0\0\0\0\3\0\0" + fixed(curve))
+    index, body = b"", b""
+    for name, data in tags.items():
+        index += struct.pack(">4sII", name, 132 + 12 * len(tags) + len(body), len(data))
+        body += data
+    rest = struct.pack(">I", len(tags)) + index + body
+    head = struct.pack(">I4xI4s4s4s12x4s", 128 + len(rest), 0x0420_0000, b"mntr", b"RGB ", b"XYZ ", b"acsp")
+    return head + bytes(28) + fixed(D50) + bytes(48) + rest
