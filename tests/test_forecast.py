@@ -22,6 +22,7 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from tests import published
 from tests.constants import constants
+from tests.profiles import P3
 
 SPEC = """
 name: people
@@ -142,7 +143,8 @@ def test_images_are_opened_and_bad_ones_counted(tmp_path: Path) -> None:
         folder = tmp_path / "images" / ("cat" if number % 2 else "dog")
         folder.mkdir(parents=True, exist_ok=True)
         pixels = np.full((20 + number, 30, 3), number * 20, np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number}.{'png' if number % 3 else 'jpg'}")
+        profile = P3 if number < 3 else None
+        Image.fromarray(pixels).save(folder / f"{number}.{'png' if number % 3 else 'jpg'}", icc_profile=profile)
     (tmp_path / "images/cat/broken.jpg").write_bytes(b"no image")
     (tmp_path / "images/notes.pdf").write_bytes(b"%PDF")
     (tmp_path / "dataset.yaml").write_text(
@@ -154,6 +156,7 @@ def test_images_are_opened_and_bad_ones_counted(tmp_path: Path) -> None:
     assert result.image_rejects == {"unsupported_format": 1}
     assert any("notes.pdf" in note for note in result.notes)
     assert result.columns[0].facts[:2] == ("8 PNG, 4 JPEG", "30x20 to 30x31 pixels")
+    assert result.columns[0].facts[-1] == "colour profiles: 3 Display P3"
     page = "\n".join(lines_of(result))
     assert "rejected: 1 of 13 opened images (1 unsupported_format)" in page
 

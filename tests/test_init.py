@@ -38,6 +38,8 @@ from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests.constants import constants
 from tests.forked import recordmill
+from tests.pictures import saved
+from tests.profiles import P3
 from tests.read_source import FILES, TEXT, read
 
 WORDS = ("a cat sat on the mat", "two dogs", "one bird sings a song")
@@ -267,6 +269,12 @@ def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
     text = guessed(tmp_path)[1]
     assert "By the images' headers in 25 rows: 1 would be a reject (1 unsupported_format in column image)" in text
     assert "height, width of 24 images" in text
+
+
+def test_colour_profiles_are_counted(tmp_path: Path) -> None:
+    class_folders(tmp_path)
+    write(tmp_path / "data/cat/wide.png", saved(form="PNG", icc_profile=P3))
+    assert "# Colour profiles that a build converts to sRGB: 1 Display P3." in guessed(tmp_path)[1]
 
 
 def test_large_data_is_sampled(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from recordmill.transforms.contract.image_header import ImageError
 from tests.forked import wait_until_ended
 from tests.hostile_decoder import CRASH, EAT, HANG, QUIT, SPIN
 from tests.pictures import animated, saved, turned
+from tests.profiles import P3
 
 DECODER = "tests.hostile_decoder:decode"
 OPTIONS = {"max_pixels": 5_000}
 GOOD = [saved(), saved(progressive=True), saved(form="PNG"), saved(form="WEBP"), saved(form="BMP"), animated("GIF")]
 GOOD += [turned("TIFF", 6), saved(form="AVIF"), turned("HEIF", 6), saved()[:-200], saved(form="PNG")[:-80]]
+GOOD += [saved(icc_profile=P3), saved(form="HEIF", icc_profile=P3), saved(icc_profile=P3[:200])]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,9 @@ def bad(what: bytes) -> bytes:
 def test_an_image_is_what_it_is_without(isolation: Isolation) -> None:
     for data in GOOD:
         assert isolation.decodable(data, OPTIONS) == decodable(data, OPTIONS)
+        assert isolation.decodable(data, OPTIONS | {"color": "ignore"}) == decodable(
+            data, OPTIONS | {"color": "ignore"}
+        )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ three percent of bytes.
 import io
 import re
 import warnings
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
@@ -168,7 +169,7 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int) -> byt
         if form.turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     file = io.BytesIO()
-    plain.save(file, "PNG", compress_level=1, exif=exif, pnginfo=facts)
+    plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=exif, pnginfo=facts)
     return file.getvalue()
 
 
