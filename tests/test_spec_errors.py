@@ -20,7 +20,7 @@ features:
 label: category
 splits: {train: 8, test: 2}
 """
-IMAGE_KEYS = "antialias, background, channels, chroma, column, dct_scaling, fit, kind, max_bytes, max_pixels, "
+IMAGE_KEYS = "antialias, background, channels, chroma, color, column, dct_scaling, fit, kind, max_bytes, max_pixels, "
 NAME = "should be a name: a letter, then letters, digits and underscores, got"
 BOOLEAN = "which YAML reads as a boolean: put it in quotes"
 WRONG = [

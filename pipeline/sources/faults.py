@@ -16,7 +16,8 @@ import numpy.typing as npt
 REASONS = {
     "malformed_row": "a line, a record, a sample or a caption is not what its format says",
     "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
-    "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), an image over `max_bytes`",
+    "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), an image over `max_bytes`, "
+    "its colour profile over 16 MiB",
     "missing_value": "a column that is used is absent, null or, for a category, blank",
     "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
     "unequal_lists": "lists that belong `together` have different lengths",

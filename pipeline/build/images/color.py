@@ -27,8 +27,8 @@ def to_srgb(profile: bytes, mode: str) -> Callable[[Image.Image], Image.Image] |
         mode: Pillow's mode of the pixels as the file has them.
 
     Returns:
-        The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns grey where the profile is grey's; RGBA where
-        it got that, its alpha untouched; else RGB.
+        The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or grey where the profile is grey's; with
+        the alpha that it got.
     """
     space, own = MODES.get(profile[16:20]), "CMYK" if mode == "CMYK" else "L" if mode in GREY else "RGB"
     transform = _transform(profile, space) if space == own or (space, own) == ("RGB", "L") else None
@@ -46,10 +46,9 @@ def _transform(profile: bytes, space: str) -> ImageCms.ImageCmsTransform | None:
 
 
 def _apply(transform: ImageCms.ImageCmsTransform, space: str, image: Image.Image) -> Image.Image:
-    colours = transform.apply(image.convert(space))
+    colours = transform.apply(image if image.mode == space else image.convert(space))
     if space == "L":
         colours = colours.convert("L")
     if image.mode == "RGBA":
-        colours = colours.convert("RGB")
         colours.putalpha(image.getchannel("A"))
     return colours

@@ -158,6 +158,7 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int) -> byt
         image.load()
         exif = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph turns it, by its own rule
         plain = image if convert and image.mode == "CMYK" else _plain(image, tags)
+    del image  # 4 bytes a pixel
     if convert:
         plain = convert(plain)
         facts.add(*IN_SRGB)
