@@ -43,8 +43,8 @@ def spaces(cmyk: Path | None) -> dict[str, bytes]:
 def changed(image: Image.Image, profile: bytes, mode: str, *, back: bool) -> Image.Image:
     """Brings an image from sRGB into a profile's space, or back, by LittleCMS."""
     other = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-    ends = (other, SRGB) if back else (SRGB, other)
-    result = ImageCms.profileToProfile(image, *ends, INTENT, mode, flags=FLAGS)
+    source, goal = (other, SRGB) if back else (SRGB, other)
+    result = ImageCms.profileToProfile(image, source, goal, INTENT, mode, flags=FLAGS)
     assert result is not None
     return result
 
