@@ -1,9 +1,13 @@
 """`recordmill init` on data as people have it: each source gets a spec that builds unedited."""
 
 import json
+import os
+import pty
 import random
 import re
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +246,21 @@ def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:
     message = "no row is good, so nothing would be built. By the images' headers in 24 rows: 24 would be rejects"
     with pytest.raises(UserError, match=re.escape(message)):
         starter(str(tmp_path / "data"), FILES)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_terminal_is_asked_until_it_answers(tmp_path: Path) -> None:
+    unclear_boxes(tmp_path)
+    command = [sys.executable, "-m", "recordmill", "init", str(tmp_path / "data/rows.jsonl")]
+    process, terminal = pty.fork()
+    if not process:
+        os.execv(command[0], command)  # noqa: S606 - the terminal's own
+    shown, answers = b"", [b"corner\n", b"coco\n"]
+    with suppress(OSError):  # the terminal of a process that ended
+        while part := os.read(terminal, 1 << 12):
+            shown += part
+            if shown.endswith(b"corners / coco / tensorflow: "):
+                os.write(terminal, answers.pop(0))
+    assert (os.waitpid(process, 0)[1], answers) == (0, [])
+    assert "order: coco" in shown.decode()
