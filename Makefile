@@ -109,7 +109,7 @@ lock: $(READY)  ## Write the files of pinned requirements anew; newer versions: 
 	$(COMPILE) setup.py --extra aws --extra build --extra fast --extra gcp --extra heif --constraint requirements.lock \
 		--output-file deploy/container/requirements.lock $(ARGS)
 	$(COMPILE) deploy/checks.in --output-file deploy/checks.lock $(ARGS)
-	$(COMPILE) docs/tools.in --output-file docs/tools.lock $(ARGS)
+	$(COMPILE) setup.py docs/tools.in --output-file docs/tools.lock $(ARGS)
 	$(COMPILE) docs/migrate/tools.in --output-file docs/migrate/tools.lock $(ARGS)
 	$(COMPILE) benchmarks/reader/requirements.in --output-file benchmarks/reader/requirements.lock $(ARGS)
 

@@ -63,7 +63,19 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name from the module that defines it."""
+    """Loads a public name from the module that defines it.
+
+    Raises:
+        ModuleNotFoundError: it needs packages of an extra.
+    """
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        need = f'{name} needs {error.name}: pip install "recordmill[build]"'
+        raise ModuleNotFoundError(need, name=error.name) from error
+
+
+def _load(name: str) -> Any:
     match name:
         case "Dataset" | "open_dataset":
             from recordmill import dataset

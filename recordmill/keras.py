@@ -9,6 +9,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from recordmill.pipeline.reader.input import check_installed
 from recordmill.pipeline.reader.keras_callback import InputSpeed, TrainingCheckpoint, load_state, restore_training
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ def servable(model: Any, dataset: "Dataset | Input", **options: Any) -> "Servabl
 
     Raises:
         UserError: the model takes features, shapes or types that a served row has not.
-        UnsafeGraphError: `serving/` is not what the manifest says. DatasetError: the dataset is at a URL.
+        UnsafeGraphError: `serving/` is not what the manifest says. DatasetError: the dataset is at a URL, or TensorFlow
+            is not installed.
     """
+    check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
     from recordmill.pipeline.servable import Servable
 
     return Servable(model, dataset, **options)

@@ -280,7 +280,7 @@ def test_type_checkers_see_the_names_that_load() -> None:
         alias.name: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert sorted([*declared, "__version__"]) == recordmill.__all__ == dir(recordmill)
-    [loads] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
+    [loads] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "_load"]
     loaded = {}
     for case in ast.walk(loads):
         if isinstance(case, ast.match_case) and isinstance(case.body[0], ast.ImportFrom):
@@ -476,3 +476,13 @@ def test_a_report_needs_its_extra(tmp_path: Path) -> None:
     assert run_with("cli", "report .", cwd=tmp_path) == [f"2 report . | recordmill: {message}"]
     [written] = run_with("report", "report . -o page.html", cwd=tmp_path)
     assert written.startswith("0 report . -o page.html | page.html: small ")
+
+
+def test_a_name_that_needs_an_extra_says_which() -> None:
+    blocked = "import sys; sys.modules['pydantic'] = sys.modules['tensorflow'] = None; import recordmill; "
+    for code, message in (
+        ("recordmill.build", 'build needs pydantic: pip install "recordmill[build]"'),
+        ("from recordmill import load_spec", 'load_spec needs pydantic: pip install "recordmill[build]"'),
+    ):
+        done = subprocess.run([sys.executable, "-c", blocked + code], capture_output=True, text=True, cwd=ROOT)
+        assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"

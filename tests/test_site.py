@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from recordmill.pipeline.build.outcome import Published
+from tests import hand_made
 from tests.emulators import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -137,6 +138,24 @@ def test_requests_of_the_page_of_serving_get_what_it_says(tmp_path: Path) -> Non
     assert columns["classes"] == [["cherry", "leaf"], ["leaf", "cherry"]]
     for row in [row for answer in answers for row in answer["predictions"]]:
         assert sum(row["scores"]) == pytest.approx(1)
+
+
+@pytest.mark.skipif(TOOLS is None, reason="needs a kernel: make test-docs")
+def test_the_notebook_shows_a_dataset_in_a_kernel(tmp_path: Path) -> None:
+    assert TOOLS is not None
+    hand_made.write_dataset(tmp_path / "demo/shapes")
+    notebook = tmp_path / "examples/shapes/look.ipynb"
+    notebook.parent.mkdir(parents=True)
+    notebook.write_bytes((ROOT / "examples/shapes/look.ipynb").read_bytes())
+    command = [str(Path(TOOLS).with_name("jupyter")), "execute", "--inplace", str(notebook)]
+    tools = {"PYTHONPATH": str(ROOT), "JUPYTER_PATH": str(Path(TOOLS).parents[1] / "share/jupyter")}
+    done = subprocess.run(command, env={**os.environ, **tools}, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    dataset, preview, train, batch = ([set(output["data"]) for output in cell["outputs"]] for cell in cells)
+    assert dataset == train == [{"text/html", "text/plain"}]
+    assert {"image/png", "text/plain"} <= preview[0]
+    assert batch == [{"text/plain"}]
 
 
 @pytest.mark.slow

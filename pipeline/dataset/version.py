@@ -31,7 +31,7 @@ class DatasetVersion:
 
     def __repr__(self) -> str:
         """Shows the name, the version and the splits."""
-        return f"<DatasetVersion {self.name} {self.version} {self.splits}>"
+        return f"<{type(self).__name__} {self.name} {self.version} {self.splits}>"
 
     @property
     def name(self) -> str:

@@ -113,7 +113,7 @@ class Input:
             DatasetError: TensorFlow is not installed, a native pipeline cannot do what was asked for, or the model
                 takes a feature, shape or type that the input has not.
         """
-        _check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
+        check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
         # All the rest works without TensorFlow, and without the seconds that it takes to load.
         from recordmill.pipeline.reader.tf_data import as_tf_data, mapped, native_tf_data
 
@@ -138,7 +138,7 @@ class Input:
         Raises:
             DatasetError: PyTorch is not installed.
         """
-        _check_installed("torch", "PyTorch")
+        check_installed("torch", "PyTorch")
         from recordmill.pipeline.reader.torch_data import as_torch
 
         return as_torch(self, device)
@@ -156,7 +156,7 @@ class Input:
         Raises:
             DatasetError: JAX is not installed.
         """
-        _check_installed("jax", "JAX")
+        check_installed("jax", "JAX")
         from recordmill.pipeline.reader.jax_data import as_jax
 
         return as_jax(self, sharding)
@@ -171,7 +171,7 @@ class Input:
             DatasetError: Keras is not installed, an array is of strings or ragged, or the model takes what the input
                 has not.
         """
-        _check_installed("keras", "Keras")
+        check_installed("keras", "Keras")
         from recordmill.pipeline.reader.keras_data import as_keras, for_model
 
         return as_keras(self, None if model is None else for_model(self, model))
@@ -210,10 +210,10 @@ class Input:
         return Input(self.source.starting_at(step, lanes_of(state)), self.folder)
 
 
-def _check_installed(module: str, name: str, package: str = "") -> None:
+def check_installed(module: str, name: str, package: str = "") -> None:
     """Refuses a form of batches. Raises: DatasetError: the library is not installed."""
     if not find_spec(module):
-        raise DatasetError(f'{name} is not installed: pip install "{package or module}", or take as_numpy()')
+        raise DatasetError(f'{name} is not installed: pip install "{package or module}"')
 
 
 def _state(source: BatchSource, step: int) -> State:
