@@ -138,6 +138,12 @@ def odd_headers(folder: Path) -> None:
     write(folder / "data/a.csv", "n,n,text\r" + "".join(f"{n},{n},{words()}\r" for n in range(120)))
 
 
+def codes_like_names_of_images(folder: Path) -> None:
+    table(folder / "data/train.csv", [{"label": n % 3, "image_id": n} for n in range(120)])
+    for n in range(120):
+        write(folder / f"data/train/{n}.png", image_bytes())
+
+
 def two_columns(folder: Path) -> None:
     table(folder / "data/a.csv", [{"premise": words(), "label": n % 3} for n in range(120)])
 
@@ -174,6 +180,7 @@ SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
      ["# 8.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 35%.\n# The 120 rows: 10 would"]),
     (damaged_images, "data", {"image": IMAGE}, {"label": "label"},
      ["# 14.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 53%.\n# The 28 rows"]),
+    (codes_like_names_of_images, "data/train.csv", {"image": {**IMAGE, "column": "image_id"}}, {"label": "label"}, []),
     (class_folders, "data", {"image": IMAGE}, {"label": "label"}, []),
     (metadata, "data/images", {"text": {"kind": "text"}}, {"together": (("bbox", "category"),)}, []),
     (texts, "data", {"text": {"kind": "text"}}, {"label": "label"}, []),

@@ -149,16 +149,24 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
 
 
 def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None:
-    """Finds a table's column of images' names without ending, and the pattern of their paths: `train/*.jpg`."""
-    if sample.sources[0].format not in NAMING:
+    """Finds a table's column of images' names without ending, and the pattern of their paths: `train/*.jpg`.
+
+    It is the one of most names, as codes 0 to 2 may name images, too; None where a column has whole paths.
+    """
+    is_named = any(_are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names)
+    if sample.sources[0].format not in NAMING or is_named:
         return None
     table = posixpath.splitext(sample.files.match(sample.sources[0].path)[0].path)[0]
     folders = [table, f"{table}_images", *(join(posixpath.dirname(table), name) for name in FOLDERS)]
     for folder in filter(files.is_folder, dict.fromkeys(folders)):
         stems = dict(posixpath.splitext(file.path[len(folder) + 1 :]) for file in files.match(f"{escape(folder)}/*"))
+        found = dict[str, list[str]]()
         for name in sample.names:
             values = sample.read(name, ColumnType.CATEGORY).distinct
-            found = [value for value in values if is_image(f"x{stems.get(value, '')}")]
-            if len(found) >= FITS * len(values) > 0:
-                return f"{escape(folder)}/*{stems[found[0]]}", name
+            found[name] = [value for value in values if is_image(f"x{stems.get(value, '')}")]
+            if len(found[name]) < FITS * len(values):
+                found[name] = []
+        best = max(found, key=lambda name: len(found[name]), default="")
+        if best and found[best]:
+            return f"{escape(folder)}/*{stems[found[best][0]]}", best
     return None
