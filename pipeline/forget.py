@@ -54,7 +54,6 @@ from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
 from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import OutputError, Store
-from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.stored import Ragged, stored_features
@@ -183,10 +182,9 @@ class _Removal:
 
     def _assemble(self, assembled: Path, version: str, key: str) -> Manifest:
         assembled.mkdir(parents=True)
-        if isinstance(self.store, BucketStore):
-            self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
+        self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
         kept = KeptFiles(self.output, self.base, str(assembled), version)
-        splits = {name: self._split(assembled, kept, name) for name in self.base.splits}
+        splits = {name: self._split(kept, name) for name in self.base.splits}
         indexes = (shard.index for split in self.base.splits.values() for shard in split.shards)
         stale = [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
         anew = {*indexes, *SIDECARS, *self.rejects.files, *stale}
@@ -209,7 +207,7 @@ class _Removal:
         )
         return with_sidecars(manifest, assembled, self.output)
 
-    def _split(self, assembled: Path, kept: KeptFiles, name: str) -> Split:
+    def _split(self, kept: KeptFiles, name: str) -> Split:
         """Writes the shards of a split that hold rows to remove, and keeps the others."""
         split, shards, labels = self.base.splits[name], list[Shard](), Counter[int]()
         removed = defaultdict[str, list[int]](list)
@@ -225,7 +223,7 @@ class _Removal:
             whole = np.zeros(1, np.int64)  # read in one request
             with (
                 open_records(folder, shard, whole) as records,
-                self._writer(assembled, kept.version, file, index) as writer,
+                ShardWriter(file, index, kept.made.create) as writer,
             ):
                 labels.update(_labels(self.base, copy_without(records, writer, removed[path])))
             shards.append(Shard(file, writer.bytes, writer.records, writer.sha256, index, shard.span))
@@ -233,13 +231,6 @@ class _Removal:
         counts = split.label_counts
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
         return replace(split, shards=tuple(shards), label_counts=left)
-
-    def _writer(self, assembled: Path, version: str, file: str, index: str) -> ShardWriter:
-        """Opens a shard and its index to be written: on a disk with the other files, in a bucket where they stay."""
-        if isinstance(self.store, BucketStore):
-            folder = f"{VERSIONS_FOLDER}/{version}"
-            return ShardWriter(f"{folder}/{file}", f"{folder}/{index}", self.store.create)
-        return ShardWriter(str(path_within(assembled, file)), str(path_within(assembled, index)))
 
     @cached_property
     def _touched(self) -> set[str]:

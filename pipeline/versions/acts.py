@@ -16,10 +16,8 @@ from dataclasses import dataclass, replace
 from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
 from recordmill.pipeline.dataset.file_names import index_name, inner_paths, shard_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
-from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.base import check_forgotten, compare_and_swap, is_held_back, now
-from recordmill.pipeline.versions.files import link_or_copy
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, open_existing
 from recordmill.pipeline.versions.prune import remove_marked
@@ -27,7 +25,7 @@ from recordmill.pipeline.versions.publishing import make_live, published
 from recordmill.pipeline.versions.retention import marked, there
 from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
-from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
+from recordmill.pipeline.versions.stores.bucket import UPLOADS
 
 
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
@@ -261,11 +259,7 @@ def _copy_all(store: Store, version: str, copies: Mapping[str, tuple[str, int]])
         old, size = copies[new]
         if before.get(f"{folder}/{new}") == size:
             return 0
-        if isinstance(store, BucketStore):
-            store.copy(f"{VERSIONS_FOLDER}/{old}", f"{folder}/{new}")
-            return size
-        target = path_within(store.url, f"{folder}/{new}")
-        return link_or_copy(f"{store.url}/{VERSIONS_FOLDER}", old, str(target), size).copied_bytes
+        return store.copy(f"{VERSIONS_FOLDER}/{old}", store, f"{folder}/{new}", size).bytes
 
     with ThreadPoolExecutor(UPLOADS) as threads:
         copied = sum(threads.map(copy, copies))

@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER,
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
-from recordmill.pipeline.versions.stores.bucket import BucketStore, claimant
+from recordmill.pipeline.versions.stores.bucket import claimant
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 BUILDING_FOLDER = ".building"
@@ -71,12 +71,12 @@ def remove_run(folder: str | Path) -> None:
     _remove_empty(removed.parent)
 
 
-def remove_stored_run(store: BucketStore, folder: str) -> None:
+def remove_stored_run(store: Store, folder: str) -> None:
     """Removes an attempt's folder in a bucket; one that is half removed is no attempt any more."""
     store.remove(folder, PLAN_FILE)
 
 
-def remove_stored_build(store: BucketStore, folder: str) -> None:
+def remove_stored_build(store: Store, folder: str) -> None:
     """Removes all attempts at a build in a bucket."""
     for name in store.children(folder):
         remove_stored_run(store, f"{folder}/{name}")
@@ -109,7 +109,7 @@ def uploads(store: Store) -> dict[str, str]:
     return claims
 
 
-def ownerless(store: BucketStore) -> list[str]:
+def ownerless(store: Store) -> list[str]:
     """The folders of versions with neither a manifest nor a claim.
 
     A dead build's worker wrote there after all was removed; or somebody copies a version, or deleted its manifest.

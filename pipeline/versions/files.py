@@ -11,27 +11,22 @@ small files are copied inside the store. The other files are new, and are read f
 {'dataset_info.json': {'bytes': 312, 'sha256': '…'}, …}
 """
 
-import errno
 import hashlib
 import os
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from recordmill.pipeline.dataset.file_names import shard_paths
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
-from recordmill.pipeline.dataset.paths import attempt_name, file_bytes, locate, open_file, path_within, replacing
-from recordmill.pipeline.versions.publishing import version_path
-from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
+from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Json, Manifest, Shard
+from recordmill.pipeline.dataset.paths import attempt_name
+from recordmill.pipeline.versions.stores.base import Copied
+from recordmill.pipeline.versions.stores.bucket import UPLOADS
 from recordmill.pipeline.versions.stores.open_store import open_store
-
-NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
-"""Answers of disks that know no links, of two disks, and of a system that forbids links to others' files."""
-COPIED_BYTES = 4 << 20  # 4 MiB at a time
 
 
 class KeptFiles:
@@ -40,15 +35,15 @@ class KeptFiles:
     Hold the base meanwhile (`listing.held`), so that no prune removes it or what it refers to.
 
     Attributes:
-        version: the name of the assembled version.
+        made: where its files are written.
         entries: `bytes` and `sha256` of the files taken over, by their paths in the new version, for its inventory.
         copied_bytes: the bytes that were copied on a disk because it refused links.
     """
 
     def __init__(self, output: str, base: Manifest, assembled: str, version: str) -> None:
-        self._store, self._base, self.version = open_store(output), base, version
-        self._folder, self._assembled = version_path(output, base.version), assembled
-        self._is_local = not isinstance(self._store, BucketStore)
+        self._store, self._base = open_store(output), base
+        self._folder = f"{VERSIONS_FOLDER}/{base.version}"
+        self.made = self._store.assembly(assembled, f"{VERSIONS_FOLDER}/{version}")
         self._refusal = ""
         self.entries: dict[str, Json] = {}
         self.copied_bytes = 0
@@ -60,26 +55,24 @@ class KeptFiles:
             DatasetError: a file is missing, or not of its size.
             OSError: it can be neither linked nor copied.
         """
-        if not self._is_local:
+        if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
+        folder = self._folder if shard.version is None else VERSIONS_FOLDER
         sizes = shard.bytes, 8 * (shard.records + 1)
-        root, *paths = shard_paths(self._folder, shard)
-        for path, name, size in zip(paths, (file, index), sizes, strict=True):
-            self._link(root, path, name, size)
+        for path, name, size in zip(inner_paths(shard), (file, index), sizes, strict=True):
+            self._note(self._store.copy(f"{folder}/{path}", self.made, name, size))
         if shard.version is None and shard.index in self._base.files:
             self.entries[index] = self._base.files[shard.index]
         return replace(shard, file=file, index=index, version=None)
 
     def files(self, paths: Sequence[str]) -> None:
         """Takes over small files that the base lists, under their own paths. Raises: as `shard`; OutputError."""
-        for path in paths:
-            self.entries[path] = self._base.files[path]
-        if self._is_local:
-            for path in paths:
-                self._link(self._folder, path, path, self._base.files[path]["bytes"])
-            return
+        self.entries |= {path: self._base.files[path] for path in paths}
+        sizes = (self._base.files[path]["bytes"] for path in paths)
         with ThreadPoolExecutor(UPLOADS) as threads:
-            list(threads.map(self._copy, paths))
+            names = (f"{self._folder}/{path}" for path in paths)
+            for copied in threads.map(self._store.copy, names, repeat(self.made), paths, sizes):
+                self._note(copied)
 
     @property
     def note(self) -> str | None:
@@ -88,48 +81,10 @@ class KeptFiles:
             return None
         return f"the disk refuses hard links ({self._refusal}): {self.copied_bytes:,} bytes of kept shards were copied"
 
-    def _link(self, folder: str, path: str, name: str, size: int) -> None:
-        linked = link_or_copy(folder, path, str(path_within(self._assembled, name)), size)
-        self._refusal = linked.refusal or self._refusal
-        self.copied_bytes += linked.copied_bytes
-
-    def _copy(self, path: str) -> None:
-        assert isinstance(self._store, BucketStore)  # noqa: S101 - for mypy
-        folders = (f"{VERSIONS_FOLDER}/{version}" for version in (self._base.version, self.version))
-        self._store.copy(*(f"{folder}/{path}" for folder in folders))
-
-
-class Linked(NamedTuple):
-    """The outcome of `link_or_copy`."""
-
-    copied_bytes: int
-    refusal: str
-    """The disk's reason why the file was copied; empty where it was linked."""
-
-
-def link_or_copy(folder: str, path: str, target: str, size: int) -> Linked:
-    """Links a file of a local folder under another name, or copies it; `target` appears whole, and is replaced.
-
-    Raises:
-        DatasetError: the file is missing, not of this size, or leaves the folder.
-        OSError: it can be neither linked nor copied.
-    """
-    source, temporary = locate(folder, path), attempt_name(target)
-    try:
-        if (bytes_ := file_bytes(source)) != size:
-            raise DatasetError(f"{source} holds {bytes_:,} bytes, expected {size:,}: run `recordmill verify`")
-        os.link(source, temporary)
-    except FileNotFoundError:
-        raise DatasetError(f"{source} is missing: run `recordmill verify`") from None
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        with replacing(target) as copy, open_file(source) as file:
-            shutil.copyfileobj(file, copy, COPIED_BYTES)
-        return Linked(size, error.strerror or "it gives no reason")
-    os.replace(temporary, target)
-    Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file does nothing
-    return Linked(0, "")
+    def _note(self, copied: Copied) -> None:
+        if copied.refusal:
+            self._refusal = copied.refusal
+            self.copied_bytes += copied.bytes
 
 
 def replace_file(made: Path, path: Path) -> None:

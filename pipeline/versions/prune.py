@@ -30,7 +30,6 @@ from recordmill.pipeline.versions.listing import holds, open_existing
 from recordmill.pipeline.versions.retention import GRACE_SECONDS, age_of, choose, marked, there, unmarked, why_kept
 from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
-from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.local import folder_bytes
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -252,11 +251,9 @@ class _Pruning:
         """Removes the work of builds, unless somebody living builds."""
         for folder in builds(building).values():
             self._end(str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
-        store = self.store
-        if isinstance(store, BucketStore):
-            for name in store.children(BUILDING_FOLDER):
-                inner = f"{BUILDING_FOLDER}/{name}"
-                self._end(inner, partial(_bytes, store, inner), partial(remove_stored_build, store, inner))
+        for name in [] if self.store.links else self.store.children(BUILDING_FOLDER):
+            inner = f"{BUILDING_FOLDER}/{name}"
+            self._end(inner, partial(_bytes, self.store, inner), partial(remove_stored_build, self.store, inner))
 
     def prune_uploads(self) -> None:
         """Removes uploads that were cut off; from a published version only the claim."""
@@ -270,9 +267,7 @@ class _Pruning:
     def prune_ownerless(self, grace: float) -> None:
         """Removes files in a bucket that belong to no version and no upload, unless somebody may need them."""
         store = self.store
-        if not isinstance(store, BucketStore):
-            return
-        latest, unowned = latest_of(store), ownerless(store)
+        latest, unowned = latest_of(store), [] if store.links else ownerless(store)
         needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if unowned else Needs()
         for version in unowned:
             folder = f"{VERSIONS_FOLDER}/{version}"

@@ -221,11 +221,10 @@ class BucketPlace(AttemptPlace):
     ) -> Run | None:
         """Copies the small files but the plan; deletes the unfinished files of the version."""
         kept, name = find(run), _new_name()
-        source = run.workspace.url.removeprefix(f"{self._store.url}/")
-        is_kept = keeps(kept)
+        is_kept, made = keeps(kept), self._workspace(name)
         names = [file for file in run.workspace.names() if is_kept(file) and file != PLAN_FILE]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
-            list(pool.map(lambda file: self._store.copy(f"{source}/{file}", f"{self._folder}/{name}/{file}"), names))
+            list(pool.map(lambda file: run.workspace.copy(file, made, file), names))
         folder = f"{VERSIONS_FOLDER}/{run.version}"
         self._store.delete(f"{folder}/{MANIFEST_FILE}")  # of a predecessor that was slow: it will notice
         self._store.abort_uploads(folder)

@@ -19,6 +19,7 @@ pipeline.versions.stores.base.Conflict: LATEST
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import BinaryIO, ClassVar, Protocol, Self
 
 from recordmill.pipeline.dataset.paths import Location
@@ -61,6 +62,16 @@ class Content:
     tag: str
 
 
+@dataclass(frozen=True)
+class Copied:
+    """The outcome of `Store.copy`."""
+
+    bytes: int
+    """The bytes that were copied; 0 where the file was linked."""
+    refusal: str = ""
+    """A disk's reason why the file was copied."""
+
+
 class Store(Protocol):
     """A folder, or a prefix of a bucket. Threads may share it. It is pickled with a job; workers make a client anew.
 
@@ -72,6 +83,8 @@ class Store(Protocol):
     """The absolute path of the folder, or the URL; no slash at its end."""
     pause: ClassVar[float]
     """The least seconds between two looks at what others write here, and between two writes for their eyes."""
+    links: ClassVar[bool]
+    """Whether a file may have several names, so that each version's folder holds all its files."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.url == getattr(other, "url", None)
@@ -114,6 +127,20 @@ class Store(Protocol):
         Without `durable` it may be lost with the machine's power.
         """
 
+    def copy(self, name: str, into: "Store", target: str, size: int | None = None) -> Copied:
+        """Copies an object inside the store, on a disk by a link where it can; replaces one of this name there.
+
+        Args:
+            name: the object.
+            into: the store, or another folder of its disk or bucket.
+            target: the copy's name there.
+            size: the bytes that the object must have on a disk.
+
+        Raises:
+            DatasetError: on a disk, it is missing, or not of this size.
+            OSError: a disk can neither link nor copy it.
+        """
+
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
         """Writes an object if its tag is still `tag`, or for None, if it does not exist; returns its new tag.
 
@@ -148,6 +175,20 @@ class Store(Protocol):
 
     def locked(self) -> AbstractContextManager[None]:
         """Keeps others from writing meanwhile, if the store has locks; otherwise tags alone must do."""
+
+    def claim(self, folder: str, claim: bytes) -> None:
+        """Takes an empty folder of a bucket; on a disk the rename that shows a folder decides.
+
+        Raises:
+            Conflict: it is claimed, or not empty.
+        """
+
+    def assembly(self, assembled: str, folder: str) -> "Store":
+        """Returns where files of a folder are written before it is shown: on a disk `assembled`; else the folder."""
+
+    def newest(self, folder: str) -> datetime | None:
+        """Returns when the last object below an unfinished folder was written; None where folders appear whole."""
+        return None
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Brings the content of a local folder to the store's disks, still invisible.

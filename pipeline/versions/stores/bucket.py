@@ -25,6 +25,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     Conflict,
+    Copied,
     OutputError,
     Store,
     StoredPath,
@@ -116,6 +117,7 @@ class BucketStore(Store):
 
     scheme: str
     pause = 10.0
+    links = False
 
     def __init__(self, bucket: str, folder: str) -> None:
         self.url = f"{self.scheme}://{bucket}/{folder}".rstrip("/")
@@ -216,10 +218,10 @@ class BucketStore(Store):
         with refusals(self.url, "written"):
             self._write(self._key(name), bytes(data))  # Arrow's buffers are none to every client
 
-    def copy(self, name: str, target: str) -> None:
-        """Copies an object inside the store. Raises: OutputError."""
+    def copy(self, name: str, into: Store, target: str, size: int | None = None) -> Copied:
         with refusals(self.url, "written"):
-            self._copy(self._key(name), self._key(target))
+            self._copy(self._key(name), cast(BucketStore, into)._key(target))
+        return Copied(size or 0)
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
@@ -268,7 +270,7 @@ class BucketStore(Store):
         return {key[len(self._prefix) :]: entry.tag for key, entry in self._listed(self._below(folder)).items()}
 
     def newest(self, folder: str) -> datetime | None:
-        """Returns the time when the last object below a folder was written; None for an empty folder."""
+        """Also returns None for an empty folder."""
         times = [entry.written for entry in self._listed(self._below(folder)).values() if entry.written is not None]
         return max(times, default=None)
 
@@ -312,8 +314,10 @@ class BucketStore(Store):
         with ThreadPoolExecutor(UPLOADS) as threads:
             list(threads.map(self._upload, files, names))
 
+    def assembly(self, assembled: str, folder: str) -> Store:
+        return self.at(folder)
+
     def claim(self, folder: str, claim: bytes) -> None:
-        """Takes an empty folder. Raises: Conflict if it is claimed, or not empty."""
         mine = self.write_if(f"{folder}/{CLAIM_FILE}", claim, None)
         if self.children(folder) != [CLAIM_FILE]:  # published, with its own claim removed
             self.delete(f"{folder}/{CLAIM_FILE}", mine)

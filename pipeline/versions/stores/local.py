@@ -10,11 +10,12 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, cast
 
 from recordmill.pipeline.dataset.paths import (
     attempt_name,
     check_inner,
+    file_bytes,
     is_unfinished,
     locate,
     open_file,
@@ -24,11 +25,14 @@ from recordmill.pipeline.dataset.paths import (
     write_atomically,
 )
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
+from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, Copied, OutputError, Store
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
 REMOVING_FOLDER = ".removing"
 """Takes a folder by one rename before it is deleted."""
+NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+"""Answers of disks that know no links, of two disks, and of a system that forbids links to others' files."""
+COPIED_BYTES = 4 << 20  # 4 MiB at a time
 _TEMPORARY = "{}.new"  # always the same, as only the lock's holder writes it: it replaces a killed writer's
 _STRAYS = (
     "LATEST.new",
@@ -57,6 +61,7 @@ class LocalStore(Store):
     """A folder of this machine, or of a network that all workers have under one path; the first `write_if` makes it."""
 
     pause = 0.0
+    links = True
 
     def __init__(self, folder: str) -> None:
         self.url = os.path.abspath(folder)
@@ -89,6 +94,26 @@ class LocalStore(Store):
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         with replacing(self._within(name), durable=durable) as file:
             file.write(data)
+
+    def copy(self, name: str, into: Store, target: str, size: int | None = None) -> Copied:
+        source, path = locate(self.url, name), cast(LocalStore, into)._within(target)
+        temporary = attempt_name(path)
+        try:
+            bytes_ = file_bytes(source)
+            if size not in (None, bytes_):
+                raise DatasetError(f"{source} holds {bytes_:,} bytes, expected {size:,}: run `recordmill verify`")
+            os.link(source, temporary)
+        except FileNotFoundError:
+            raise DatasetError(f"{source} is missing: run `recordmill verify`") from None
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            with replacing(path) as copy, open_file(source) as file:
+                shutil.copyfileobj(file, copy, COPIED_BYTES)
+            return Copied(bytes_, error.strerror or "it gives no reason")
+        os.replace(temporary, path)
+        Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file does nothing
+        return Copied(0)
 
     def _within(self, name: str) -> str:
         """Returns the path of a file to write, and makes the folders inside the store that it needs."""
@@ -180,6 +205,12 @@ class LocalStore(Store):
                     with suppress(OSError):
                         os.unlink(self._root / LOCK_FILE)
                     os.close(lock.file)
+
+    def claim(self, folder: str, claim: bytes) -> None:
+        """Does nothing."""
+
+    def assembly(self, assembled: str, folder: str) -> Store:
+        return type(self)(assembled)
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Fsyncs the files where they are."""
