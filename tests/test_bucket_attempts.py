@@ -14,7 +14,7 @@ from recordmill.pipeline.build.context.reports import chunk_step, read_report, s
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.prune import prune, sweep
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.base import Copied, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import PART_BYTES, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 from tests import emulators
@@ -175,10 +175,10 @@ def test_an_attempt_that_is_half_copied_is_none(output: str, tmp_path: Path, mon
     work(first, 0)
     before, copy = plans(output), BucketStore.copy
 
-    def copy_others(store: BucketStore, name: str, target: str) -> None:
-        if "/digests/" in name:
+    def copy_others(store: BucketStore, name: str, into: Store, target: str) -> Copied:
+        if "digests/" in name:
             raise Killed
-        copy(store, name, target)
+        return copy(store, name, into, target)
 
     with monkeypatch.context() as patch:
         patch.setattr(BucketStore, "copy", copy_others)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.base.class_ids import continues
+from recordmill.pipeline.build.base.live_analysis import continues
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener

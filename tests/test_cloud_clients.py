@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from recordmill.pipeline.build.runners.cloud_clients import CLIENTS, without_cloud_clients
+from recordmill.pipeline.build.runners.worker_environment import CLIENTS, without_cloud_clients
 from tests.test_import_tiers import python
 
 DRIVER = """
 import sys
-from recordmill.pipeline.build.runners.cloud_clients import CLIENTS, without_cloud_clients
+from recordmill.pipeline.build.runners.worker_environment import CLIENTS, without_cloud_clients
 
 with without_cloud_clients():
     import recordmill.pipeline.build.make_version

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill.pipeline.cli.commands import app
-from recordmill.pipeline.dataset import vocabulary
+from recordmill.pipeline.dataset import version
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest
 from recordmill.pipeline.dataset.profile import profiles_of
@@ -208,7 +208,7 @@ def test_other_columns_are_refused() -> None:
 def test_a_vocabulary_and_rejects_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a\n" * 10)
     with pytest.raises(DatasetError, match="words.txt has 10 lines, and a vocabulary at most 9 words"):
-        vocabulary.read_words(tmp_path, "words.txt")
+        version.read_words(tmp_path, "words.txt")
     (tmp_path / "r.jsonl").write_bytes(b'{"id": null}\n{"id": "' + b"x" * MOST_LINE_BYTES + b'"}\n')
     with pytest.raises(DatasetError, match=r"r.jsonl, line 2, is broken \(it holds [\d,]+ bytes, and a reject"):
         list(read_reject_lines(tmp_path, "r.jsonl"))

@@ -31,7 +31,7 @@ from recordmill.pipeline.build.context.reports import (
 from recordmill.pipeline.build.images.read import PixelMeter
 from recordmill.pipeline.build.summaries import look, summary
 from recordmill.pipeline.build.summaries.look import LearnedAnalysis, PartialSums, full_buckets, learned
-from recordmill.pipeline.build.summaries.pixels import SCHEMA, PixelSums
+from recordmill.pipeline.build.summaries.numbers import SCHEMA, PixelSums
 from recordmill.pipeline.build.summaries.summary import of_bytes, to_bytes
 from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted
 from recordmill.pipeline.build.worker.read_chunk import ChunkSums
@@ -211,7 +211,7 @@ def test_graphs_of_images_are_traced_before_the_threads_begin(images: Any, monke
             threads.append(threading.current_thread())
             super().__init__(*arguments)
 
-    monkeypatch.setattr("recordmill.pipeline.build.summaries.pixels.PixelMeter", Meter)
+    monkeypatch.setattr("recordmill.pipeline.build.summaries.numbers.PixelMeter", Meter)
     look, chunks = images
     assert look.result("pixels", look_at(look, chunks))["image"]["images"] == 3
     assert threads == [threading.main_thread()]

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest, read_manifest
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.contract.kinds import read_description
 from tests import hand_made

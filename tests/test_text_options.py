@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary, to_words
+from recordmill.pipeline.dataset.version import read_vocabulary, to_words
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text

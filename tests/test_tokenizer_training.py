@@ -13,7 +13,7 @@ import tensorflow as tf
 from sentencepiece import SentencePieceTrainer
 
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train, training_words
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.text import Text, Texts
 from recordmill.transforms.contract.kinds.text import TextOptions

@@ -24,8 +24,8 @@ from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
-from recordmill.pipeline.build.runners.cloud_clients import without_cloud_clients
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
+from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of

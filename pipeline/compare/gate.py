@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.compare.comparison import Compared, compare
 from recordmill.pipeline.compare.figures import Figure, read_breaches
-from recordmill.pipeline.compare.span_profiles import with_last_spans, with_new_spans
-from recordmill.pipeline.compare.usual import DAYS, Past, Usual
+from recordmill.pipeline.compare.usual import DAYS, Past, Usual, with_last_spans, with_new_spans
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import DatasetError

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.dataset.vocabulary import Ids, read_vocabulary, read_words
+from recordmill.pipeline.dataset.version import Ids, read_vocabulary, read_words
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description

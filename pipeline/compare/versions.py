@@ -10,7 +10,7 @@ from recordmill.pipeline.compare.ids import ids_of
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, read_profiles
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.transforms.contract.kinds import read_description
 
 SPECIAL = ("vocabulary_size", "first_id", "unknown_id", "oov_buckets", "begin_id", "end_id", "padding_id", "shown")

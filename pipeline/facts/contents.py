@@ -15,8 +15,7 @@ from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
-from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.dataset.vocabulary import Ids
+from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.facts.sample import RecordSample, ShownRecord, read_examples, read_sample
 from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplicate_warnings
 from recordmill.pipeline.inspection.records import read_records

@@ -22,8 +22,7 @@ from typing import Any
 from recordmill.pipeline.dataset.catalogues import CROISSANT, DATASET_INFO, croissant, dataset_info
 from recordmill.pipeline.dataset.manifest import Json, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import Location, Remote
-from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.dataset.version import DatasetVersion, read_vocabulary
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.open_store import open_location

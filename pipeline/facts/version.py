@@ -21,7 +21,7 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.profile import describe_lengths
-from recordmill.pipeline.dataset.vocabulary import Ids, read_vocabulary
+from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.rows import read_reject_lines
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description, sides_words

@@ -26,8 +26,7 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from recordmill.pipeline.dataset.paths import locate, open_file
-from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.dataset.vocabulary import Ids
+from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.image_header import ImageError, check_header, read_header
 from recordmill.transforms.contract.image_rules import is_transposed

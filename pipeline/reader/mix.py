@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.vocabulary import padding_id
+from recordmill.pipeline.dataset.version import padding_id
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import Batch, SplitSource, structured
 from recordmill.pipeline.reader.input import Input

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.base.class_ids import names_kept_by
-from recordmill.pipeline.build.base.live_analysis import ANALYSIS, LiveAnalysis
+from recordmill.pipeline.build.base.live_analysis import ANALYSIS, LiveAnalysis, names_kept_by
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner

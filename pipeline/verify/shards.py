@@ -14,7 +14,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
-from recordmill.pipeline.dataset.vocabulary import Ids
+from recordmill.pipeline.dataset.version import Ids
 from recordmill.pipeline.reader.parsing import SMALL, parse, walk
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of

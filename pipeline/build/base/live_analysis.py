@@ -4,6 +4,9 @@
 meant to the models in service. It cannot be kept where the features, the packages that make it, or the user's own
 `preprocessing` changed.
 
+A learned class that the live version names keeps its id; new names follow at the end, and one that the data lack keeps
+its place. Names that are taken over belong to the build key, and the manifest says how many they are.
+
 >>> changes = graph_changes(live, GraphInputs.of(plan))    # doctest: +SKIP
 ['features.price.normalize: z_score → min_max']
 """
@@ -16,18 +19,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordmill.pipeline.dataset.file_names import span_of_file
-from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, profiles_of
-from recordmill.pipeline.dataset.vocabulary import without_blank
+from recordmill.pipeline.dataset.version import read_words, without_blank
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.safe_text import cut, public_url
 from recordmill.pipeline.sources.options import PATHS
 from recordmill.pipeline.sources.user_code import UserCode
+from recordmill.pipeline.spec.features.category import NamedClasses
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
 
 def published_path(path: str) -> str:
@@ -238,3 +245,42 @@ def _changes(where: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
         if before.get(key) != after.get(key):
             shown = (json.dumps(old) if not isinstance(old, str) else old for old in (before.get(key), after.get(key)))
             yield f"{where}{key}: {' → '.join(map(cut, shown))}"
+
+
+Names = Mapping[str, tuple[str, ...]]
+"""Names of classes by id, by feature."""
+KEPT_NAMES = "kept_names"
+
+
+def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
+    """Returns the names of a version whose ids a build of the spec keeps, by feature; none for features of other kinds.
+
+    Raises:
+        DatasetError: a vocabulary of the version cannot be read, or is not what it was.
+    """
+    kept = {}
+    for name in (name for name, feature in spec.features.items() if keeps_ids(feature) and name in manifest.features):
+        description = read_description(manifest.features[name])
+        if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary:
+            words = read_words(folder, description.vocabulary)
+            written = manifest.files.get(description.vocabulary, {}).get("sha256")
+            if written not in (None, hashlib.sha256("".join(f"{word}\n" for word in words).encode()).hexdigest()):
+                raise DatasetError(f"{folder / description.vocabulary} is not what it was")
+            kept[name] = without_blank(words)
+    return {name: words for name, words in kept.items() if words}
+
+
+def keeps_ids(feature: Feature) -> bool:
+    """Whether a feature's names keep the ids that the live version gave them."""
+    return isinstance(feature, NamedClasses) and feature.keeps_ids
+
+
+def names_kept_by(spec: Spec, folder: Location, manifest: Manifest) -> Names:
+    """Returns the names that a version's own build took over. Raises: DatasetError as `names_to_keep`."""
+    kept = manifest.provenance.get(KEPT_NAMES, {})
+    return {name: words[: kept[name]] for name, words in names_to_keep(spec, folder, manifest).items() if name in kept}
+
+
+def continues(names: Names, before: Names) -> bool:
+    """Whether every name has the id that it had before."""
+    return all(names.get(feature, ())[: len(words)] == words for feature, words in before.items())

@@ -1,4 +1,4 @@
-"""Decides rows' places where these depend on the data: the placement look, and what follows from it, on the runner.
+"""Decides rows' places where these depend on the data, and finds and counts duplicates, on the runner.
 
     chunks ─ ReadContents ─▶ by key ─ follow_firsts ─▶ by content ─ FindDuplicates ─▶ members of clusters
       drop        members ─ dropped ─▶ by chunk ─▶ files of rows to leave out
@@ -19,18 +19,20 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.build.beam.duplicates import FindDuplicates
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import Keep, ListChunks, Send, Step, WorkerStep, composite, rows_of, send
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
 from recordmill.pipeline.build.context.reports import read_report, write_report
+from recordmill.pipeline.build.duplicates import find
 from recordmill.pipeline.build.duplicates.counts import (
+    COUNTS,
     NEAR,
     outline,
     published,
     read_counts,
     refusal,
     write_count,
+    write_key_count,
     write_moved_count,
 )
 from recordmill.pipeline.build.duplicates.decisions import (
@@ -47,7 +49,7 @@ from recordmill.pipeline.build.duplicates.decisions import (
     write_joined,
 )
 from recordmill.pipeline.build.duplicates.find import DuplicatesError, follow_firsts
-from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, fingerprints, to_one
+from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, contents_of_shard, fingerprints, to_one
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.placement import (
     ContentReader,
@@ -57,6 +59,83 @@ from recordmill.pipeline.build.worker.placement import (
     write_classes,
 )
 from recordmill.pipeline.sources.source_reader import Chunk
+
+
+@composite
+def FindDuplicates(
+    rows: beam.PCollection, planned: PlannedBuild, distance: int | None, folder: str
+) -> beam.PCollection:
+    """Finds the members of whole clusters (`duplicates.find.members`).
+
+    Args:
+        rows: fingerprints by the buckets of their contents.
+        planned: the build.
+        distance: the number of bits of looks that may differ; None where equal contents alone count.
+        folder: the folder of the files of looks.
+    """
+    grouped = rows | "GroupByContent" >> beam.GroupByKey()
+    if distance is None:
+        return grouped | "FindEqual" >> beam.ParDo(Send(planned, find.members))
+    classes = grouped | "FindEqual" >> beam.ParDo(Send(planned, partial(find.members, alone=True)))
+    joined = (
+        classes
+        | "WriteLooks" >> beam.ParDo(Keep(planned, partial(find.write_looks, folder)))
+        | "CountLooks" >> beam.CombineGlobally(sum)
+        | "ListTasks" >> beam.FlatMap(partial(find.tasks, distance))
+        | "SpreadTasks" >> beam.Reshuffle()
+        | "FindLinks" >> beam.ParDo(Step(planned, partial(_find_links, planned, folder, distance)))
+        | "GroupLinks" >> beam.GroupByKey()
+        | "JoinLinks"
+        >> beam.ParDo(Keep(planned, partial(write_joined, f"{folder}/joined-looks.arrow", find.join_links)))
+    )
+    rejoin = partial(with_joined, planned, partial(find.rejoin, buckets=planned.buckets()))
+    return (
+        classes
+        | "Rejoin" >> beam.ParDo(Send(planned, rejoin), beam.pvalue.AsList(joined))
+        | "GroupByCluster" >> beam.GroupByKey()
+        | "ChooseWhole" >> beam.ParDo(Send(planned, find.whole))
+    )
+
+
+def _find_links(planned: PlannedBuild, folder: str, distance: int, task: find.Task) -> Iterator[tuple[int, Packed]]:
+    """Compares the looks of one task; returns the links, all in one bucket."""
+    return send(planned, to_one(find.find_links(find.read_looks(folder, planned), distance, task)))
+
+
+@composite
+def CountDuplicates(groups: beam.PCollection, planned: PlannedBuild) -> None:
+    """Counts the duplicates among the records of finished shards, by their groups; leaves reports by bucket."""
+    duplicates = planned.duplicates
+    _count(groups, planned, "Exact", None)
+    if duplicates.near and duplicates.action == "keep":  # otherwise the placement has counted them
+        _count(groups, planned, "Near", duplicates.distance)
+    if planned.schema.keys_may_cross:
+        _ = (
+            groups
+            | "ReadKeys" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "hash", False)))
+            | "GroupByKeyHash" >> beam.GroupByKey()
+            | "CountKeys" >> beam.ParDo(Keep(planned, partial(write_key_count, f"{COUNTS}/keys")))
+        )
+
+
+def _count(groups: beam.PCollection, planned: PlannedBuild, name: str, distance: int | None) -> None:
+    _ = (
+        groups
+        | f"Read{name}" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "high", distance is not None)))
+        | f"Find{name}" >> FindDuplicates(planned, distance, "digests/near")
+        | f"Count{name}" >> beam.ParDo(Keep(planned, partial(write_count, f"{COUNTS}/{name.lower()}")))
+    )
+
+
+def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> Iterator[tuple[int, Packed]]:
+    """Sends the fingerprints of a shard's records to the buckets of a column."""
+    contents = contents_of_shard(planned.workspace, group)
+    if contents is not None:
+        columns = () if column == "high" else ("hash", "sample")
+        rows = find.all_take_part(fingerprints(contents, *columns, near=near))
+        buckets = planned.bucket_range(planned.layout.span_of_group(group))
+        yield from send(planned, by_hash(rows, column, len(buckets), buckets.start))
+
 
 FOLDER = "decisions"
 UNITS = "units"

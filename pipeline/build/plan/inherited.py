@@ -5,8 +5,14 @@ All of it is decided here, by the snapshot of the output (`pipeline.versions.bas
 
 from dataclasses import dataclass, field
 
-from recordmill.pipeline.build.base.class_ids import Names, keeps_ids, names_to_keep
-from recordmill.pipeline.build.base.live_analysis import GraphInputs, LiveAnalysis, graph_changes
+from recordmill.pipeline.build.base.live_analysis import (
+    GraphInputs,
+    LiveAnalysis,
+    Names,
+    graph_changes,
+    keeps_ids,
+    names_to_keep,
+)
 from recordmill.pipeline.build.plan.spans import SpanError
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest

@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.base.class_ids import Names
-from recordmill.pipeline.build.base.live_analysis import GraphInputs, LiveAnalysis
+from recordmill.pipeline.build.base.live_analysis import GraphInputs, LiveAnalysis, Names
 from recordmill.pipeline.build.inputs.input_table import Group
 from recordmill.pipeline.build.inputs.span_sources import SpanSource, seen_by
 from recordmill.pipeline.build.plan.inherited import inherit

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 
-from recordmill.pipeline.build.base.class_ids import Names
+from recordmill.pipeline.build.base.live_analysis import Names
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.sources.files import Files

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
-from recordmill.pipeline.build.base.class_ids import KEPT_NAMES
 from recordmill.pipeline.build.base.live_analysis import (
     ANALYSIS,
     FEATURE_FILES,
+    KEPT_NAMES,
     LEARNED_PROFILE,
     SAMPLE_SHARE,
     published_spec,
@@ -33,7 +33,7 @@ from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.profile import FILE, to_text
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.dataset.vocabulary import read_words
+from recordmill.pipeline.dataset.version import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.versions import publishing

@@ -3,8 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from recordmill.pipeline.build.base.class_ids import continues, names_to_keep
-from recordmill.pipeline.build.base.live_analysis import ANALYSIS, graph_digest
+from recordmill.pipeline.build.base.live_analysis import ANALYSIS, continues, graph_digest, names_to_keep
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.plan import BuildPlan

@@ -21,8 +21,7 @@ import pyarrow as pa
 from recordmill.pipeline.build.base.live_analysis import SUMMARIES, LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import chunk_step
-from recordmill.pipeline.build.summaries.numbers import Moments, Quantiles
-from recordmill.pipeline.build.summaries.pixels import PixelSums
+from recordmill.pipeline.build.summaries.numbers import Moments, PixelSums, Quantiles
 from recordmill.pipeline.build.summaries.summary import (
     Fold,
     Summary,

@@ -84,7 +84,7 @@ class Store(Protocol):
     pause: ClassVar[float]
     """The least seconds between two looks at what others write here, and between two writes for their eyes."""
     links: ClassVar[bool]
-    """Whether a file may have several names, so that each version's folder holds all its files."""
+    """True where a file may have several names, so that each version's folder holds all its files."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.url == getattr(other, "url", None)
