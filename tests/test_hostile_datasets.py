@@ -204,7 +204,7 @@ def test_other_columns_are_refused() -> None:
         read_table(Path("v"), "x.arrow", bytes(sink.getvalue()))
 
 
-@constants(vocabulary, MOST_WORDS=9)
+@constants(version, MOST_WORDS=9)
 def test_a_vocabulary_and_rejects_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("a\n" * 10)
     with pytest.raises(DatasetError, match="words.txt has 10 lines, and a vocabulary at most 9 words"):

@@ -1,9 +1,10 @@
 """New spans: their profiles, and the figures that they usually have.
 
-A day differs from all rows by its nature, such as by its weekday or its date. A figure of a new span is a breach where it is above its limit, and above those that earlier spans had when they were
-new. So each version keeps, in `gate` of its manifest, the rows of its last spans, and those of their figures that were
-near a limit or above it. Those of spans with a breach are approved if that version is live: they are usual for the same
-span in later versions, until one is worse.
+A day differs from all rows by its nature, such as by its weekday or its date. A figure of a new span is a breach where
+it is above its limit, and above those that earlier spans had when they were new. So each version keeps, in `gate` of
+its manifest, the rows of its last spans, and those of their figures that were near a limit or above it. Those of spans
+with a breach are approved if that version is live: they are usual for the same span in later versions, until one is
+worse.
 
 >>> usual = Usual({"mon": 90, "tue": 80}, {"psi": {"age (train)": {"mon": 7.9}}})
 >>> usual.to_json()["figures"]["psi"]
