@@ -11,7 +11,9 @@ from recordmill import open_dataset
 
 def training_input(dataset: Path, settings: Settings, **options: Any) -> Any:
     """Opens the train split, without end."""
-    return open_dataset(dataset).training_input(
+    if settings.remote:
+        options["cache"] = settings.cache
+    return open_dataset(f"{settings.remote}/{dataset.name}" if settings.remote else dataset).training_input(
         "train",
         batch_size=settings.batch_size,
         seed=settings.seed,

@@ -1,6 +1,6 @@
 """Measures the training input beside its peers; prints Markdown.
 
-    python benchmarks/reader/run.py                    all: images, images-480, text, raw, first-batch, resume, cores
+    python benchmarks/reader/run.py                    all: images, images-480, text, raw, first-batch, resume, remote …
     python benchmarks/reader/run.py images --dtype float32 --runs 5
     python benchmarks/reader/run.py text --only tutorial,grain,recordmill_padded
     python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
@@ -19,7 +19,9 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,8 @@ RUN_SECONDS = 180
 """After so long a run has hung."""
 TAIL = 1500  # bytes of a failed run's output are shown
 TUNED = (0, 1, 2, 4)
+WIRE = ("--delay=0.03", "--rate=125e6")
+"""30 ms before each answer, and 1 Gbit/s of all together."""
 
 IMAGES = (
     "recordmill_numpy recordmill_numpy_threads recordmill_tf_data recordmill_tf_data_threads tfds tf_data "
@@ -47,6 +51,7 @@ TEXT = (
     "litdata litdata_tokens hugging_face"
 ).split()
 RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
+REMOTE = "recordmill_numpy streaming litdata".split()
 CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain grain_processes".split()
 """The pipelines that are measured with a thread or process a core."""
 RECORDMILL_WORKERS = ("recordmill_numpy", "recordmill_tf_data")
@@ -243,6 +248,39 @@ def first_batch(bench: Bench) -> None:
     table("First batch of images, after the imports", ("", "median"), rows)
 
 
+def remote(bench: Bench) -> None:
+    """An epoch of images from a bucket, with an empty cache and with a full one."""
+    rows = sum(1 for _ in (bench.data / "images" / "jpegs").glob("*/*.jpg"))
+    found: dict[str, list[Run]] = {}
+    with served(bench.data / "images"):
+        for seed in range(bench.runs):
+            for name in REMOTE:
+                with tempfile.TemporaryDirectory() as cache:
+                    settings = {"remote": "s3://images", "cache": cache, "rows": rows - BATCH_SIZES["images"] * 4}
+                    for label in ("cold", "warm"):
+                        (case,) = bench.cases("images", [name], **settings) or [None]
+                        if case:
+                            found.setdefault(f"{name}, {label}", []).append(bench.run_once(case, seed, 0))
+    for label in ("cold", "warm"):
+        some = {name: runs for name, runs in found.items() if name.endswith(label)}
+        compare(f"Images of 256×256 from a bucket, {label}", some, f"litdata, {label}", "image", text=False)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[None]:
+    """Serves a folder as a bucket of its name, as all clients of S3 find it."""
+    command = [sys.executable, str(HERE.parent / "object_server.py"), str(folder), *WIRE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = f"http://127.0.0.1:{int(server.stdout.readline())}"
+            keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+            os.environ |= keys | {"AWS_ENDPOINT_URL": address, "S3_ENDPOINT_URL": address}
+            yield
+        finally:
+            server.kill()
+
+
 def resume(bench: Bench) -> None:
     """Our first batch at the first and at the last step of an epoch."""
     last = (sum(1 for _ in (bench.data / "images" / "jpegs").glob("*/*.jpg")) // BATCH_SIZES["images"]) - 1
@@ -298,6 +336,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Bench], None]]] = {
     "raw": ("raw", raw),
     "first-batch": ("images", first_batch),
     "resume": ("images", resume),
+    "remote": ("images", remote),
     "cores": ("images", cores),
 }
 

@@ -41,3 +41,9 @@ class Settings:
     """Cores that the pipeline may use; 0: all."""
     start_step: int = 0
     """Batches that were read before: our reader begins after them."""
+    remote: str = ""
+    """The URL of the task's data in a bucket; otherwise it is on this machine."""
+    cache: str = ""
+    """The folder in which remote data is kept."""
+    rows: int = 0
+    """The window ends after so many, and begins with the first batch's clock; 0: it is some seconds after a warm-up."""

@@ -105,6 +105,9 @@ def measure(pipeline: Any, data: Path, settings: Settings, warm_up: float, secon
     first = next(rows)
     first_batch = time.perf_counter() - began
     check(first, settings)
+    if settings.rows:
+        units = sum(count(batch)[0] for batch in itertools.islice(rows, settings.rows // settings.batch_size))
+        return Measured(first_batch, units, time.perf_counter() - began, cpu_seconds(), memory_bytes(), 0.0)
     warm = time.perf_counter() + warm_up
     while time.perf_counter() < warm:
         next(rows)

@@ -6,6 +6,7 @@ from typing import Any
 
 import litdata
 import torch
+from litdata.streaming import downloader
 from settings import Batch, Settings
 
 from images.torch_crop import random_crop
@@ -21,8 +22,14 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
         return crop(row["image"]), row["label"]
 
     torch.manual_seed(settings.seed)
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # for a server of this machine
     rows = litdata.StreamingDataset(
-        str(data / "litdata"), shuffle=True, drop_last=True, seed=settings.seed, transform=decode
+        f"{settings.remote or data}/litdata",
+        cache_dir=settings.cache or None,
+        shuffle=True,
+        drop_last=True,
+        seed=settings.seed,
+        transform=decode,
     )
     loader = litdata.StreamingDataLoader(
         rows,

@@ -17,7 +17,10 @@ class Photos(streaming.StreamingDataset):  # type: ignore[misc]
     """Photos and labels, cropped, as the quick start derives a dataset."""
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        super().__init__(local=str(folder), shuffle=True, shuffle_seed=settings.seed, batch_size=settings.batch_size)
+        place = {"local": str(folder)}
+        if settings.remote:
+            place = {"remote": f"{settings.remote}/{folder.name}", "local": f"{settings.cache}/{folder.name}"}
+        super().__init__(**place, shuffle=True, shuffle_seed=settings.seed, batch_size=settings.batch_size)
         self.crop = random_crop(settings.dtype)
 
     def __getitem__(self, index: int) -> Any:
