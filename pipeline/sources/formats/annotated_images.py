@@ -45,7 +45,7 @@ from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 
 ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, as in a folder of images
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 1024
 ENDINGS = {"coco": ".json", "voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
 
 

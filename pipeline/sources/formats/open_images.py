@@ -25,7 +25,7 @@ FLAGS = {
     "inside": "IsInside",
 }  # fmt: skip
 UNKNOWN = -1
-BLOCK_BYTES = 8 << 20  # 8 MiB: parsed at once
+BLOCK_BYTES = 1 << 20  # 1 MiB: parsed at once; of 8 MiB, Arrow holds 300 MiB
 
 
 @dataclass(frozen=True)
