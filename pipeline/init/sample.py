@@ -269,7 +269,8 @@ def _thinned(block: Block, limit: int) -> Block:
     good = block.table["@position"].to_pylist()
     kept = set(spread(sorted([*good, *(reject.position for reject in block.rejects)]), limit))
     rejects = [reject for reject in block.rejects if reject.position in kept]
-    return replace(block, table=block.table.filter(pa.array([row in kept for row in good], pa.bool_())), rejects=rejects)
+    chosen = pa.array([row in kept for row in good], pa.bool_())  # without its type, an empty one is of nulls
+    return replace(block, table=block.table.filter(chosen), rejects=rejects)
 
 
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:
