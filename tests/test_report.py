@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import io
 import json
 import re
 import sys
@@ -20,8 +21,10 @@ from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, places, short
 from recordmill.pipeline.facts.contents import read_contents
 from recordmill.pipeline.facts.notebook import dataset_html
+from recordmill.pipeline.facts.padding import background_of, hatched
 from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.facts.sidecars import SIDECARS
+from recordmill.pipeline.inspection.values import color_of
 from tests import published, shown
 from tests.chromium import Page, program
 
@@ -51,6 +54,35 @@ def test_a_report_says_what_the_version_knows(page: str) -> None:
         "23.1% of train, 47.4% of test",
     ):
         assert words in page, words
+
+
+@pytest.mark.parametrize(
+    ("size", "margins"),
+    [((24, 48), (12, 12)), ((48, 18), (15, 15)), ((48, 23), (12, 13)), ((48, 48), (0, 0)), ((40, 40), None)],
+)
+@pytest.mark.parametrize("form", ["PNG", "JPEG"])
+def test_padding_is_hatched(form: str, size: tuple[int, int], margins: tuple[int, int] | None) -> None:
+    """The last is in the middle of a white photo: no padding."""
+    square = Image.new("RGB", (48, 48), "white")
+    square.paste(Image.new("RGB", size, "#204080"), ((48 - size[0]) // 2, (48 - size[1]) // 2))
+    file = io.BytesIO()
+    square.save(file, form, quality=95)
+    stored = Image.open(file).convert("RGB")
+    pixels = np.asarray(hatched(stored, (255, 255, 255)))
+    changed = (pixels != np.asarray(stored)).any(-1)
+    lines = changed.all(0) if size[0] < 48 else changed.all(1)
+    found = int(lines.argmin()), int(lines[::-1].argmin())
+    assert np.abs(np.subtract(found, margins or (0, 0))).max() <= 1
+    assert hatched(stored, None) is stored
+    assert background_of({"fit": "pad", "size": [48, 48], "background": [1, 2, 3]}) == (1, 2, 3)
+    assert background_of({"fit": "crop", "size": [48, 48], "background": [1, 2, 3]}) is None
+
+
+def test_boxes_carry_their_names_with_a_legend(page: str) -> None:
+    legend = page.split('<ul class="legend" aria-label="Boxes">')[1].split("</ul>")[0]
+    assert legend.count("<li>") == len(shown.CLASSES)
+    assert all(f"k{color_of(name)}" in legend for name in shown.CLASSES)
+    assert page.count('class="called"') == page.count('<rect class="box k') - legend.count("<rect")
 
 
 def test_the_same_version_has_the_same_report(page: str, tmp_path: Path) -> None:
@@ -259,6 +291,9 @@ def test_a_browser_shows_the_page_and_loads_nothing(page: str, tmp_path: Path) -
             broken = "[...document.images].filter(image => image.complete && !image.naturalWidth).length"
             assert browser.evaluate(broken) == 0
             assert browser.evaluate("document.documentElement.scrollWidth") <= width, "nothing is wider than the page"
+            assert browser.evaluate("(menu => menu.scrollWidth <= menu.clientWidth)(document.querySelector('nav ul'))")
+            ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert ground == ("rgb(16, 20, 24)" if dark else "rgb(255, 255, 255)")
             assert browser.evaluate("document.querySelectorAll('script, iframe, object, embed, link').length") == 0
             assert browser.evaluate("document.querySelector('h1').innerText") == "shown"
 

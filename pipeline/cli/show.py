@@ -63,12 +63,14 @@ def _features(facts: VersionFacts) -> Table:
 
 
 def _print_classes(console: Screen, facts: VersionFacts) -> None:
-    """Prints the label's most frequent classes, with their records in each split."""
+    """Prints the label's most frequent classes, with their records, or occurrences, in each split."""
     if facts.classes is None:
         return
     names, by_split, totals = *facts.classes, facts.classes.totals
     splits = [f"\n{name}" for name in by_split]
-    table = plain_table(f"\n{facts.manifest.label}", *splits, right=splits)
+    label = facts.features[facts.manifest.label or ""]
+    counted = "" if label.counted == "records" else f" ({label.counted})"
+    table = plain_table(f"\n{label.name}{counted}", *splits, right=splits)
     for id_ in sorted(range(len(names)), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
         table.add_row(names[id_], *(f"{numbers[id_]:,}" for numbers in by_split.values()))
     console.print(table)

@@ -223,7 +223,8 @@ def _label_warnings(contents: Contents) -> Iterator[str]:
     if largest / sum(counts) >= DOMINANT:
         yield f"{largest / sum(counts):.0%} of train is of one class: {names[counts.index(largest)]}."
     elif largest >= UNBALANCED * least:
-        yield f"The largest class has {largest / least:,.0f} times the records of the smallest."
+        counted = contents.facts.features[manifest.label or ""].counted
+        yield f"The largest class has {largest / least:,.0f} times the {counted} of the smallest."
 
 
 def _feature_warnings(contents: Contents, name: str) -> Iterator[str]:

@@ -128,13 +128,16 @@ def _category_chart(
     contents: Contents, feature: FeatureFacts, profiles: Mapping[str, FeatureProfile]
 ) -> NamesChart | None:
     """Counts names by split: the label's by the manifest, others' by the profile."""
+    title = feature.counted.capitalize()
+    note = "A record may hold several names, or one several times." if title == "Occurrences" else ""
     labels, classes = contents.vocabularies.get(feature.name), contents.facts.classes if feature.is_label else None
     if classes and labels and len(classes.names) == len(labels):
-        return names("Records", "class", classes.by_split, labels)
+        return names(title, "class", classes.by_split, labels, note)
     by_id = {split: profile.ids for split, profile in profiles.items() if profile.ids}
     ids = sorted({id_ for counts in by_id.values() for id_ in counts})
     called = [labels[id_] if labels and id_ < len(labels) else str(id_) for id_ in ids]
-    return names("Values", "name", {split: [some.get(id_, 0) for id_ in ids] for split, some in by_id.items()}, called)
+    counts = {split: [some.get(id_, 0) for id_ in ids] for split, some in by_id.items()}
+    return names(title, "name", counts, called, note)
 
 
 def _image_charts(sample: RecordSample, name: str) -> Iterator[Chart | None]:

@@ -18,6 +18,7 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
+from recordmill.pipeline.facts.padding import hatched
 from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
@@ -185,7 +186,8 @@ def _tiles(
     roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
 ) -> Iterator[Tile]:
     pixels, boxes = image.array(), list(roles.named_boxes(record, name))
-    yield _tile(name if len(roles.images) > 1 else "stored", _image(pixels), boxes)
+    stored = hatched(_image(pixels), roles.backgrounds.get(name))
+    yield _tile(name if len(roles.images) > 1 else "stored", stored, boxes)
     for epoch in range(DRAWS if changes else 0):
         changed, moved = _augmented(pixels, boxes, changes, record.position, epoch)
         yield _tile(f"augmented {epoch + 1}", _image(changed), moved)
@@ -211,14 +213,16 @@ def _image(pixels: Any) -> Image.Image:
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = ()) -> Tile:
-    """Brings an image to a tile's size and draws boxes, those of one name in one colour, with a dark line around."""
+    """Brings an image to a tile's size and draws boxes with their names, those of one name in one colour."""
     copy = fitted(image)
     pen = ImageDraw.Draw(copy)
     for box, name in boxes:
         left, right = sorted((box.x_min * (copy.width - 1), box.x_max * (copy.width - 1)))
         top, bottom = sorted((box.y_min * (copy.height - 1), box.y_max * (copy.height - 1)))
         pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline="#000000", width=3)
-        pen.rectangle((left, top, right, bottom), outline=COLORS[color_of(name)])
+        color, place = COLORS[color_of(name)], (left + 2, top - LINE if top >= LINE else top)
+        pen.rectangle((left, top, right, bottom), outline=color)
+        pen.text(place, _cut(printable(name), TILE), color, font(), stroke_width=2, stroke_fill="#000000")
     return f"{what}, {image.width}×{image.height}", copy
 
 

@@ -15,6 +15,7 @@ from PIL import Image, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
+from recordmill.pipeline.facts.padding import Color, background_of, hatched
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
 from recordmill.pipeline.reader.notebook import SIDE, data_url, small
@@ -45,6 +46,7 @@ class Drawn(NamedTuple):
     height: float
     color: int
     name: str
+    """Its class; empty where it has none."""
 
 
 class Thumbnail(NamedTuple):
@@ -97,6 +99,14 @@ class RecordSample:
     boxes: Mapping[str, npt.NDArray[np.float64]]
     """The boxes of each feature, [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1."""
     boxes_a_row: Mapping[str, Histogram]
+    is_padded: bool = False
+    """Whether images have padding, which is hatched."""
+
+    @property
+    def legend(self) -> list[tuple[str, int]]:
+        """The names of the examples' boxes, the most frequent first, each with its colour."""
+        boxes = (box for example in self.examples for image in example.images for box in image.boxes if box.name)
+        return [name for name, _ in Counter((box.name, box.color) for box in boxes).most_common()]
 
     @property
     def words(self) -> str:
@@ -129,7 +139,7 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
-    return RecordSample(split, len(records), examples, images, flat, a_row)
+    return RecordSample(split, len(records), examples, images, flat, a_row, bool(roles.backgrounds))
 
 
 def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[ShownRecord]:
@@ -164,11 +174,15 @@ class FeatureRoles:
     texts: Sequence[str]
     names: Sequence[str]
     """The features of several names a row: where a row has as many names as boxes, they name these."""
+    backgrounds: Mapping[str, Color]
+    """The colour of the padding, of the images that have some."""
 
     @classmethod
     def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
         """Sorts the features of a dataset. Raises: DatasetError: a kind is unknown."""
         known = read_descriptions(dataset.features)
+        options = dataset.manifest.spec.get("features", {})
+        backgrounds = {name: background_of(options.get(name, {})) for name in known}
         label = dataset.label if isinstance(known.get(dataset.label or ""), CategoryDescription) else None
         return cls(
             label,
@@ -177,6 +191,7 @@ class FeatureRoles:
             {name: each.image for name, each in known.items() if isinstance(each, BoxesDescription)},
             [name for name, each in known.items() if isinstance(each, TextDescription)],
             [name for name, each in known.items() if isinstance(each, CategoriesDescription)],
+            {name: color for name, color in backgrounds.items() if color is not None},
         )
 
     def chosen(self, records: Sequence[Record]) -> list[Record]:
@@ -206,7 +221,7 @@ class FeatureRoles:
                 pixels = image.pillow()
                 if measured is not None:
                     _measure(pixels, measured[name])
-                shown = small(pixels, BOXED_SIDE if self.boxes else SIDE)
+                shown = small(hatched(pixels, self.backgrounds.get(name)), BOXED_SIDE if self.boxes else SIDE)
                 boxes = tuple(self._boxes(record, name, *shown.size))
                 size = f"{pixels.width}×{pixels.height}"
                 thumbnails.append(Thumbnail(name, data_url(shown), shown.width, shown.height, size, boxes))
@@ -229,11 +244,14 @@ class FeatureRoles:
             yield Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
 
     def named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
-        """Yields the boxes of an image; each with its name, where a feature has as many names as there are boxes."""
+        """Yields the boxes of an image; each with its name, where a feature has as many names as there are boxes.
+
+        Others are called by their feature where there are several of boxes, else not at all.
+        """
         for feature in (name for name, of in self.boxes.items() if of == image):
-            boxes = record.values[feature]
+            boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
-            yield from zip(boxes, map(in_words, named or [feature] * len(boxes)), strict=True)
+            yield from zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True)
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:

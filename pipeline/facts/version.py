@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.profile import describe_lengths
 from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.rows import read_reject_lines
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Description, sides_words
+from recordmill.transforms.contract.kinds.base import Description, ListDescription, sides_words
 from recordmill.transforms.contract.kinds.number import Scaled
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import Stored
@@ -46,13 +46,18 @@ class FeatureFacts(NamedTuple):
     """The lengths of a text in ids, and the cost of padding; empty for other kinds."""
 
     @property
+    def counted(self) -> str:
+        """The things that a count of a name counts: `occurrences` where a record may hold several, else `records`."""
+        return "occurrences" if isinstance(self.description, ListDescription) else "records"
+
+    @property
     def parts(self) -> Mapping[str, Stored]:
         """The stored tensors, by part; none of an unknown kind."""
         return {} if self.description is None else self.description.parts()
 
 
 class ClassCounts(NamedTuple):
-    """The records of each class of the label."""
+    """The records of each class of the label; of a label of several names a record, the occurrences."""
 
     names: Sequence[str]
     by_split: Mapping[str, Sequence[int]]
@@ -60,7 +65,7 @@ class ClassCounts(NamedTuple):
 
     @property
     def totals(self) -> list[int]:
-        """The records of each class in all splits."""
+        """The counts of each class in all splits."""
         return [sum(counts) for counts in zip(*self.by_split.values(), strict=True)]
 
 

@@ -28,6 +28,7 @@ from PIL import Image, ImageOps
 from recordmill.pipeline.dataset.paths import locate, open_file
 from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.errors import DatasetError
+from recordmill.transforms.contract.color_profile import foreign_profile
 from recordmill.transforms.contract.image_header import ImageError, check_header, read_header
 from recordmill.transforms.contract.image_rules import is_transposed
 from recordmill.transforms.contract.kinds import read_descriptions
@@ -37,6 +38,7 @@ from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import DecodedText
 from recordmill.transforms.contract.stored import Column, Ragged, part_name
+from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
 from recordmill.transforms.numpy.pixels import resize
 
@@ -276,7 +278,11 @@ def raw_image(sources: Path, path: str) -> Image.Image | None:
             data = file.read(MOST_FILE_BYTES + 1)
         header = check_header(data, MOST_PIXELS)
         with quietly(), Image.open(io.BytesIO(data), formats=[header.format]) as image:
-            upright = ImageOps.exif_transpose(image).convert("RGBA")
+            upright = ImageOps.exif_transpose(image)
+            profile = foreign_profile(data, header.format)
+            convert = to_srgb(profile, image.mode) if profile else None
+            own = upright if image.mode in ("L", "CMYK") else upright.convert("RGBA")
+            upright = (convert(own) if convert else upright).convert("RGBA")
             ground = Image.new("RGBA", upright.size, TRANSPARENT)
             return Image.alpha_composite(ground, upright).convert("RGB")
     return None

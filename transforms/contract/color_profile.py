@@ -2,7 +2,7 @@
 
 Pixels are sRGB's, unless the file has a profile (ICC.1, or code points of H.273) that says otherwise. A profile is
 sRGB's, whatever its name, where it moves no colour by more than `TOLERANCE` levels. The others are applied before the
-graph (`pipeline.build.images.color`); this module looks at numbers, and no decoder sees a profile here.
+graph (`transforms.numpy.color`); this module looks at numbers, and no decoder sees a profile here.
 
 >>> profile_name(made_profile(PRIMARIES["Display P3"], SRGB_CURVE))
 'Display P3'

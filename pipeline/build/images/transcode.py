@@ -2,11 +2,11 @@
 
 JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF and AVIF (their first frame), TIFF (its first page),
 HEIF (its primary image), animated WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency
-and their orientation; so does an image whose colour profile is not sRGB's, its colours converted (`images.color`). A
-client of the serving model calls the same function; it needs Pillow and this package, no TensorFlow. After the graph,
-its pixels become JPEG with restart markers, which a reader cuts parts out of (`transforms.numpy.jpeg_parts`). They are
-those of the graph's own encoder: libjpeg-turbo both times, with the same tables. A marker every few blocks adds one to
-three percent of bytes.
+and their orientation; so does an image whose colour profile is not sRGB's, its colours converted by
+`transforms.numpy.color`. A client of the serving model calls the same function; it needs Pillow and this package, no
+TensorFlow. After the graph, its pixels become JPEG with restart markers, which a reader cuts parts out of
+(`transforms.numpy.jpeg_parts`). They are those of the graph's own encoder: libjpeg-turbo both times, with the same
+tables. A marker every few blocks adds one to three percent of bytes.
 
     encoded = decodable(data, {"max_pixels": 64_000_000})
 """
@@ -26,7 +26,6 @@ from PIL import Image
 from PIL.Image import Transpose
 from PIL.PngImagePlugin import PngInfo
 
-from recordmill.pipeline.build.images.color import to_srgb
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.color_profile import foreign_profile
@@ -42,6 +41,7 @@ from recordmill.transforms.contract.image_header import (
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.numpy.color import to_srgb
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode that each mode without transparency becomes."""
