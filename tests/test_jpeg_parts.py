@@ -118,6 +118,20 @@ def test_markers_out_of_order_are_not_cut_by() -> None:
     assert read(bytes(file)).part(bytes(file), Window(0, 0, 9, 9)) is None
 
 
+@pytest.mark.parametrize("window", [Window(256, 0, 9, 9), Window(0, -9, 9, 9), Window(0, 0, 256, 256)], ids=str)
+def test_a_window_beyond_the_image_or_of_all_of_it_has_no_part(window: Window) -> None:
+    file = marked(drawn(256, 256), interval=4)
+    assert read(file).part(file, window) is None
+
+
+def test_a_window_that_reaches_beyond_the_image_has_the_part_inside() -> None:
+    file = marked(drawn(256, 256), interval=4)
+    whole, part = (read(file).part(file, Window(*window)) for window in ((0, 200, 40, 56), (-9, 200, 49, 99)))
+    assert whole is not None
+    assert part is not None
+    assert part[:-1] == whole[:-1]
+
+
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
 def test_hostile_bytes(seed: int, changes: int) -> None:

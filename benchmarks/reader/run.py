@@ -1,6 +1,6 @@
 """Measures the training input beside its peers; prints Markdown.
 
-    python benchmarks/reader/run.py                    all: images, images-480, text, raw, first-batch, resume, remote …
+    python benchmarks/reader/run.py      images, images-480, text, raw, first-batch, resume, remote, memory and cores
     python benchmarks/reader/run.py images --dtype float32 --runs 5
     python benchmarks/reader/run.py text --only tutorial,grain,recordmill_padded
     python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
@@ -34,6 +34,8 @@ PACKAGES = (
 ).split()
 RUN_SECONDS = 180
 """After so long a run has hung."""
+MEMORY_SECONDS = 40
+"""In which 64 workers start on two cores."""
 TAIL = 1500  # bytes of a failed run's output are shown
 TUNED = (0, 1, 2, 4)
 WIRE = ("--delay=0.03", "--rate=125e6")
@@ -291,6 +293,15 @@ def resume(bench: Bench) -> None:
     table("First batch where a run goes on", ("", "median"), rows)
 
 
+def memory(bench: Bench) -> None:
+    """Memory of our reader by its worker processes, when each has made batches."""
+    counts = {f"{count} workers": count for count in (1, 8, 64)}
+    cases = [Case("images", f"{OURS}_numpy", {"processes": count}, name) for name, count in counts.items()]
+    found = bench.measure(cases, MEMORY_SECONDS)
+    rows = [(name, f"{median(run['memory'] for run in runs) / 1e6:,.0f} MB") for name, runs in found.items()]
+    table("Memory by workers, batches of 32 images, uint8", ("", "median"), rows)
+
+
 def cores(bench: Bench) -> None:
     """Images a second by the cores that a pipeline may use: threads, worker processes, both, and the peers."""
     most = len(os.sched_getaffinity(0))
@@ -337,6 +348,7 @@ BENCHMARKS: dict[str, tuple[str, Callable[[Bench], None]]] = {
     "first-batch": ("images", first_batch),
     "resume": ("images", resume),
     "remote": ("images", remote),
+    "memory": ("images", memory),
     "cores": ("images", cores),
 }
 

@@ -156,9 +156,9 @@ def _windows(joined: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 def _totals() -> Int64s:
     """Returns the bytes of a field, its tag included, by the two bytes that hold its length; 0 for longer ones."""
-    low, high = np.arange(1 << 16) & 255, np.arange(1 << 16) >> 8
+    high, low = np.ogrid[:256, :256]
     long = np.where((high > 0) & (high < 128), 3 + (low & 127) + (high << 7), 0)
-    return np.where(low < 128, 2 + low, np.where(long < LIMIT, long, 0))
+    return np.where(low < 128, 2 + low, np.where(long < LIMIT, long, 0)).ravel()
 
 
 _TOTALS = _totals()

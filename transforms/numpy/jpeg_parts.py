@@ -45,6 +45,7 @@ class JpegPart(NamedTuple):
     """The image's height in pixels."""
     width: int
     window: Window
+    """The window that the segments were chosen by."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class JpegLayout:
 
         Args:
             data: a JPEG that begins with the header.
-            window: it may reach beyond the image.
+            window: may reach beyond the image.
 
         Returns:
             None where the markers do not fit the header, nothing could be left out, or the window is beyond the image.

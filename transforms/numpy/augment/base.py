@@ -119,6 +119,7 @@ class ImagePart(NamedTuple):
     """The image's height in pixels."""
     width: int
     window: Window
+    """The crop's window in the image."""
 
 
 def overlap(start: int, length: int, side: int) -> tuple[int, int, int]:
