@@ -117,7 +117,7 @@ def jax_whole(path: str, count: str) -> Any:
 def keras_bits(path: str) -> Any:
     """Compares the weights after `fit` over `as_keras` with those after the batches of `as_numpy`, one by one."""
     fitted = keras_model(path)
-    fitted.fit(train_input(path).as_keras(), epochs=2, shuffle=False, verbose=0)
+    fitted.fit(train_input(path).as_keras(fitted), epochs=2, shuffle=False, verbose=0)
     looped, train = keras_model(path), train_input(path)
     for _ in range(2):
         for features, label in train.as_numpy():
