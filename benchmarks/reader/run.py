@@ -254,15 +254,16 @@ def remote(bench: Bench) -> None:
     """An epoch of images from a bucket, with an empty cache and with a full one."""
     rows = sum(1 for _ in (bench.data / "images" / "jpegs").glob("*/*.jpg"))
     found: dict[str, list[Run]] = {}
+    once = replace(bench, runs=1)
     with served(bench.data / "images"):
-        for seed in range(bench.runs):
-            for name in REMOTE:
-                with tempfile.TemporaryDirectory() as cache:
-                    settings = {"remote": "s3://images", "cache": cache, "rows": rows - BATCH_SIZES["images"] * 4}
-                    for label in ("cold", "warm"):
-                        (case,) = bench.cases("images", [name], **settings) or [None]
-                        if case:
-                            found.setdefault(f"{name}, {label}", []).append(bench.run_once(case, seed, 0))
+        for name in REMOTE * bench.runs:
+            with tempfile.TemporaryDirectory() as cache:
+                settings = {"remote": "s3://images", "cache": cache, "rows": rows - BATCH_SIZES["images"] * 4}
+                cases = bench.cases("images", [name], **settings)
+                for label in ("cold", "warm"):
+                    labelled = [replace(case, label=f"{case.title}, {label}") for case in cases]
+                    for title, runs in once.measure(labelled, 0).items():
+                        found.setdefault(title, []).extend(runs)
     for label in ("cold", "warm"):
         some = {name: runs for name, runs in found.items() if name.endswith(label)}
         compare(f"Images of 256×256 from a bucket, {label}", some, f"litdata, {label}", "image", text=False)
