@@ -1,7 +1,7 @@
 """Measures the CPU of a build on a Flink cluster which loses a worker every minute, beside the same build in peace.
 
     make flink
-    .venv/bin/python benchmarks/lost_workers.py [--rows 4000] [--every 60]
+    .venv/bin/python benchmarks/lost_workers.py [--rows 1500] [--every 60]
 
 Two TaskManagers of this machine start a worker each. Every process counts, the dead ones up to half a second before
 their death, but not the cluster's own start.
@@ -28,6 +28,7 @@ from PIL import Image
 SAMPLE_SECONDS = 0.5
 IMAGES = 8
 SIDE = 3000
+SHARDS = 64
 SPEC = """
 name: rows
 source: {{format: csv, path: rows.csv}}
@@ -40,7 +41,7 @@ features: {{image: {{kind: image, size: [64, 64]}}}}
 
 def write_inputs(folder: Path, rows: int) -> None:
     """Writes the spec, and rows with large images, which take a tenth of a second to decode."""
-    (folder / "dataset.yaml").write_text(SPEC.format(shards=max(8, rows // 64)))
+    (folder / "dataset.yaml").write_text(SPEC.format(shards=SHARDS))
     pixels = np.random.default_rng(0).integers(0, 255, (SIDE // 50, SIDE // 50, 3), np.uint8)
     for number in range(IMAGES):
         image = Image.fromarray(np.roll(pixels, number, 0)).resize((SIDE, SIDE))
@@ -103,7 +104,7 @@ def cpu_seconds(folder: Path, name: str, every: float | None) -> tuple[float, fl
 def main() -> None:
     """Prints both builds, and the ratio of their CPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=4000)
+    parser.add_argument("--rows", type=int, default=1500)
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two killed workers")
     given = parser.parse_args()
     os.environ["RECORDMILL_WORKER_THREADS"] = "1"

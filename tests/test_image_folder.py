@@ -243,7 +243,7 @@ CSV_FAULTS = {
     "no integer": ("a.png,x,1,", "missing_value", "i"),
     "a word": ("a.png,x,one,2", "wrong_type", "n"),
     "an underscore": ("a.png,x,1_0,2", "wrong_type", "n"),
-    "NaN": ("a.png,x,nan,2", "wrong_type", "n"),
+    "NaN": ("a.png,x,nan,2", "missing_value", "n"),
     "beyond float32": ("a.png,x,1e39,2", "wrong_type", "n"),
     "a fraction": ("a.png,x,1,2.0", "wrong_type", "i"),
     "beyond int64": (f"a.png,x,1,{1 << 63}", "wrong_type", "i"),

@@ -28,6 +28,7 @@ from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, merge
+from recordmill.pipeline.versions.stores import open_store
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
 
@@ -330,6 +331,7 @@ def s3(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     server.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
     fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
+    open_store._shared_bucket.cache_clear()  # so do its clients
     client = boto3.client("s3")
     client.create_bucket(Bucket="set")
     for shard in shards:

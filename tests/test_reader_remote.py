@@ -25,6 +25,7 @@ from recordmill.pipeline.reader.metrics import FETCHED, REQUESTS, RETRIES, Count
 from recordmill.pipeline.reader.order import Lanes, lanes_for
 from recordmill.pipeline.reader.records import Records, ShardFile
 from recordmill.pipeline.reader.version_files import RemotePath
+from recordmill.pipeline.versions.stores import open_store
 from recordmill.transforms.contract.stored import RowError
 from tests import hand_made
 from tests.test_reader_input import assert_equal
@@ -319,6 +320,7 @@ def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     host, port = server.get_host_and_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
     fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
+    open_store._shared_bucket.cache_clear()  # so do its clients
     client = boto3.client("s3")
     client.create_bucket(Bucket="set")
     for name, data in files(output).items():

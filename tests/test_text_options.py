@@ -36,7 +36,7 @@ WRONG = [
     ({"truncate": "start"}, "truncate", "nothing is cut without `max_length`"),
     ({"ngrams": [2, 1]}, "ngrams", r"widths that ascend, such as \[1, 2\], got \[2, 1\]"),
     ({"ngrams": []}, None, "at least 1 item"),
-    ({"ngrams": True}, None, "valid integer"),
+    ({"ngrams": True}, None, "whole number"),
     ({"vocabulary": "many"}, None, "valid integer"),
     ({"vocabulary": {"shared": "b"}}, None, "Field required"),
     ({"oov_buckets": 0}, None, "greater than or equal to 1"),

@@ -18,7 +18,7 @@ MOST_CLASSES = 200  # that a person reads
 NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names)[^/]*\.(txt|json)|[^/]+\.names")
 """The usual names of a file that names the classes."""
 NAMES_BYTES = 1 << 20  # 1 MiB
-NUMBERED = re.compile(r"(\d+)[\s,:=]+(.*\S)")
+NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 """A line with a code and its name."""
 KINDS = ("category", "categories", "number")
 CODE = re.compile(r"0|[1-9]\d{0,3}")

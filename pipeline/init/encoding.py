@@ -16,7 +16,7 @@ MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BO
 UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 """Bytes that are no character of cp1252."""
 HIGH = re.compile(rb"[\x80-\xff]")
-WORD = re.compile(rb"[^\s,;\"']*[\x80-\xff][^\s,;\"']*")
+WORD = re.compile(rb"[^\s,;\"']+")
 
 
 def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
@@ -42,7 +42,7 @@ def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
     if UNDEFINED.search(head) or 3 * len(HIGH.findall(head)) > len(re.findall(rb"[A-Za-z]", head)):
         message = "is neither UTF-8 nor, by its bytes, cp1252: name its encoding, such as --encoding cp1251 or gb18030"
         raise UserError(f"{path} {message}")
-    word = min(WORD.findall(head), key=len).decode("cp1252")
+    word = min(filter(HIGH.search, WORD.findall(head)), key=len).decode("cp1252")
     return "cp1252", f"not UTF-8; as cp1252 a word is {word}; --encoding names another"
 
 

@@ -27,7 +27,7 @@ LABELS = tuple(
 """The usual names of a label, the surest first."""
 TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
 """The usual names of a text, however often a value comes again."""
-BETWEEN = {"|": r"\|", ";": ";", ",": r",(?!\s)"}
+BETWEEN = {"|": re.compile(r"\|"), ";": re.compile(";"), ",": re.compile(r",(?!\s)")}
 """The characters between several names in one cell: a comma where no sentence has it."""
 ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
 """The usual names of a column that identifies something: `id`, `image_id`, `imageId`."""
@@ -123,7 +123,7 @@ def _are_numbers(filled: list[str]) -> bool:
 def _names_in_cells(sample: SourceSample, name: str, filled: list[str]) -> Guess | None:
     """Several names a row, with a character between them."""
     for separator, pattern in BETWEEN.items():
-        if 10 * sum(bool(re.search(pattern, value)) for value in filled) >= len(filled):
+        if 10 * sum(bool(pattern.search(value)) for value in filled) >= len(filled):
             names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
             are_names = _are_short(names) and _repeats(names) and not _are_numbers(list(names.distinct))
             if are_names and names.fit >= FITS and len(names.distinct) < len({*filled}):

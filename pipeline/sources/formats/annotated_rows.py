@@ -8,7 +8,6 @@ True
 
 import csv
 import posixpath
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -25,7 +24,6 @@ from recordmill.pipeline.sources.source_reader import SourceError, unpacked
 FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 """The folders, in small letters, by which images and annotations differ."""
 YAML_ENDINGS = (".yaml", ".yml")
-NUMBER_BEHIND = re.compile(r"\s+-?\d+$")  # of a list of one class: `2008_000002 -1`
 Lists = Mapping[str, Any]
 """The values of a row by column: lists of what is annotated."""
 Names = Mapping[str, str]
@@ -84,7 +82,8 @@ class ImageList:
     def __init__(self, lines: Iterable[str] | None) -> None:
         self._names = None if lines is None else dict[str, dict[tuple[str, ...], str]]()
         for line in lines or ():
-            listed = NUMBER_BEHIND.sub("", line.strip())
+            listed, _, number = line.strip().rpartition(" ")  # in a list of one class: `2008_000002 -1`
+            listed = listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line.strip()
             key = image_key(listed if is_image(listed) else f"{listed}.")
             if key and self._names is not None:
                 self._names.setdefault(key[-1], {})[key] = listed
