@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -55,19 +57,24 @@ def build(folder: Path, output: str, *options: str) -> float:
     return seconds
 
 
-def build_on_flink(folder: Path, task_managers: int) -> tuple[float, list[float]]:
-    """Builds on a new cluster; gives the seconds of the command and those of each job."""
-    run = folder / f"cluster-{task_managers}"
+@contextmanager
+def cluster(run: Path, task_managers: int) -> Iterator[tuple[str, list[str]]]:
+    """Starts a cluster; yields its address and the options of a build on it. Stops it at the end."""
     start = [*CLUSTER, "start", str(run), "--taskmanagers", str(task_managers), "--flink", str(JOB_SERVER.parent)]
     address = subprocess.run(start, check=True, capture_output=True, text=True).stdout.strip()
     try:
-        options = ["--runner", "flink", "--flink-master", address, "--flink-jar", str(JOB_SERVER)]
+        yield address, ["--runner", "flink", "--flink-master", address, "--flink-jar", str(JOB_SERVER)]
+    finally:
+        subprocess.run([*CLUSTER, "stop", str(run)], check=True)
+
+
+def build_on_flink(folder: Path, task_managers: int) -> tuple[float, list[float]]:
+    """Builds on a new cluster; gives the seconds of the command and those of each job."""
+    with cluster(folder / f"cluster-{task_managers}", task_managers) as (address, options):
         wall = build(folder, f"flink-{task_managers}", *options)
         with urlopen(f"http://{address}/v1/jobs/overview") as answer:
             jobs = sorted(json.load(answer)["jobs"], key=lambda job: job["start-time"])
         return wall, [job["duration"] / 1000 for job in jobs]
-    finally:
-        subprocess.run([*CLUSTER, "stop", str(run)], check=True)
 
 
 def shards(output: Path) -> list[str]:

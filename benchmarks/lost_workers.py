@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-from flink import CLUSTER, JOB_SERVER, build, shards
+from flink import build, cluster, shards
 from PIL import Image
 
 SAMPLE_SECONDS = 0.5
@@ -88,17 +87,11 @@ class Cpu(threading.Thread):
 def cpu_seconds(folder: Path, name: str, every: float | None) -> tuple[float, float, int]:
     """Builds on a new cluster; returns CPU and wall seconds, and how many workers were killed."""
     os.environ["RECORDMILL_BENCHMARK"] = mark = f"{os.getpid()}-{name}"
-    run = folder / name
-    start = [*CLUSTER, "start", str(run), "--taskmanagers", "2", "--flink", str(JOB_SERVER.parent)]
-    address = subprocess.run(start, check=True, capture_output=True, text=True).stdout.strip()
-    try:
+    with cluster(folder / name, 2) as (_, options):
         cpu = Cpu(mark, every)
         cpu.start()
-        options = ["--runner", "flink", "--flink-master", address, "--flink-jar", str(JOB_SERVER), "--attempts", "50"]
-        wall = build(folder, f"out-{name}", *options)
+        wall = build(folder, f"out-{name}", *options, "--attempts", "50")
         return cpu.stop(), wall, cpu.killed
-    finally:
-        subprocess.run([*CLUSTER, "stop", str(run)], check=True)
 
 
 def main() -> None:

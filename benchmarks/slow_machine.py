@@ -12,13 +12,12 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from urllib.request import urlopen
 
-from flink import CLUSTER, JOB_SERVER, build, shards
+from flink import build, cluster, shards
 
 ROWS = 20  # of a shard
 MACHINES, SLOWER = 4, 8
@@ -53,19 +52,14 @@ def write_worker(folder: Path, seconds: float, slow: int | None) -> Path:
 def write_seconds(folder: Path, name: str, seconds: float, *, is_slow: bool, more: list[str]) -> float:
     """Builds on a new cluster; gives the seconds of the job that writes, to the end of it and of its backup."""
     run = folder / name
-    command = [*CLUSTER, "start", str(run), "--taskmanagers", str(MACHINES), "--flink", str(JOB_SERVER.parent)]
-    address = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    try:
+    with cluster(run, MACHINES) as (address, options):
         pid = json.loads((run / "cluster.json").read_text())["processes"]["taskmanager-1"]
         worker = write_worker(folder, seconds, pid if is_slow else None)
-        options = ["--runner", "flink", "--flink-master", address, "--flink-jar", str(JOB_SERVER)]
         build(folder, f"out-{name}", *options, "--flink-workers", str(worker), *more)
         with urlopen(f"http://{address}/v1/jobs/overview") as answer:
             jobs = sorted(json.load(answer)["jobs"], key=lambda job: job["start-time"])
         writing = [job for job in jobs if not job["name"].endswith("-backup")][-1]
         return float(max(job["end-time"] for job in jobs) - writing["start-time"]) / 1000
-    finally:
-        subprocess.run([*CLUSTER, "stop", str(run)], check=True)
 
 
 def main() -> None:

@@ -161,7 +161,7 @@ def _class_names(version: DatasetVersion, request: Request) -> list[str] | None:
 
 
 def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
-    """Gives images the dtype, and texts the length and the masks, that the input's options ask for."""
+    """Applies the input's options: the dtype of images, the length and the masks of texts."""
     ready, given = dict(features), request.given
     for name, each in request.features.items():
         if name not in ready:

@@ -162,7 +162,7 @@ def annotation(number: int, **fields: Any) -> Change:
 
 
 def rename(pattern: str) -> Change:
-    """Gives images other names than their annotations have."""
+    """Renames the images, so that no annotation has the name of one."""
 
     def apply(folder: Path) -> None:
         for path in sorted(folder.glob(pattern)):

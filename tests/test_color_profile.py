@@ -199,7 +199,7 @@ READER = BuildImageReader(BeamFiles(), [""], "")
 
 
 def loaded(data: bytes, **keys: Any) -> tuple[bytes, str | None]:
-    """What the graph gets of an image, and the name of its profile."""
+    """Returns an image as it reaches the graph, and the name of its profile."""
     image = READER.load(0, inline(data), options(**keys))
     return image.data, image.profile
 
