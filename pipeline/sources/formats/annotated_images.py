@@ -9,7 +9,7 @@ large tables, which the plan reads once: its chunks hold their rows, and no work
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import ClassVar
 
@@ -30,7 +30,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import (
     image_key,
     read_names,
 )
-from recordmill.pipeline.sources.formats.annotation_files import VOC_LISTS, YOLO_LISTS, voc_lists, yolo_lists
+from recordmill.pipeline.sources.formats.annotation_files import PARSERS
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
 from recordmill.pipeline.sources.formats.open_images import read_open_images
@@ -47,22 +47,6 @@ from recordmill.pipeline.sources.typing.python_values import typed_objects
 ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, as in a folder of images
 BLOCK_ROWS = 1024
 ENDINGS = {"coco": ".json", "voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
-
-
-@dataclass(frozen=True)
-class FileFormat:
-    """A format of one annotation file an image."""
-
-    names: Sequence[str]
-    """The columns, but for the image."""
-    parse: Callable[[bytes, Names], Lists | Fault]
-
-    def lists(self, text: bytes | None, names: Names) -> Lists | Fault:
-        """Parses a file; without one all lists are empty."""
-        return dict.fromkeys(self.names, ()) if text is None else self.parse(text, names)
-
-
-FILE_FORMATS = {"voc": FileFormat(VOC_LISTS, voc_lists), "yolo": FileFormat(YOLO_LISTS, yolo_lists)}
 
 
 class AnnotatedImagesReader(TableReader[AnnotatedImages]):
@@ -120,7 +104,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             *note("images without an annotation file, which have empty lists", without),
             *note("annotation files without an image, left out", left),
         ]
-        return Found(rows, [row.bytes for row in rows], FILE_FORMATS[self.source.format].names, notes)
+        return Found(rows, [row.bytes for row in rows], list(PARSERS[self.source.format](None, {})), notes)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads rows, parsing their files; a row's default key is the image's path."""
@@ -136,10 +120,10 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def _lists(self, files: Files, rows: Sequence[AnnotatedRow], names: Names, faults: Faults) -> list[Lists]:
         """Returns the lists of each row; none of a row that has a fault."""
-        form, found = FILE_FORMATS.get(self.source.format), [row.annotations for row in rows]
-        if form:
+        parse, found = PARSERS.get(self.source.format), [row.annotations for row in rows]
+        if parse:
             texts = read_texts(files, self.root(files), [row.file for row in rows], what="the annotation file")
-            found = [text if isinstance(text, Fault) else form.lists(text, names) for text in texts]
+            found = [text if isinstance(text, Fault) else parse(text, names) for text in texts]
         faults |= {row: each for row, each in enumerate(found) if isinstance(each, Fault)}
         return [each if isinstance(each, Mapping) else {} for each in found]
 
@@ -170,7 +154,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         return lambda path: path if path.startswith("/") or "://" in path else inner(path)
 
     def _patterns(self, files: Files) -> list[str]:
-        if self.source.format in FILE_FORMATS and files.is_folder(self.source.path):
+        if self.source.format in PARSERS and files.is_folder(self.source.path):
             return [f"{escape(self.source.path.rstrip('/'))}/**/*{self.endings[0]}"]
         return super()._patterns(files)
 
@@ -181,7 +165,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
         """Takes an empty file of an image without objects, too."""
-        return listed if self.source.format in FILE_FORMATS else super()._used(listed)
+        return listed if self.source.format in PARSERS else super()._used(listed)
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         """Lists the images, which may be rows, and the files of names and of images."""

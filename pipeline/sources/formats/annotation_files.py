@@ -4,7 +4,7 @@
 {'boxes': [0.5, 0.5, 0.25, 0.5], 'categories': ['cat']}
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from xml.etree import ElementTree
 
 from recordmill.pipeline.sources.faults import Fault
@@ -24,8 +24,10 @@ class _WithoutDoctype(ElementTree.TreeBuilder):
         raise ElementTree.ParseError("it holds a document type")
 
 
-def voc_lists(data: bytes, names: Names) -> Lists | Fault:
-    """Parses the XML of one image; the parts of an object are no objects."""
+def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
+    """Parses the XML of one image, empty lists without one; the parts of an object are no objects."""
+    if data is None:
+        return _columns(VOC_LISTS, ())
     try:
         root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_WithoutDoctype()))  # noqa: S314
     except ElementTree.ParseError as error:
@@ -47,10 +49,10 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
     return (box, name, *flags) if name else Fault("malformed_row", f"object {number} has no `name`")
 
 
-def yolo_lists(data: bytes, names: Names) -> Lists | Fault:
-    """Parses the text of one image: a class and a box a line; polygons and key points are not read."""
+def yolo_lists(data: bytes | None, names: Names) -> Lists | Fault:
+    """Parses the text of one image, if any: a class and a box a line; polygons and key points are not read."""
     objects = list[tuple[object, ...]]()
-    for number, line in enumerate(data.splitlines(), 1):
+    for number, line in enumerate((data or b"").splitlines(), 1):
         each = _yolo_object(line.split(), names) if line.strip() else None
         if isinstance(each, str):
             return Fault("malformed_row", f"the annotation's line {number}: {each}")
@@ -75,3 +77,7 @@ def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | s
 def _columns(names: Sequence[str], objects: Sequence[tuple[object, ...]]) -> Lists:
     lists = {name: [each[column] for each in objects] for column, name in enumerate(names)}
     return lists | {"boxes": [side for box in lists["boxes"] for side in box]}  # type: ignore[attr-defined]
+
+
+PARSERS: dict[str, Callable[[bytes | None, Names], Lists | Fault]] = {"voc": voc_lists, "yolo": yolo_lists}
+"""The parser of each format of one file an image; without a file it returns all columns, empty."""

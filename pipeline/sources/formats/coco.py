@@ -13,13 +13,14 @@ from typing import Any
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.formats.annotated_rows import AnnotatedRow, Found, ImageList
+from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.formats.json_items import JsonDamageError, json_items
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import SourceError
 
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
 SLACK = 1  # pixel: COCO's own boxes are rounded
+LARGEST = 1 << 1000  # a larger whole number is no float64
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class CocoImage:
             self.ids.append(annotation.get("id"))
             self.boxes.extend(box)
             self.categories.append(annotation.get("category_id"))
-            self.crowd.append(crowd)
+            self.crowd.append(int(crowd))
         else:
             wrong = "has no `caption`, and no `bbox` of four numbers with an `iscrowd` of 0 or 1"
             self.fault = self.fault or f"the annotation {_shown(annotation.get('id'))} {wrong}"
@@ -124,7 +125,7 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),
-        *note("boxes that leave their image, where they are cut, or have no area", outside),
+        *note(LEAVING, outside),
         *listed.notes(),
     ]
     return Found((image.row(path) for path, image in rows), [0] * len(rows), names, notes)
@@ -172,7 +173,7 @@ def _listed(
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, float) or (type(value) is int and -LARGEST < value < LARGEST)
 
 
 def _is_id(value: object) -> bool:

@@ -2,7 +2,8 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.values import numbers
 
-IMAGE_ID, LABEL, BOX = "ImageID", "LabelName", ("XMin", "YMin", "XMax", "YMax")
+IMAGE, IMAGE_ID, LABEL, BOX = "image", "ImageID", "LabelName", ("XMin", "YMin", "XMax", "YMax")
 FLAGS = {
     "occluded": "IsOccluded", "truncated": "IsTruncated", "group": "IsGroupOf", "depiction": "IsDepiction",
     "inside": "IsInside",
@@ -28,21 +29,10 @@ UNKNOWN = -1
 BLOCK_BYTES = 1 << 20  # 1 MiB: parsed at once; of 8 MiB, Arrow holds 300 MiB
 
 
-@dataclass(frozen=True)
-class Annotations:
-    """Some boxes, in the order of the file; 50 bytes each."""
-
-    images: npt.NDArray[np.int32]
-    """The number of each box's image, shape [boxes]."""
-    boxes: npt.NDArray[np.float64]
-    """As `BOX` says, 0 to 1 of the image's sides, NaN where a cell is no number; shape [boxes, 4]."""
-    classes: npt.NDArray[np.int32]
-    """Numbers of codes, shape [boxes]."""
-    flags: npt.NDArray[np.int8]
-    """As `FLAGS` says, -1 where unknown; shape [boxes, flags]."""
-
-    def take(self, rows: npt.NDArray[np.int64] | slice) -> "Annotations":
-        return Annotations(self.images[rows], self.boxes[rows], self.classes[rows], self.flags[rows])
+Boxes = dict[str, npt.NDArray[Any]]
+"""Boxes in the order of the file, 50 bytes each: the numbers of their images, int32; `boxes`, 0 to 1 of the image's
+sides, NaN where a cell is no number, float64 [boxes, 4]; the numbers of their codes, int32; `FLAGS`, int8, -1 where
+unknown."""
 
 
 class BoxTable:
@@ -52,7 +42,7 @@ class BoxTable:
         """Takes the paths of the images, and the names of the classes by their codes."""
         self._ids = pa.array([posixpath.splitext(posixpath.basename(path))[0] for path in images], pa.string())
         self._names, self._codes = names, dict[str, int]()
-        self._parts = list[Annotations]()
+        self._parts = list[Boxes]()
         self.lost = self.damaged = 0
         """The number of boxes of other images, and of lines that have another number of cells."""
 
@@ -83,28 +73,22 @@ class BoxTable:
         batch, images = batch.filter(images.is_valid()), images.drop_null()
         labels = batch[LABEL].dictionary_encode()
         codes = [self._codes.setdefault(code, len(self._codes)) for code in labels.dictionary.to_pylist()]
-        boxes = [_numbers(ColumnType.NUMBER, batch[side], np.nan) for side in BOX]
-        flags = [_numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for flag in FLAGS.values()]
-        classes = np.array(codes, np.int32)[labels.indices.to_numpy()]
-        self._parts.append(Annotations(images.to_numpy(), np.stack(boxes, 1), classes, np.stack(flags, 1)))
+        sides = [_numbers(ColumnType.NUMBER, batch[side], np.nan) for side in BOX]
+        part = {name: _numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for name, flag in FLAGS.items()}
+        categories = np.array(codes, np.int32)[labels.indices.to_numpy()]
+        self._parts.append({IMAGE: images.to_numpy(), "boxes": np.stack(sides, 1), "categories": categories, **part})
 
     def rows(self, images: Sequence[str]) -> Iterator[AnnotatedRow]:
         """Yields the images, each with its boxes in the order of the files."""
-        every = Annotations(*(np.concatenate(arrays) for arrays in zip(*map(_fields, self._parts), strict=True)))
-        every = every.take(np.argsort(every.images, kind="stable"))
-        bounds = np.searchsorted(every.images, np.arange(len(images) + 1))
+        order = np.argsort(np.concatenate([part[IMAGE] for part in self._parts]), kind="stable")
+        every = {name: np.concatenate([part[name] for part in self._parts])[order] for name in self._parts[0]}
+        bounds = np.searchsorted(every.pop(IMAGE), np.arange(len(images) + 1))
         named = [class_name(code, self._names) for code in self._codes]
-        for image, start, end in zip(images, bounds, bounds[1:], strict=False):
-            part = every.take(slice(start, end))
-            categories = [named[each] for each in part.classes]
-            lists = {"boxes": part.boxes.ravel().tolist(), "categories": categories}
-            lists |= dict(zip(FLAGS, part.flags.T.tolist(), strict=True))
-            fault = Fault("malformed_row", "a `LabelName` is not in `names`") if None in categories else None
+        for image, (start, end) in zip(images, pairwise(bounds), strict=True):
+            lists = {name: values[start:end].ravel().tolist() for name, values in every.items()}
+            lists["categories"] = [named[each] for each in lists["categories"]]
+            fault = Fault("malformed_row", "a `LabelName` is not in `names`") if None in lists["categories"] else None
             yield AnnotatedRow(image, fault or lists)
-
-
-def _fields(part: Annotations) -> tuple[npt.NDArray[np.generic], ...]:
-    return part.images, part.boxes, part.classes, part.flags
 
 
 def _numbers(kind: ColumnType, cells: pa.Array, absent: float) -> npt.NDArray[np.generic]:
