@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.formats.json_items import JsonDamageError, json
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.yaml_document import SpecError
 from tests import published_formats as published
 from tests.constants import constants
 from tests.read_source import CATEGORY, FILES, IMAGE, Read, read
@@ -181,6 +181,7 @@ BOMB = '<!DOCTYPE a [<!ENTITY b "0123456789"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b
 REJECTS = [
     ("coco", annotation(0, bbox=[1, 2, 3]), "malformed_row", "annotation 10 has no `caption`, and no `bbox` of four"),
     ("coco", annotation(0, bbox=[1, 2, 3, "4"]), "malformed_row", "no `bbox` of four numbers"),
+    ("coco", annotation(0, bbox=[1, 2, 3, 10**400]), "malformed_row", "no `bbox` of four numbers"),
     ("coco", annotation(0, iscrowd=7), "malformed_row", "`iscrowd` of 0 or 1"),
     ("coco", annotation(0, category_id=91), "malformed_row", "annotation 10 has a `category_id` that is not in"),
     ("coco", annotation(0, category_id=[1]), "malformed_row", "`category_id`"),
@@ -254,15 +255,36 @@ def test_a_reject_says_where(tmp_path: Path) -> None:
     assert [source.locate(chunk, row) for row in (0, 1)] == [("000000.jpg", None), ("000001.txt", None)]
 
 
+LEAVES = "boxes that leave their image, where they are cut, or have no area: 1"
+LEAVING = [
+    ("coco", annotation(0, bbox=[50, 4, 20, 16], iscrowd=0.0), [50, 4, 20, 16], f"{LEAVES} (10)"),
+    ("coco", annotation(0, bbox=[6, 4, 0, 16]), [6, 4, 0, 16], f"{LEAVES} (10)"),
+    ("voc", swap(XML, "<xmax>40<", "<xmax>90<"), [8, 12, 90, 44], None),
+    ("voc", swap(XML, "<xmax>40<", "<xmax>8<"), [8, 12, 8, 44], None),
+    ("yolo", swap(TXT, "0.5 0.5 0.25", "0.9 0.5 0.25"), [0.9, 0.5, 0.25, 0.375], None),
+    ("yolo", swap(TXT, "0.5 0.5 0.25", "0.9 0.5 0"), [0.9, 0.5, 0, 0.375], None),
+    ("open_images", swap(TABLE, "0.195312", "1.2"), [0.0125, 0.148438, 1.2, 0.5875], f"{LEAVES} (01"),
+    ("open_images", swap(TABLE, "0.195312", "0.0125"), [0.0125, 0.148438, 0.0125, 0.5875], f"{LEAVES} (01"),
+]
+
+
+@pytest.mark.parametrize(("form", "change", "box", "words"), LEAVING)
+def test_a_box_that_leaves_its_image_stays_as_it_is(
+    form: str, change: Change, box: list[float], words: str | None, tmp_path: Path
+) -> None:
+    """`kind: boxes` cuts it; a plan that reads all boxes has a note."""
+    make, options = MAKE[form]
+    make(tmp_path)
+    change(tmp_path)
+    found = taken(tmp_path, **options)
+    assert any(row["boxes"][:4] == box for row in found.rows)
+    assert found.rejects == []
+    assert [note for note in found.plan.notes if words and words in note] or words is None
+
+
 NOTES = [
     ("coco", annotation(0, image_id=555), "annotations of images that the file does not list, left out: 1 (10)"),
     ("coco", annotation(0, image_id=None), "annotations of images that the file does not list, left out: 1 (10)"),
-    (
-        "coco",
-        annotation(0, bbox=[60, 4, 20, 16]),
-        "boxes that leave their image, where they are cut, or have no area: 1 (10)",
-    ),
-    ("coco", annotation(0, bbox=[6, 4, 0, 16]), "have no area: 1 (10)"),
     ("voc", swap("ImageSets/Main/train.txt", "2008_000000", "2009_1"), "listed images that are not there: 1 (2009_1)"),
     (
         "voc",
@@ -293,6 +315,7 @@ def test_what_belongs_to_no_row_is_counted(form: str, damage: Change, words: str
     assert found.rejects == []
 
 
+ALIASES = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
 ERRORS = [
     ("coco", swap(INSTANCES, '"annotations": [', '"annotations": [,'), "Expecting value, character"),
     ("coco", put(INSTANCES, "[1, 2]"), "instances_train2017.json cannot be read as JSON: no object"),
@@ -303,7 +326,11 @@ ERRORS = [
     ("voc", rename("JPEGImages/*"), "no image is there"),
     ("yolo", rename("images/*/*"), "no annotation has the name of an image"),
     ("yolo", put("data.yaml", "nc: 3"), "data.yaml holds no names"),
-    ("yolo", put("data.yaml", "names: [a"), "data.yaml is no YAML"),
+    ("yolo", put("data.yaml", "names: [a"), "data.yaml:1: not valid YAML"),
+    ("yolo", put("data.yaml", ""), "wanted a mapping of keys such as `names:`, got nothing"),
+    ("yolo", put("data.yaml", f"names: {'[' * 400}{']' * 400}"), "nested too deep"),
+    ("yolo", put("data.yaml", "names: !!python/name:os.system"), "the tag `!!python/name:os.system` is refused"),
+    ("yolo", put("data.yaml", ALIASES), "write out what is meant"),
     ("open_images", swap(TABLE, "LabelName", "Label"), "has no column 'LabelName'"),
 ]
 
@@ -389,6 +416,7 @@ def test_lists_of_images(lines: list[str] | None, image: str, is_listed: bool) -
         ("obj.names", "person\r\nno", "no"),
         ("data.yaml", "names: [person, no]", "no"),
         ("data.yml", "names: {0: person, 1: no}", "no"),
+        ("data.yaml", "nc: 2\nnames:\n- person\n- 1e3", "1e3"),
         ("classes.csv", "0,person\n1,no\n", "no"),
         (None, "", "1"),
     ],
@@ -427,6 +455,13 @@ def test_json_that_is_cut_off_is_damaged(value: dict[str, Any], data: st.DataObj
     text = json.dumps(value).encode()
     with pytest.raises(JsonDamageError), constants(items_of_json, READ_BYTES=7):
         list(json_items(io.BytesIO(text[: data.draw(st.integers(0, len(text) - 1))])))
+
+
+def test_a_table_of_open_images_without_a_box(tmp_path: Path) -> None:
+    published.write_open_images(tmp_path)
+    header = (tmp_path / TABLE).read_text().partition("\n")[0]
+    (tmp_path / TABLE).write_text(f"{header}\n")
+    assert [row["boxes"] for row in taken(tmp_path, **OPEN_OPTIONS).rows] == [[]] * 30
 
 
 def test_boxes_of_open_images_are_those_that_the_csv_module_reads(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
-from recordmill.pipeline.spec.yaml_document import SpecError
 from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions

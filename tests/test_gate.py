@@ -18,7 +18,7 @@ from recordmill.pipeline.dataset.manifest import Manifest, Shard, Span, Split
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, to_text
 from recordmill.pipeline.spec.gate import Gate
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.yaml_document import SpecError
 
 SPEC = """
 name: d

@@ -22,7 +22,7 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.sources import user_code
 from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
-from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
+from recordmill.pipeline.yaml_document import SpecError, load_yaml
 from tests.every_kind import ANALYZED, make
 
 ROOT = Path(__file__).parents[1]
@@ -130,7 +130,7 @@ TAGS = {
     "name: !!python/object/apply:os.system ['touch owned']": "1: the tag `!!python/object/apply:os.system` is refused",
     "a: 1\nname: !!python/name:os.system": "2: the tag `!!python/name:os.system` is refused",
     "a:\n  - !!python/object:os.x {}": "2: the tag `!!python/object:os.x` is refused",
-    "a: 1\nb: !include secret.yaml": "2: the tag `!include` is refused: a spec holds plain values alone",
+    "a: 1\nb: !include secret.yaml": "2: the tag `!include` is refused: plain values alone are read",
     "!!python/module:os": "1: the tag `!!python/module:os`",
     "%TAG ! tag:x,1:\n---\na: !y 1": "3: the tag `tag:x,1:y` is refused",
     "? !!python/name:os.system x\n: 1": "1: the tag `!!python/name:os.system` is refused",

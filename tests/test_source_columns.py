@@ -19,7 +19,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.yaml_document import SpecError
 from tests.pictures import png
 from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
 from tests.test_tfrecord_source import example

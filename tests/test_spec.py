@@ -18,7 +18,7 @@ from recordmill.pipeline.spec.features.number import Number
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
-from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.kinds.number import NumberOptions
 
 SMALLEST = """

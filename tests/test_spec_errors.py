@@ -3,7 +3,7 @@
 import pytest
 
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.yaml_document import SpecError
 
 RIGHT = """\
 name: emoji
@@ -173,7 +173,7 @@ def test_one_mistake_is_one_line(right: str, wrong: str, message: str) -> None:
     [("", "nothing"), ("# a comment\n", "nothing"), ("[a]", "a list"), ("5", "a number"), ("x", "text")],
 )
 def test_what_is_no_mapping_is_no_spec(text: str, got: str) -> None:
-    with pytest.raises(SpecError, match=f"^my.yaml: a spec is a mapping of keys .*, got {got}$"):
+    with pytest.raises(SpecError, match=f"^my.yaml: wanted a mapping of keys .*, got {got}$"):
         parse_spec(text, "my.yaml")
 
 

@@ -9,7 +9,7 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.globs import Template
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec, parse_spec
-from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.yaml_document import SpecError
 
 
 @pytest.mark.parametrize(

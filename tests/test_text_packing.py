@@ -23,7 +23,7 @@ from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.kinds import read_description, read_descriptions
 from recordmill.transforms.contract.kinds.base import tfds_stored
 from recordmill.transforms.contract.kinds.text import TextDescription

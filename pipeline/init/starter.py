@@ -31,7 +31,7 @@ from recordmill.pipeline.sources.options import PATHS, EncodedOptions, Encoding
 from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.sources.source_reader import Block
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
-from recordmill.pipeline.spec.yaml_document import STRING
+from recordmill.pipeline.yaml_document import STRING
 
 COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
 WIDE = 100  # a line that is longer with its comment has it above

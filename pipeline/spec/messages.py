@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.spec.about import FORMS
-from recordmill.pipeline.spec.yaml_document import Document, Path
+from recordmill.pipeline.yaml_document import Document, Path
 
 TAGS = ("kind", "format")
 """The keys that decide which options a mapping has."""

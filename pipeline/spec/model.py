@@ -44,7 +44,7 @@ from recordmill.pipeline.spec.split_by import (
     check_splits,
     compares_all_rows,
 )
-from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
+from recordmill.pipeline.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 
 

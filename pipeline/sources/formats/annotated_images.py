@@ -30,7 +30,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import (
     image_key,
     read_names,
 )
-from recordmill.pipeline.sources.formats.annotation_files import PARSERS
+from recordmill.pipeline.sources.formats.annotation_files import FILE_LISTS, PARSERS
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
 from recordmill.pipeline.sources.formats.open_images import read_open_images
@@ -104,7 +104,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             *note("images without an annotation file, which have empty lists", without),
             *note("annotation files without an image, left out", left),
         ]
-        return Found(rows, [row.bytes for row in rows], list(PARSERS[self.source.format](None, {})), notes)
+        return Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads rows, parsing their files; a row's default key is the image's path."""

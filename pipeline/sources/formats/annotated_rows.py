@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import yaml
-
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError, unpacked
+from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
 FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 """The folders, in small letters, by which images and annotations differ."""
+LEAVING = "boxes that leave their image, where they are cut, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
 Lists = Mapping[str, Any]
 """The values of a row by column: lists of what is annotated."""
@@ -117,26 +117,23 @@ def read_names(files: Files, path: str | None) -> Names:
     """
     if path is None:
         return {}
-    text = _text(files, path)
-    try:
-        names = _names(text, posixpath.splitext(path)[1].lower())
-    except yaml.YAMLError as error:
-        raise SourceError(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+    names = _names(_text(files, path), path)
     if not names:
         raise SourceError(f"{path} holds no names: give YOLO's `names`, a name a line, or CSV of codes and names")
     return names
 
 
-def _names(text: str, ending: str) -> Names:
-    if ending == ".csv":
+def _names(text: str, path: str) -> Names:
+    if path.lower().endswith(".csv"):
         return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}
-    if ending not in YAML_ENDINGS:
+    if not path.lower().endswith(YAML_ENDINGS):
         return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}
-    node = yaml.compose(text, Loader=yaml.BaseLoader)  # strings alone: of SafeLoader the class `no` is False
-    document = None if node is None else yaml.BaseLoader("").construct_document(node)
-    names = document.get("names") if isinstance(document, dict) else None
-    pairs = enumerate(names) if isinstance(names, list) else names.items() if isinstance(names, dict) else ()
-    return {str(code): name for code, name in pairs if isinstance(name, str)}
+    try:
+        document = load_yaml(text, path, "`names:`")
+    except SpecError as error:
+        raise SourceError(str(error)) from None
+    codes = [where[1] for where in document.nodes if len(where) == 2 and where[0] == "names"]
+    return {str(code): document.text(("names", code)) or "" for code in codes}  # as written: YAML reads `no` as False
 
 
 def _text(files: Files, path: str) -> str:

@@ -79,5 +79,5 @@ def _columns(names: Sequence[str], objects: Sequence[tuple[object, ...]]) -> Lis
     return lists | {"boxes": [side for box in lists["boxes"] for side in box]}  # type: ignore[attr-defined]
 
 
+FILE_LISTS = {"voc": VOC_LISTS, "yolo": YOLO_LISTS}
 PARSERS: dict[str, Callable[[bytes | None, Names], Lists | Fault]] = {"voc": voc_lists, "yolo": yolo_lists}
-"""The parser of each format of one file an image; without a file it returns all columns, empty."""

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.encoded import open_plain
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.formats.annotated_rows import AnnotatedRow, Found, Names, class_name
-from recordmill.pipeline.sources.paths import check_names, join
+from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, AnnotatedRow, Found, Names, class_name
+from recordmill.pipeline.sources.paths import check_names, join, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.values import numbers
 
@@ -26,6 +26,7 @@ FLAGS = {
     "inside": "IsInside",
 }  # fmt: skip
 UNKNOWN = -1
+SLACK = 0.01  # of an image's side: numbers are rounded
 BLOCK_BYTES = 1 << 20  # 1 MiB: parsed at once; of 8 MiB, Arrow holds 300 MiB
 
 
@@ -45,6 +46,8 @@ class BoxTable:
         self._parts = list[Boxes]()
         self.lost = self.damaged = 0
         """The number of boxes of other images, and of lines that have another number of cells."""
+        self.leaving = list[str]()
+        """The image of each box that leaves it or has no area."""
 
     def read(self, files: Files, path: str) -> None:
         """Adds a file. Raises: SourceError: it is no such CSV."""
@@ -58,7 +61,7 @@ class BoxTable:
                     csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
                 )
                 check_names(path, names, reader.schema.names)
-                for batch in reader:
+                for batch in chain([pa.RecordBatch.from_pylist([], reader.schema)], reader):  # a table may be empty
                     self._add(batch)
             except pa.ArrowInvalid as error:
                 raise SourceError(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from None
@@ -74,8 +77,13 @@ class BoxTable:
         labels = batch[LABEL].dictionary_encode()
         codes = [self._codes.setdefault(code, len(self._codes)) for code in labels.dictionary.to_pylist()]
         sides = [_numbers(ColumnType.NUMBER, batch[side], np.nan) for side in BOX]
-        part = {name: _numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for name, flag in FLAGS.items()}
+        part = {
+            name: _numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for name, flag in FLAGS.items()
+        }
         categories = np.array(codes, np.int32)[labels.indices.to_numpy()]
+        start, end = np.stack(sides[:2], 1), np.stack(sides[2:], 1)
+        is_leaving = ((start < -SLACK) | (end > 1 + SLACK) | (end <= start)).any(axis=1)
+        self.leaving += batch[IMAGE_ID].filter(pa.array(is_leaving)).to_pylist()
         self._parts.append({IMAGE: images.to_numpy(), "boxes": np.stack(sides, 1), "categories": categories, **part})
 
     def rows(self, images: Sequence[str]) -> Iterator[AnnotatedRow]:
@@ -109,5 +117,5 @@ def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequ
         "boxes of images that are not in the folder, left out": table.lost,
         "lines with another number of cells than the header, left out": table.damaged,
     }
-    notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
+    notes = [*(f"{what}: {count:,}" for what, count in counts.items() if count), *note(LEAVING, table.leaving)]
     return Found(table.rows(images), [0] * len(images), ("boxes", "categories", *FLAGS), notes)

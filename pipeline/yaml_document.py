@@ -38,7 +38,7 @@ _merger = yaml.constructor.SafeConstructor()
 
 
 class SpecError(UserError):
-    """The spec is wrong; the message is one line or more for the user."""
+    """A spec, or another file of YAML, is wrong; the message is one line or more for the user."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ def yaml_type(node: yaml.Node | None) -> str:
     return "nothing" if node is None else YAML_TYPES.get(node.tag.rpartition(":")[2], "a value")
 
 
-def load_yaml(text: str, where: str) -> Document:
-    """Parses YAML (plain values alone, aliases and merge keys too); `where` names it in messages.
+def load_yaml(text: str, where: str, keys: str = "`name:` and `source:`") -> Document:
+    """Parses YAML (plain values alone, aliases and merge keys too); messages name it `where`, and keys that it has.
 
     Raises:
         SpecError: not YAML, not a mapping, a key given twice, a key that is no text, a tag of an object or a function,
-            or aliases that expand to more values than a spec has.
+            or aliases that expand to more values than a file has.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -84,9 +84,7 @@ def load_yaml(text: str, where: str) -> Document:
             _count(node, where, {})
         value = None if node is None else yaml.SafeLoader("").construct_document(deepcopy(node))
         if not isinstance(node, yaml.MappingNode):
-            raise SpecError(
-                f"{where}: a spec is a mapping of keys such as `name:` and `source:`, got {yaml_type(node)}"
-            )
+            raise SpecError(f"{where}: wanted a mapping of keys such as {keys}, got {yaml_type(node)}")
         document = Document(where, value, {}, {})
         _note_places(document, node, ())
     except yaml.YAMLError as error:
@@ -103,7 +101,7 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
     line = node.start_mark.line + 1
     if node.tag not in yaml.SafeLoader.yaml_constructors and node.tag != MERGE:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        raise SpecError(f"{where}:{line}: the tag `{cut(tag)}` is refused: a spec holds plain values alone")
+        raise SpecError(f"{where}:{line}: the tag `{cut(tag)}` is refused: plain values alone are read")
     if isinstance(node, yaml.ScalarNode):
         _check_scalar(node, f"{where}:{line}")
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
