@@ -255,6 +255,17 @@ def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:
         starter(str(tmp_path / "data"), FILES)
 
 
+def test_rejects_alone_are_sampled_and_counted(tmp_path: Path) -> None:
+    """A split whose rows are all damaged, and more than the sample takes of it."""
+    for split, more in (("train", ""), ("valid", "\nthe second line is no box")):
+        for n in range(600):
+            write(tmp_path / f"data/{split}/{n}.png", image_bytes())
+            write(tmp_path / f"data/{split}/{n}.txt", f"{n % 2} 0.5 0.5 0.25 0.5{more}")
+    first, second = starter(str(tmp_path / "data"), FILES).split("\n")[:2]
+    assert first == "# 50.0% of the sample would be rejects: a build accepts 1%, so `rejects` allows 100%."
+    assert second == "# 1,000 sampled rows, before their images are opened: 500 would be rejects (500 malformed_row)."
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_terminal_is_asked_until_it_answers(tmp_path: Path) -> None:
