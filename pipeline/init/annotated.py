@@ -13,6 +13,7 @@ from recordmill.pipeline.init.recognize import (
     Recognized,
     UnknownDataError,
     counted,
+    divided,
     list_folder,
     read_head,
     split_of,
@@ -29,6 +30,7 @@ LOOKED_AT = 64  # files whose beginning is read
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+IS_VOC = re.compile(rb".*?<annotation", re.DOTALL)
 IS_YOLO = re.compile(rb"\s*\d+(\s+\d*\.?\d+(e-?\d+)?){4}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
@@ -145,7 +147,7 @@ def _coco(listing: Listing) -> Recognized | None:
             without += [file.path for file in some]
             continue
         path = some[0].path if len(some) == 1 else f"{escape(folder)}/*_{escape(name)}"
-        split = split_of(name) or split_of(posixpath.basename(folder))
+        split = split_of(name, posixpath.basename(folder))
         images = None if root == folder else root
         sources.append({"format": "coco", "path": path, "images": images, "split": split})
         used += some
@@ -165,14 +167,14 @@ def _image_folder(listing: Listing, names: Sequence[bytes]) -> str | None:
 
 
 def _voc(listing: Listing) -> Recognized | None:
-    paired = _paired(listing, ".xml")
-    if not paired or not all(b"<annotation" in head for _, head in listing.heads(paired.values())):
+    paired = _paired(listing, ".xml", IS_VOC)
+    if not paired:
         return None
     lists = [file for file in listing.ending(".txt") if posixpath.dirname(file.path).endswith("/ImageSets/Main")]
-    by_split = {file: SPLITS.get(posixpath.basename(file.path)[:-4].lower()) for file in lists}
+    splits = [SPLITS.get(posixpath.basename(file.path)[:-4].lower()) for file in lists]
     sources: list[Source] = [
         {"format": "voc", "path": file.path.rpartition("/ImageSets/")[0], "image_list": file.path, "split": split}
-        for file, split in by_split.items()
+        for file, split in zip(lists, splits, strict=True)
         if split
     ]
     sources = sources or _by_folder(listing, paired, "voc")
@@ -180,8 +182,8 @@ def _voc(listing: Listing) -> Recognized | None:
 
 
 def _yolo(listing: Listing) -> Recognized | None:
-    paired = _paired(listing, ".txt")
-    if not paired or not all(IS_YOLO.match(head) for _, head in listing.heads(paired.values())):
+    paired = _paired(listing, ".txt", IS_YOLO)
+    if not paired:
         return None
     named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
     named += listing.ending("/classes.txt", ".names")
@@ -189,27 +191,21 @@ def _yolo(listing: Listing) -> Recognized | None:
     return listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
 
 
-def _paired(listing: Listing, ending: str) -> dict[FileInfo, FileInfo]:
-    """Returns the annotation file of each image that has one."""
+def _paired(listing: Listing, ending: str, is_annotation: re.Pattern[bytes]) -> dict[FileInfo, FileInfo]:
+    """Returns the annotation file of each image that has one; none at all where one is no annotation."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
-    return {image: file for image, file in pairs.items() if file}
+    paired = {image: file for image, file in pairs.items() if file}
+    return paired if all(is_annotation.match(head) for _, head in listing.heads(paired.values())) else {}
 
 
 def _by_folder(
     listing: Listing, paired: Mapping[FileInfo, FileInfo], form: str, names: str | None = None
 ) -> list[Source]:
     """Returns a source for each split that folders of images are called by, or one for all."""
-    by_split = dict[str | None, list[FileInfo]]()
-    for image in listing.images:
-        folders = image.path[len(listing.folder) + 1 :].split("/")[:-1]
-        by_split.setdefault(next(filter(None, map(split_of, folders)), None), []).append(image)
-    if None in by_split or "train" not in by_split:
-        by_split = {None: list(listing.images)}
-    sources = list[Source]()
-    for split, images in by_split.items():
-        annotations = [paired[image] for image in images if image in paired]
-        path, folder = _common(annotations or images), _common(images)
+    sources, start = list[Source](), len(listing.folder) + 1
+    for split, images in divided(listing.images, lambda image: image.path[start:].split("/")[:-1]).items():
+        path, folder = _common([paired[image] for image in images if image in paired] or images), _common(images)
         options = {"path": path, "images": None if folder == path else folder, "names": names, "split": split}
         sources.append({"format": form, **options})
     return sources
@@ -217,7 +213,7 @@ def _by_folder(
 
 def _shown(listing: Listing, paired: Mapping[FileInfo, FileInfo]) -> list[FileInfo]:
     """Chooses some images, and their annotations."""
-    images = spread(list(listing.images), SMALL_FILES)
+    images = spread(listing.images, SMALL_FILES)
     return [*images, *(paired[image] for image in images if image in paired)]
 
 
@@ -225,20 +221,20 @@ def _open_images(listing: Listing) -> Recognized | None:
     tables = listing.ending(".csv")
     heads = [(file, head) for file, head in listing.heads(tables) if _has_boxes(head)]
     names = [file for file in tables if _describes_classes(file.path)][:1]
-    by_id = {posixpath.splitext(posixpath.basename(file.path))[0]: file for file in listing.images}
     sources, without = list[Source](), list[str]()
     for file, head in heads:
-        split = next(filter(None, map(split_of, re.split(r"[-_.]", posixpath.basename(file.path)))), None)
-        ids = (line.partition(b",")[0].decode("latin-1") for line in head.split(b"\n"))
-        there = [by_id[known] for known in ids if known in by_id]
-        there += [image for image in listing.images if split and split_of(_folder_name(image.path)) == split]
-        if there:
-            folder, described = posixpath.dirname(there[0].path), names[0].path if names else None
-            options = {"path": file.path, "images": folder, "names": described, "split": split}
+        split = split_of(*re.split(r"[-_.]", posixpath.basename(file.path)))
+        ids = {line.partition(b",")[0].decode("latin-1") for line in head.split(b"\n")}
+        folders = [posixpath.dirname(image.path) for image in listing.images if _stem(image.path) in ids]
+        every = map(posixpath.dirname, (image.path for image in listing.images))
+        folders = folders or [each for each in every if split and split_of(posixpath.basename(each)) == split]
+        if folders:
+            described = names[0].path if names else None
+            options = {"path": file.path, "images": folders[0], "names": described, "split": split}
             sources.append({"format": "open_images", **options})
         else:
             without.append(file.path)
-    shown = [*spread(list(listing.images), SMALL_FILES), *(file for file, _ in heads), *names]
+    shown = [*_shown(listing, {}), *(file for file, _ in heads), *names]
     return listing.recognized(sources, shown, "Open Images' CSV", without) if heads else None
 
 
@@ -250,5 +246,5 @@ def _describes_classes(path: str) -> bool:
     return "class-descriptions" in posixpath.basename(path)
 
 
-def _folder_name(path: str) -> str:
-    return posixpath.basename(posixpath.dirname(path))
+def _stem(path: str) -> str:
+    return posixpath.splitext(posixpath.basename(path))[0]

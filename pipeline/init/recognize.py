@@ -3,7 +3,7 @@
 import csv
 import posixpath
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -192,21 +192,30 @@ def _beside(images: Sequence[FileInfo], others: Sequence[FileInfo]) -> list[File
 
 def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
     """The sources that read some files of a folder: one for each split, where all of their names begin with one."""
-    by_split = dict[str | None, list[FileInfo]]()
-    for file in chosen:
-        parts = file.path[len(folder) + 1 :].split("/")  # `train/a.csv`, `test-0001.csv`, `data/train-00000.parquet`
-        by_split.setdefault(next(filter(None, map(split_of, parts)), None), []).append(file)
-    if None in by_split or "train" not in by_split or len(by_split) == 1:
-        by_split = {None: list(chosen)}
+    by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
     names = sorted(file.path for file in chosen)
     ordered = [(split, by_split[split]) for split in (None, *SYNONYMS) if split in by_split]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
 
 
-def split_of(name: str) -> str | None:
-    """Returns the split that the name of a file or a folder begins with: `train2017`, `val`."""
-    word = re.match(r"[A-Za-z]+", name)
-    return SPLITS.get(word[0].lower()) if word else None
+def divided(
+    files: Sequence[FileInfo], names: Callable[[FileInfo], Iterable[str]]
+) -> dict[str | None, Sequence[FileInfo]]:
+    """Groups files by the split that the first of their names states; all as None where one has none, or no other one.
+
+    The names are parts of a path: `train/a.csv`, `test-0001.csv`, `data/train-00000.parquet`.
+    """
+    by_split = dict[str | None, list[FileInfo]]()
+    for file in files:
+        by_split.setdefault(split_of(*names(file)), []).append(file)
+    is_divided = None not in by_split and "train" in by_split and len(by_split) > 1
+    return {**by_split} if is_divided else {None: files}
+
+
+def split_of(*names: str) -> str | None:
+    """Returns the split that the first of the names of files and folders begins with: `train2017`, `val`."""
+    words = (re.match(r"[A-Za-z]+", name) for name in names)
+    return next(filter(None, (SPLITS.get(word[0].lower()) for word in words if word)), None)
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:

@@ -80,14 +80,9 @@ class ImageList:
     """The images that a file lists, by name or by the end of their paths; all, where there is no file."""
 
     def __init__(self, lines: Iterable[str] | None) -> None:
-        self._names = None if lines is None else dict[str, dict[tuple[str, ...], str]]()
-        for line in lines or ():
-            listed, _, number = line.strip().rpartition(" ")  # in a list of one class: `2008_000002 -1`
-            listed = listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line.strip()
-            key = image_key(listed if is_image(listed) else f"{listed}.")
-            if key and self._names is not None:
-                self._names.setdefault(key[-1], {})[key] = listed
-        self._missing = {name for names in (self._names or {}).values() for name in names.values()}
+        listed = map(_listed, lines or ())
+        self._listed = {image_key(name if is_image(name) else f"{name}."): name for name in listed if name}
+        self._takes_all, self._missing = lines is None, {*self._listed.values()}
 
     @classmethod
     def read(cls, files: Files, path: str | None) -> "ImageList":
@@ -96,16 +91,20 @@ class ImageList:
 
     def __contains__(self, path: str) -> bool:
         """Whether an image is listed."""
-        if self._names is None:
-            return True
         key = image_key(path)
-        listed = [name for end, name in self._names.get(key[-1], {}).items() if key[-len(end) :] == end]
-        self._missing.difference_update(listed)
-        return bool(listed)
+        ends = [key[start:] for start in range(len(key)) if key[start:] in self._listed]
+        self._missing.difference_update(self._listed[end] for end in ends)
+        return self._takes_all or bool(ends)
 
     def notes(self) -> list[str]:
         """Returns a note of the listed images that were not asked for, since they are not there."""
         return note("listed images that are not there", sorted(self._missing))
+
+
+def _listed(line: str) -> str:
+    """Returns the image that a line lists; in a list of one class a number follows: `2008_000002 -1`."""
+    listed, _, number = line.strip().rpartition(" ")
+    return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line.strip()
 
 
 def read_names(files: Files, path: str | None) -> Names:
