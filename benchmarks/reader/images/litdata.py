@@ -6,12 +6,20 @@ from typing import Any
 
 import litdata
 import torch
-from litdata.streaming import downloader
+from litdata.streaming import downloader, item_loader
 from settings import Batch, Settings
 
 from images.torch_crop import random_crop
 
 WORKERS = 2
+
+
+class PyTreeLoader(item_loader.PyTreeLoader):  # type: ignore[misc]  # the chunks name their loader
+    """Maps every chunk: this version reads the whole of one that two workers share, for each of its rows."""
+
+    def set_mmap_allowed_chunks(self, chunk_indexes: set[int]) -> None:
+        """Allows all chunks; none is removed from a cache that has room."""
+        super().set_mmap_allowed_chunks(set(range(len(self._chunks))))
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
@@ -26,6 +34,7 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     rows = litdata.StreamingDataset(
         f"{settings.remote or data}/litdata",
         cache_dir=settings.cache or None,
+        item_loader=PyTreeLoader(),
         shuffle=True,
         drop_last=True,
         seed=settings.seed,

@@ -21,6 +21,8 @@ class Photos(streaming.StreamingDataset):  # type: ignore[misc]
         if settings.remote:
             place = {"remote": f"{settings.remote}/{folder.name}", "local": f"{settings.cache}/{folder.name}"}
         super().__init__(**place, shuffle=True, shuffle_seed=settings.seed, batch_size=settings.batch_size)
+        for stream in self.streams:  # workers that were forked would read answers from one connection
+            stream._downloader.clean_up()
         self.crop = random_crop(settings.dtype)
 
     def __getitem__(self, index: int) -> Any:
