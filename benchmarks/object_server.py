@@ -12,6 +12,7 @@ import json
 import random
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -32,27 +33,31 @@ class Server:
         self._random = random.Random(0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers the requests of a connection, one after another."""
-        while line := await reader.readline():
-            method, target, _ = line.decode().split()
-            headers = {}
-            while (field := await reader.readline()) not in (b"\r\n", b""):
-                name, _, value = field.decode().partition(":")
-                headers[name.lower()] = value.strip()
-            await reader.readexactly(int(headers.get("content-length", 0)))
-            if not target.startswith("/__"):
-                await asyncio.sleep(self._delay)
-            status, fields, body = self._answer(method, target, headers)
-            if self._rate:  # one wire for all connections
-                self._free = max(self._free, time.monotonic()) + len(body) / self._rate
-                await asyncio.sleep(self._free - time.monotonic())
-            fields = {"Content-Length": str(len(body))} | fields
-            head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-            writer.write(
-                f"HTTP/1.1 {status} {REASONS[status]}\r\n{head}\r\n".encode() + (b"" if method == "HEAD" else body)
-            )
-            await writer.drain()
+        """Answers the requests of a connection, one after another, until its client ends it or dies."""
+        with suppress(ConnectionError):
+            while line := await reader.readline():
+                await self._serve(line.decode(), reader, writer)
         writer.close()
+
+    async def _serve(self, line: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        method, target, _ = line.split()
+        headers = {}
+        while (field := await reader.readline()) not in (b"\r\n", b""):
+            name, _, value = field.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        await reader.readexactly(int(headers.get("content-length", 0)))
+        if not target.startswith("/__"):
+            await asyncio.sleep(self._delay)
+        status, fields, body = self._answer(method, target, headers)
+        if self._rate:  # one wire for all connections
+            self._free = max(self._free, time.monotonic()) + len(body) / self._rate
+            await asyncio.sleep(self._free - time.monotonic())
+        fields = {"Content-Length": str(len(body))} | fields
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        writer.write(
+            f"HTTP/1.1 {status} {REASONS[status]}\r\n{head}\r\n".encode() + (b"" if method == "HEAD" else body)
+        )
+        await writer.drain()
 
     def _answer(self, method: str, target: str, headers: dict[str, str]) -> Answer:
         url = urlsplit(target)
