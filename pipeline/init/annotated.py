@@ -3,7 +3,7 @@
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ LOOKED_AT = 64  # files whose beginning is read
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
-IS_VOC = re.compile(rb".*?<annotation", re.DOTALL)
+IS_VOC = re.compile(rb"<annotation")
 IS_YOLO = re.compile(rb"\s*\d+(\s+\d*\.?\d+(e-?\d+)?){4}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
@@ -167,7 +167,7 @@ def _image_folder(listing: Listing, names: Sequence[bytes]) -> str | None:
 
 
 def _voc(listing: Listing) -> Recognized | None:
-    paired = _paired(listing, ".xml", IS_VOC)
+    paired = _paired(listing, ".xml", IS_VOC.search)
     if not paired:
         return None
     lists = [file for file in listing.ending(".txt") if posixpath.dirname(file.path).endswith("/ImageSets/Main")]
@@ -182,7 +182,7 @@ def _voc(listing: Listing) -> Recognized | None:
 
 
 def _yolo(listing: Listing) -> Recognized | None:
-    paired = _paired(listing, ".txt", IS_YOLO)
+    paired = _paired(listing, ".txt", IS_YOLO.match)
     if not paired:
         return None
     named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
@@ -191,12 +191,12 @@ def _yolo(listing: Listing) -> Recognized | None:
     return listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
 
 
-def _paired(listing: Listing, ending: str, is_annotation: re.Pattern[bytes]) -> dict[FileInfo, FileInfo]:
+def _paired(listing: Listing, ending: str, is_annotation: Callable[[bytes], object]) -> dict[FileInfo, FileInfo]:
     """Returns the annotation file of each image that has one; none at all where one is no annotation."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
     paired = {image: file for image, file in pairs.items() if file}
-    return paired if all(is_annotation.match(head) for _, head in listing.heads(paired.values())) else {}
+    return paired if all(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
 
 
 def _by_folder(
