@@ -34,9 +34,9 @@ BUILD = [
     "tensorflow-transform>=1.21,<1.22",
     "tfx-bsl>=1.21,<1.22",
 ]
-# The reader opens URLs through fsspec; a build through Beam, which needs boto3 for s3:// and has all that gs:// needs.
-AWS = ["boto3", "fsspec", "obstore>=0.12", "s3fs"]
-GCP = ["fsspec", "gcsfs", "obstore>=0.12"]
+# Datasets and sources in buckets; `build` has all that gs:// needs but obstore.
+AWS = ["boto3", "obstore>=0.12"]
+GCP = ["google-cloud-storage>=3", "obstore>=0.12"]
 TOOLS = [
     "build",
     "flask-cors",  # of moto's server

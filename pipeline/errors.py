@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Collection, Iterable, Iterator
 from enum import IntEnum
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from recordmill.pipeline.safe_text import cut
 
@@ -104,7 +104,7 @@ _MEANINGS = {
     ExitCode.INTERRUPTED: "stopped by Ctrl-C (128 and SIGINT); the same command goes on",
     ExitCode.TERMINATED: "stopped by SIGTERM (128 and SIGTERM); the same command goes on",
 }
-UNAUTHORIZED, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 429, 500
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 403, 404, 429, 500
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 """S3's and STS' codes of credentials that may be renewed; GCS answers 401."""
 NO_ANSWER = {
@@ -134,6 +134,11 @@ def code_of(error: BaseException) -> ExitCode:
     return ExitCode(code)
 
 
+def status_of(error: BaseException) -> int | None:
+    """Returns the HTTP status of a service's answer that led to an error; None if there was no answer."""
+    return next((status for cause in _causes(error) if (status := _status(cause)) is not None), None)
+
+
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yields an error and those that it was raised from; Beam keeps those of several files in a dictionary."""
     while error is not None:
@@ -146,13 +151,22 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _is_temporary(error: BaseException) -> bool:
     """Whether a library says that a service did not answer, was too busy, or asks for newer credentials."""
-    response = getattr(error, "response", None)
-    answer = response if isinstance(response, dict) else {}  # botocore's
-    if answer.get("Error", {}).get("Code") in EXPIRED:
+    if _answer(error).get("Error", {}).get("Code") in EXPIRED:
         return True
-    status = getattr(error, "code", None) or answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    if isinstance(status, int) and (status in (UNAUTHORIZED, TOO_MANY_REQUESTS) or status >= SERVER_ERROR):
+    status = _status(error)
+    if status is not None and (status in (UNAUTHORIZED, TOO_MANY_REQUESTS) or status >= SERVER_ERROR):
         return True
     if isinstance(error, BrokenPipeError):  # of a worker process
         return False
     return isinstance(error, TimeoutError) or any(kind.__name__ in NO_ANSWER for kind in type(error).__mro__)
+
+
+def _status(error: BaseException) -> int | None:
+    status = getattr(error, "code", None) or _answer(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status if isinstance(status, int) else None
+
+
+def _answer(error: BaseException) -> dict[str, Any]:
+    """Returns the answer that an error of botocore's holds."""
+    response = getattr(error, "response", None)
+    return response if isinstance(response, dict) else {}

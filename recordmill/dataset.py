@@ -34,7 +34,7 @@ from recordmill.pipeline.reader.options import (
     training_options,
 )
 from recordmill.pipeline.reader.steps import Steps
-from recordmill.pipeline.reader.version_files import RemotePath
+from recordmill.pipeline.reader.version_files import RemotePath, readable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,8 +61,8 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
     Args:
         path: the folder that was built into, or a version's own folder, the one with `dataset.json`: on this machine,
             or a URL of an object store, `s3://bucket/out/emoji` or `gs://…`.
-        version: a version's name, or `live`, the default; of a folder on this machine also its number (`#3`), a part of
-            its name, or `-1`, the version published before the live one.
+        version: a version's name, its number (`#3`), a part of its name, `-1`, the version published before the live
+            one, or `live`, the default.
 
     Raises:
         DatasetError: nothing is there, or it cannot be read; the message says what to do.
@@ -74,14 +74,8 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
         return Dataset(folder, read_manifest(folder))
     wanted = read_latest(folder).version if version in (None, "live") else str(version)
     chosen = version_folder(folder, wanted)
-    if not (chosen / MANIFEST_FILE).is_file() and wanted == version and isinstance(folder, Path):
-        from recordmill.pipeline.versions.listing import find
-
-        chosen = version_folder(folder, find(str(folder), wanted).version)
     if not (chosen / MANIFEST_FILE).is_file():
-        is_named = wanted == version
-        cause = f"{folder} has no version" if is_named else f"{folder / 'LATEST'} names a version that is not there:"
-        raise DatasetError(f"{cause} '{wanted}'; {_published(folder)}")
+        chosen = version_folder(folder, _find(folder, wanted, is_named=wanted == version))
     return Dataset(chosen, read_manifest(chosen))
 
 
@@ -102,9 +96,15 @@ def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str) -> list[t
     return [(shard_paths(str(folder), row.shard).full[0], row.record) for row in found]
 
 
-def _published(folder: Path | RemotePath) -> str:
-    versions = sorted(manifest.parent.name for manifest in (folder / VERSIONS_FOLDER).glob(f"*/{MANIFEST_FILE}"))
-    return which_versions(versions)
+def _find(folder: Path | RemotePath, wanted: str, *, is_named: bool) -> str:
+    """Finds a version that is not called so. Raises: DatasetError: there is none, or `LATEST` alone names it."""
+    from recordmill.pipeline.versions.listing import find, list_versions
+
+    with readable(str(folder)):
+        if is_named:
+            return find(str(folder), wanted).version
+        there = which_versions([version.manifest.version for version in list_versions(str(folder))])
+        raise DatasetError(f"{folder / 'LATEST'} names a version that is not there: '{wanted}'; {there}")
 
 
 class Dataset(DatasetVersion):

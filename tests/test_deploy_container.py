@@ -49,7 +49,7 @@ def test_the_linter_has_nothing_to_say() -> None:
 def test_the_image_has_the_packages_of_the_tests_without_the_tools() -> None:
     image, tested = pins(LOCK), pins(ROOT / "requirements.lock")
     assert image.items() <= tested.items()
-    assert {"apache-beam", "tensorflow", "s3fs", "gcsfs"} <= {*image}
+    assert {"apache-beam", "tensorflow", "boto3", "google-cloud-storage", "obstore"} <= {*image}
     assert not {"pytest", "moto", "mypy", "ruff"} & {*image}
 
 

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import fsspec
 import numpy as np
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from gcp_storage_emulator.server import create_server
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
@@ -28,6 +26,7 @@ from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.versions.stores import open_store
 from recordmill.transforms.contract.stored import RowError
 from tests import hand_made
+from tests.memory_store import Answer, Memory, MemoryStore, memory_store
 from tests.test_reader_input import assert_equal
 
 URL = "memory://bucket/out/hand"
@@ -52,11 +51,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def memory(output: Path) -> Iterator[Any]:
-    store = fsspec.filesystem("memory")
-    store.pipe({f"{URL}/{name}": data for name, data in files(output).items()})
-    yield store
-    store.store.clear()
+def memory(output: Path) -> Iterator[Memory]:
+    with memory_store() as memory:
+        memory.objects |= {f"{URL}/{name}": data for name, data in files(output).items()}
+        yield memory
 
 
 def check_reads_as(local: Dataset, remote: Dataset) -> None:
@@ -78,24 +76,30 @@ def check_reads_as(local: Dataset, remote: Dataset) -> None:
     assert_equal(tuple(other), tuple(mine))
 
 
-def test_a_remote_dataset_is_read_as_a_local_one(memory: Any, output: Path) -> None:
+def test_a_remote_dataset_is_read_as_a_local_one(memory: Memory, output: Path) -> None:
     check_reads_as(open_dataset(output), open_dataset(URL))
 
 
 @pytest.mark.parametrize(
-    ("path", "version"), [(f"{URL}/", None), (URL, hand_made.VERSION), (f"{URL}/versions/{hand_made.VERSION}", None)]
+    ("path", "version"),
+    [
+        (f"{URL}/", None),
+        (URL, hand_made.VERSION),
+        (URL, hand_made.VERSION[-8:]),
+        (f"{URL}/versions/{hand_made.VERSION}", None),
+    ],
 )
-def test_what_may_be_opened(memory: Any, path: str, version: str | None) -> None:
+def test_what_may_be_opened(memory: Memory, path: str, version: str | None) -> None:
     dataset = open_dataset(path, version)
     assert (dataset.version, str(dataset.folder)) == (hand_made.VERSION, f"{URL}/versions/{hand_made.VERSION}")
 
 
-def test_what_is_published_later_is_seen(memory: Any) -> None:
+def test_what_is_published_later_is_seen(memory: Memory) -> None:
     open_dataset(URL)
     with pytest.raises(DatasetError, match="has no version 'v2'; there are 2026"):
         open_dataset(URL, "v2")
-    memory.copy(f"{URL}/versions/{hand_made.VERSION}", f"{URL}/versions/v2", recursive=True)
-    memory.pipe_file(f"{URL}/LATEST", Latest("v2", 2).to_text().encode())
+    memory.objects |= {url.replace(hand_made.VERSION, "v2"): data for url, data in memory.objects.items()}
+    memory.objects[f"{URL}/LATEST"] = Latest("v2", 2).to_text().encode()
     assert str(open_dataset(URL).folder) == f"{URL}/versions/v2"
 
 
@@ -107,10 +111,10 @@ def test_what_is_published_later_is_seen(memory: Any) -> None:
         (f"{URL}/versions/{hand_made.VERSION}", "v1", "is one version's own folder: leave version='v1' out"),
         (f"{URL}/versions", None, f"nothing has been published in {URL}/versions yet"),
         ("memory://nowhere/out", None, "there is no folder 'memory://nowhere/out'"),
-        ("nothing://bucket/out", None, "nothing://bucket/out/dataset.json cannot be read .*: copy the version"),
+        ("nothing://bucket/out", None, "nothing://bucket is neither a path nor a URL like gs://"),
     ],
 )
-def test_what_cannot_be_opened_says_why(memory: Any, path: str, version: str | None, message: str) -> None:
+def test_what_cannot_be_opened_says_why(memory: Memory, path: str, version: str | None, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
         open_dataset(path, version)
 
@@ -134,40 +138,39 @@ def read(dataset: Dataset) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(memory: Any, inner: str, reads: Callable[[Dataset], Any], message: str) -> None:
+def test_what_is_missing_is_named(memory: Memory, inner: str, reads: Callable[[Dataset], Any], message: str) -> None:
     dataset = open_dataset(URL)
-    memory.rm_file(next(path for path in memory.find(URL) if path.endswith(inner)))
+    del memory.objects[next(url for url in memory.objects if url.endswith(inner))]
     with pytest.raises(DatasetError, match=message):
         reads(dataset)
 
 
-def fails(error: Exception) -> Callable[..., Any]:
-    def method(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return method
+FORBIDDEN = Answer(403, "Forbidden")
 
 
 @pytest.mark.parametrize(
-    ("method", "error", "message"),
+    ("refusals", "message"),
     [
-        ("info", PermissionError("Forbidden"), f"{URL} cannot be read .Forbidden.: check the address, the credentials"),
-        ("info", RuntimeError("Unable to locate credentials"), f"{URL}/dataset.json cannot be read .Unable to locate"),
-        ("cat_file", PermissionError(13, "Access Denied"), f"{URL}/LATEST cannot be read .Access Denied.: check"),
-        ("cat_file", TimeoutError("timed out"), f"{URL}/LATEST cannot be read .timed out.: check the address"),
+        (
+            {"range": FORBIDDEN, "list": FORBIDDEN},
+            f"^{URL} cannot be read .Forbidden.: check the address, the credentials",
+        ),
+        ({"range": RuntimeError("No credentials")}, f"^{URL}/dataset.json cannot be read .No credentials.: check"),
+        ({"range": TimeoutError("timed out")}, f"^{URL}/dataset.json cannot be read .timed out.: check the address"),
+        ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, f"there is no folder '{URL}'"),
     ],
 )
-def test_a_store_that_refuses(
-    memory: Any, method: str, error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(MemoryFileSystem, method, fails(error))
-    with pytest.raises(DatasetError, match=message):
+def test_a_store_that_refuses(memory: Memory, refusals: dict[str, Exception], message: str) -> None:
+    memory.refusals = refusals
+    with pytest.raises(DatasetError, match=message) as raised:
         open_dataset(URL)
+    assert raised.value.__suppress_context__  # the library's error may hold a secret
 
 
-def test_a_listing_that_is_refused(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryFileSystem, "glob", fails(PermissionError("Forbidden")))
-    with pytest.raises(DatasetError, match="versions cannot be read .Forbidden."):
+def test_objects_are_read_by_a_user_who_may_not_list_them(memory: Memory) -> None:
+    memory.refusals = {"list": FORBIDDEN}
+    assert len(list(open_dataset(URL).evaluation_input("validation", batch_size=2)))
+    with pytest.raises(DatasetError, match=f"^{URL}.* cannot be read .Forbidden."):
         open_dataset(URL, "v9")
 
 
@@ -182,32 +185,23 @@ RECORDS, SIZE, BLOCK, GROUP = 600, 3_000, 20, 6
 @pytest.fixture
 def shards(tmp_path: Path) -> Iterator[list[ShardFile]]:
     """Shards in memory, of which the first ends inside a block, and the second holds nothing."""
-    store = fsspec.filesystem("memory")
-    found = []
+    found, objects = [], dict[str, bytes]()
     for number, records in enumerate((range(250), range(0), range(250, RECORDS))):
         file, index = (str(tmp_path / f"{number}.{kind}") for kind in ("tfrecord", "index"))
         with ShardWriter(file, index) as writer:
             writer.write([b"%d" % record * (SIZE // 3) for record in records])
-        for path in (file, index):
-            store.pipe_file(path, Path(path).read_bytes())
-        found.append(ShardFile(f"memory://{file}", f"memory://{index}", writer.records, writer.bytes, writer.sha256))
-    yield found
-    store.store.clear()
+        urls = [f"memory://bucket{path}" for path in (file, index)]
+        objects |= {url: Path(path).read_bytes() for url, path in zip(urls, (file, index), strict=True)}
+        found.append(ShardFile(*urls, writer.records, writer.bytes, writer.sha256))
+    with memory_store() as memory:
+        memory.objects |= objects
+        yield found
 
 
 @pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def fetched(shards: list[ShardFile]) -> list[int]:
     """The bytes of each range that is asked for."""
-    sizes: list[int] = []
-    real = MemoryFileSystem.cat_file
-
-    def cat_file(self: Any, path: str, start: int | None = None, end: int | None = None) -> bytes:
-        data: bytes = real(self, path, start, end)
-        sizes.append(len(data))
-        return data
-
-    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
-    return sizes
+    return MemoryStore.memory.fetched
 
 
 def epoch(records: Records, threads: int = 2, batch: int = 50) -> None:
@@ -279,25 +273,18 @@ def test_damage_on_the_disk_is_fetched_again_and_damage_in_the_store_is_named(
     for file in cache.glob("*/0-*"):  # a block and an index
         file.write_bytes(bytes(file.stat().st_size))
     assert list(map(bytes, Records(shards, np.arange(0, RECORDS, BLOCK)).read(wanted))) == whole
-    store = fsspec.filesystem("memory")
-    data = bytearray(store.cat_file(shards[0].file))
+    objects = MemoryStore.memory.objects
+    data = bytearray(objects[shards[0].file])
     data[20] ^= 1
-    store.pipe_file(shards[0].file, bytes(data))
+    objects[shards[0].file] = bytes(data)
     assert list(map(bytes, records.read(wanted))) == whole  # from the cache
     shutil.rmtree(cache)
     with pytest.raises(RowError, match=r"the checksum of its data .* is wrong"):
         records.read(wanted)
 
 
-def test_a_request_that_fails_is_repeated(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failures = MemoryFileSystem.cat_file, [ConnectionResetError("reset"), OSError("503 Slow Down")]
-
-    def cat_file(self: Any, *arguments: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return real(self, *arguments)
-
-    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
+def test_a_request_that_fails_is_repeated(shards: list[ShardFile]) -> None:
+    MemoryStore.memory.failures += [ConnectionResetError("reset"), OSError("503 Slow Down")]
     counters = Counters()
     records = Records(shards, np.arange(0, RECORDS, BLOCK), counters=counters)
     assert [bytes(data) for data in records.read(np.arange(2))] == [b"0" * 1000, b"1" * 1000]
@@ -319,8 +306,7 @@ def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
-    open_store._shared_bucket.cache_clear()  # so do its clients
+    open_store._shared_bucket.cache_clear()  # which knows the server of another test
     client = boto3.client("s3")
     client.create_bucket(Bucket="set")
     for name, data in files(output).items():
@@ -350,7 +336,7 @@ def test_s3_without_credentials(s3: str, tmp_path: Path, monkeypatch: pytest.Mon
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    open_store._shared_bucket.cache_clear()
     with pytest.raises(
         DatasetError, match="s3://set/hand/dataset.json cannot be read .Unable to locate credentials.: check"
     ):
@@ -361,7 +347,7 @@ def test_s3_without_credentials(s3: str, tmp_path: Path, monkeypatch: pytest.Mon
 def gcs(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     port = free_port()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    fsspec.get_filesystem_class("gs").clear_instance_cache()
+    open_store._shared_bucket.cache_clear()
     server = create_server("127.0.0.1", port, in_memory=True)
     server.start()
     client = storage.Client(project="test", credentials=AnonymousCredentials())

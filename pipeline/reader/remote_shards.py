@@ -1,4 +1,4 @@
-"""Shards in an object store, read by ranges: buckets by the clients of their stores, other URLs through fsspec.
+"""Shards in an object store, read by ranges.
 
 Records are read by their blocks, which a cache on this machine's disk holds; or alone, in as few requests as their
 offsets allow. An index is read whole when it is first needed, and kept.
@@ -17,26 +17,21 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, check_size
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
-from recordmill.pipeline.reader.version_files import MISSING, file_system, unreadable
+from recordmill.pipeline.reader.version_files import MISSING, readable
 from recordmill.pipeline.versions.stores.base import OutputError
-from recordmill.pipeline.versions.stores.open_store import open_object
+from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
-BUCKETS = ("s3://", "gs://")
 PAUSES = (0.1, 0.5, 2.0)  # seconds before a request is repeated; a store's client repeats some by itself
 CONNECTIONS = 32  # at once, for one request a file
 GAP = 64 << 10  # 64 KiB: reading this much more takes less time than another request
 
 
 class RemoteShards:
-    """`Shards` of URLs.
-
-    Raises:
-        DatasetError: the package that reads such URLs is not installed.
-    """
+    """`Shards` of URLs."""
 
     def __init__(
         self,
@@ -50,8 +45,6 @@ class RemoteShards:
         self._indexes: dict[int, memoryview] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._process = os.getpid()
-        for shard in shards[:1]:
-            file_system(shard.file)
 
     def index(self, shard: int) -> memoryview:
         """See `Shards`."""
@@ -136,11 +129,8 @@ class RemoteShards:
     def sha256(self, shard: int) -> str:
         """See `Shards`."""
         path = self._shards[shard].file
-        try:
-            with file_system(path).open(path, "rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except Exception as error:  # a store's library has its own errors, not only OSError
-            raise unreadable(path, error) from None
+        with readable(path), open_stream(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
         """See `Shards`."""
@@ -209,25 +199,19 @@ class RemoteShards:
 
 def read_range(block: Block, counters: Counters) -> bytes:
     """Reads a range by one request, or up to its file's end; repeats what failed. Raises: DatasetError."""
-    for seconds in (*PAUSES, None):
-        try:
-            data = _request(block)
-            counters.add({REQUESTS: 1, FETCHED: len(data)})
-            return data
-        except Exception as error:  # a store's library has its own errors, not only OSError
-            if seconds is None or isinstance(error, (FileNotFoundError, PermissionError)):
-                cause = error.__cause__ if isinstance(error, OutputError) else None
-                raise unreadable(block.path, cause if isinstance(cause, Exception) else error) from None
-        counters.add({REQUESTS: 1, RETRIES: 1})
-        time.sleep(seconds)
+    with readable(block.path):
+        for seconds in (*PAUSES, None):
+            try:
+                store, name = open_object(block.path)
+                data = store.range(name, block.start, block.end).data
+                counters.add({REQUESTS: 1, FETCHED: len(data)})
+                return data
+            except OutputError as error:  # without a cause: a package is not installed, or it is no URL of a store
+                if seconds is None or error.__cause__ is None or status_of(error) == FORBIDDEN:
+                    raise
+            counters.add({REQUESTS: 1, RETRIES: 1})
+            time.sleep(seconds)
     raise AssertionError
-
-
-def _request(block: Block) -> bytes:
-    if not block.path.startswith(BUCKETS):
-        return bytes(file_system(block.path).cat_file(block.path, block.start, block.end))
-    store, name = open_object(block.path)
-    return store.range(name, block.start, block.end).data
 
 
 def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> tuple[list[Block], dict[Block, bytes]]:
@@ -266,8 +250,6 @@ def merge(ranges: Sequence[Block]) -> tuple[list[Block], list[int]]:
 
 
 def _size(file: tuple[str, int]) -> int:
-    path = file[0]
-    try:
-        return int(file_system(path).size(path))
-    except Exception as error:
-        raise unreadable(path, error) from None
+    with readable(file[0]):
+        store, name = open_object(file[0])
+        return store.size(name)

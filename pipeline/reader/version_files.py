@@ -1,8 +1,8 @@
 """The files of a version, on this machine or at a URL, such as `s3://bucket/out/emoji`.
 
 `RemotePath` is the part of `pathlib.Path` that a dataset needs, by the same names, so one code reads local and remote
-folders. It asks the store each time and keeps nothing, so it sees a version published meanwhile. fsspec, which knows
-the stores, is loaded when one is asked. (The package universal-pathlib reports a file that may not be read as absent.)
+folders. It asks the store each time and keeps nothing, so it sees a version published meanwhile. Its client is that of
+builds, which is loaded when it is first asked.
 
 >>> (RemotePath("s3://bucket/out/emoji") / "LATEST").read_bytes()  # doctest: +SKIP
 b'{"version": …'
@@ -10,25 +10,21 @@ b'{"version": …'
 ...     file.read()                                                             # doctest: +SKIP
 """
 
-import importlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, cast
 
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.paths import Location, check_place, locate, open_file
-from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.safe_text import redacted
+from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, status_of
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
 MISSING = "copy the version again, or build again"
-REFUSED = "check the address, the credentials and the network"
-BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
-_EXTRAS = {"s3": "aws", "s3a": "aws", "gs": "gcp", "gcs": "gcp"}
 
 
 @dataclass(frozen=True)
@@ -56,65 +52,41 @@ class RemotePath:
 
     def is_file(self) -> bool:
         """Whether the object exists. Raises: DatasetError if the store cannot be asked."""
-        try:
-            return self._type() == "file"
-        except PermissionError:  # S3's answer for an absent object to a user who may not list the bucket
-            return False
+        # Forbidden is S3's answer for an absent object to a user who may not list the bucket.
+        with readable(self.url, FORBIDDEN, NOT_FOUND), suppress(FileNotFoundError):
+            store, name = open_object(self.url)
+            return store.size(name) >= 0
+        return False
 
     def is_dir(self) -> bool:
         """Whether anything is below. Raises: DatasetError if the store cannot be asked."""
-        try:
-            return self._type() == "directory"
-        except PermissionError as error:
-            raise unreadable(self.url, error) from None
+        with readable(self.url, NOT_FOUND):
+            store, name = open_object(self.url)
+            return bool(store.children(name))
+        return False
 
     def read_bytes(self, most: int | None = None) -> bytes:
         """Returns the object's content, or its first bytes. Raises: DatasetError if it is missing or cannot be read."""
-        try:
-            return bytes(file_system(self.url).cat_file(self.url, end=most))
-        except Exception as error:  # a store's library has its own errors, not only OSError
-            raise unreadable(self.url, error) from None
-
-    def glob(self, pattern: str) -> Iterator["RemotePath"]:
-        """Returns the addresses below that match a pattern. Raises: DatasetError if the store cannot be asked."""
-        store = file_system(self.url)
-        try:
-            paths = store.glob(f"{self.url}/{pattern}")
-        except Exception as error:
-            raise unreadable(self.url, error) from None
-        return (RemotePath(store.unstrip_protocol(path)) for path in paths)
-
-    def _type(self) -> str | None:
-        try:
-            return str(file_system(self.url).info(self.url)["type"])
-        except FileNotFoundError:
-            return None
-        except (PermissionError, DatasetError):
-            raise
-        except Exception as error:
-            raise unreadable(self.url, error) from None
+        with readable(self.url):
+            store, name = open_object(self.url)
+            return store.range(name, 0, most).data
 
 
-def file_system(url: str) -> Any:
-    """Returns fsspec's file system for a URL. Raises: DatasetError if its package is not installed."""
-    scheme = url.partition("://")[0]
+@contextmanager
+def readable(url: str, *absent: int) -> Iterator[None]:
+    """Turns the errors of a store into a dataset's; ends the block where the store answers by one of some statuses.
+
+    Raises:
+        DatasetError: the object is missing, or cannot be read. The store's own error, which may hold secrets, is not
+            printed with it.
+    """
     try:
-        # A cache of listings would hide a version that is published later.
-        return importlib.import_module("fsspec.core").url_to_fs(url, use_listings_cache=False)[0]
-    except (ImportError, ValueError) as error:
-        extra = _EXTRAS.get(scheme)
-        advice = (
-            f'`pip install "recordmill[{extra}]"`' if extra else "copy the version to a local folder, s3:// or gs://"
-        )
-        raise DatasetError(f"{url} cannot be read ({redacted(str(error), url)}): {advice}") from None
-
-
-def unreadable(url: str, error: Exception) -> DatasetError:
-    """Returns the error for an object that cannot be read; raise it `from None`: a store's own has secrets."""
-    if isinstance(error, FileNotFoundError):
-        return DatasetError(f"{url} is missing: {MISSING}")
-    reason = redacted(str(getattr(error, "strerror", None) or error), url)
-    return DatasetError(f"{url} cannot be read ({reason}): {REFUSED}")
+        yield
+    except FileNotFoundError:
+        raise DatasetError(f"{url} is missing: {MISSING}") from None
+    except OutputError as error:
+        if status_of(error) not in absent:
+            raise DatasetError(str(error)) from None
 
 
 class VersionFiles:
@@ -141,20 +113,13 @@ class VersionFiles:
             opened = file, os.fstat(file.fileno()).st_size
         else:
             check_place(str(self.folder), path)
-            opened = self._open_remote(str(self.folder / path))
+            opened = _open_remote(str(self.folder / path))
         with opened[0]:
             try:
-                yield opened
+                with readable(str(self.folder / path)):
+                    yield opened
             except OSError as error:
                 raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
-
-    def _open_remote(self, url: str) -> tuple[BufferedReader, int]:
-        store = file_system(url)
-        try:
-            size = int(store.info(url)["size"])
-            return cast(BufferedReader, store.open(url, "rb", block_size=BLOCK, cache_type="readahead")), size
-        except Exception as error:  # a store's library raises errors of its own, not only OSError
-            raise unreadable(url, error) from None
 
     def located(self, shard: Shard) -> tuple["VersionFiles", str, str]:
         """Returns the folder of a shard, and the paths of its file and its index there.
@@ -177,10 +142,15 @@ class VersionFiles:
             return sorted(
                 str(path.relative_to(self.folder)) for path in paths if path.is_symlink() or not path.is_dir()
             )
-        url = str(self.folder)
-        store = file_system(url)
-        try:
-            root = store._strip_protocol(url)  # the prefix of all paths that `find` returns
-            return sorted(path[len(root) :].lstrip("/") for path in store.find(url))
-        except Exception as error:
-            raise unreadable(url, error) from None
+        with readable(str(self.folder)):
+            store, folder = open_object(str(self.folder))
+            names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
+            return sorted(name for name in names if name and not name.endswith("/"))  # no marks of a console's folders
+
+
+def _open_remote(url: str) -> tuple[BufferedReader, int]:
+    with readable(url):
+        file = open_stream(url)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        return file, size

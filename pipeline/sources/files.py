@@ -11,9 +11,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from io import BufferedReader, RawIOBase
 from itertools import chain
-from typing import Any, BinaryIO, NamedTuple, Protocol, overload
+from typing import BinaryIO, NamedTuple, Protocol, overload
 
 from recordmill.pipeline.dataset.paths import open_file
 from recordmill.pipeline.errors import UserError
@@ -29,10 +28,7 @@ from recordmill.pipeline.sources.globs import (
     literal_prefix,
 )
 from recordmill.pipeline.versions.stores.base import TooLargeError
-from recordmill.pipeline.versions.stores.bucket import BucketStore
-from recordmill.pipeline.versions.stores.open_store import open_object
-
-READ_BYTES = 4 << 20  # 4 MiB: the bytes of an object that a request of a stream asks for
+from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
 
 class FileInfo(NamedTuple):
@@ -216,7 +212,7 @@ class StoreFiles:
     def open(self, path: str) -> BinaryIO:
         if not path.startswith(self.SCHEMES):
             return self._others.open(path)
-        return BufferedReader(_ObjectStream(*open_object(path)), READ_BYTES)
+        return open_stream(path)
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
         if not path.startswith(self.SCHEMES):
@@ -235,42 +231,6 @@ class StoreFiles:
                 if not name.endswith("/")
             ]
         return self._objects[prefix]
-
-
-class _ObjectStream(RawIOBase):
-    """An object that is read by ranges; its size comes with the first of them."""
-
-    def __init__(self, store: BucketStore, name: str) -> None:
-        self._store, self._name, self._at = store, name, 0
-        self._size: int | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._next(self._at + len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def readall(self) -> bytes:
-        return self._next(None)  # by one request: by itself it asks for 8 KiB at a time
-
-    def _next(self, end: int | None) -> bytes:
-        if self._size is not None and self._at >= self._size:
-            return b""
-        data, self._size = self._store.range(self._name, self._at, end)
-        self._at += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence == os.SEEK_END and self._size is None:
-            self._size = self._store.size(self._name)
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size or 0}
-        self._at = base[whence] + offset
-        return self._at
 
 
 MACHINE = {

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.reader.local_shards import COPIED, Frame
-from recordmill.pipeline.reader.version_files import BLOCK
 
+BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
 Offsets = npt.NDArray[np.uint64]
 ReportDamage = Callable[[int, int, str], None]
 """Takes a record's number, its byte offset, and a message."""

@@ -24,7 +24,7 @@ from typing import BinaryIO, ClassVar, Protocol, Self
 
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import ExitCode, UserError
-from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.safe_text import cut, redacted
 
 CLAIM_FILE = ".upload"
 """Names the uploader in the folder of a version that is still being uploaded."""
@@ -265,7 +265,7 @@ def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> It
         if isinstance(error, (Conflict, UserError, *but)):
             raise
         lines = str(error).strip().splitlines()
-        reason = cut(lines[0], 200) if lines else type(error).__name__
+        reason = cut(redacted(lines[0], url), 200) if lines else type(error).__name__
         raise OutputError(
             f"{url} cannot be {action} ({reason}): check the address, the credentials and the network"
         ) from error

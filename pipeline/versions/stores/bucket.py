@@ -295,9 +295,9 @@ class BucketStore(Store):
         """Lists all objects whose names in the output begin with a prefix. Raises: OutputError."""
         return {key[len(self._prefix) :]: entry for key, entry in self._listed(self._prefix + prefix).items()}
 
-    def _listed(self, *arguments: str) -> dict[str, Listed]:
-        with refusals(self.url, "read"):
-            return self._list(*arguments)
+    def _listed(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
+        with refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
+            return self._list(prefix, delimiter)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -386,4 +386,4 @@ def load(module: str, url: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise OutputError(f"the output {url} needs more ({error}): pip install 'recordmill[{extra}]'") from None
+        raise OutputError(f"{url} needs more ({error}): pip install 'recordmill[{extra}]'") from None
