@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlparse
 
 import boto3
-import fsspec
 import pytest
 from gcp_storage_emulator.server import Router, create_server
 from gcp_storage_emulator.storage import Storage
@@ -66,7 +65,6 @@ def s3() -> Iterator[str]:
             patch.setenv(name, "testing")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         patch.setenv("AWS_ENDPOINT_URL", _start_s3())
-        fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
         boto3.client("s3").create_bucket(Bucket=BUCKET)
         yield f"s3://{BUCKET}/{uuid.uuid4().hex}/set"
 
@@ -135,9 +133,7 @@ def gcs(*, conditions: bool) -> Iterator[str]:
     """Gives the URL of an empty folder, and sets the environment to the server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", _start_gcs())
-        patch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # else gcsfs asks Google about the bucket, by gRPC
         _Conditions.are_known = conditions
-        fsspec.get_filesystem_class("gs").clear_instance_cache()
         client = storage.Client(project="test", credentials=AnonymousCredentials())
         if not client.lookup_bucket(BUCKET):
             client.create_bucket(BUCKET)

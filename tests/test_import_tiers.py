@@ -62,7 +62,7 @@ JOB = modules("pipeline.build", but=("pipeline.build.beam", "pipeline.build.make
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
 # rich, which Keras imports, is in no list that blocks it for TensorFlow
 DATA = ["google_crc32c", "PIL", "psutil", "pyarrow", "pydantic", "sentencepiece", "typer", "yaml"]
-OPTIONAL = ["boto3", "cv2", "google", "obstore", "simplejpeg"]  # without which the reader works too
+OPTIONAL = ["boto3", "botocore", "cv2", "obstore", "simplejpeg"]  # without which the reader works too
 TENSORFLOW_TEXT = "tensorflow_text"  # which some specs need, and no training machine
 BLOCKED = {
     "reading": (READING, [*FRAMEWORKS, *DATA[2:], *OPTIONAL, "rich"]),

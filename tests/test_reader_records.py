@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import fsspec
 import numpy as np
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.reader import local_shards, version_files
+from recordmill.pipeline.reader import local_shards
 from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, merge
-from recordmill.pipeline.versions.stores import open_store
+from recordmill.pipeline.versions.stores import bucket, open_store
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
+from tests.memory_store import MemoryStore, memory_store
 
 SHARDS = [[b"zero", b"", b"two"], [], [b"three"], [bytes(COPIED + 1), b"five" * 100], []]
 ALL = [record for records in SHARDS for record in records]
+BUCKET = "memory://bucket"
 
 
 def write(folder: Path, shards: list[list[bytes]] = SHARDS) -> list[ShardFile]:
@@ -53,13 +53,11 @@ def shards(tmp_path: Path) -> list[ShardFile]:
 
 @pytest.fixture
 def remote(shards: list[ShardFile]) -> Iterator[list[ShardFile]]:
-    """The shards in fsspec's own memory."""
-    store = fsspec.filesystem("memory")
-    for shard in shards:
-        for path in (shard.file, shard.index):
-            store.pipe_file(path, Path(path).read_bytes())
-    yield [replace(shard, file=f"memory://{shard.file}", index=f"memory://{shard.index}") for shard in shards]
-    store.store.clear()
+    """The shards in a store in memory."""
+    with memory_store() as memory:
+        for shard in shards:
+            memory.objects |= {f"{BUCKET}{path}": Path(path).read_bytes() for path in (shard.file, shard.index)}
+        yield [replace(shard, file=BUCKET + shard.file, index=BUCKET + shard.index) for shard in shards]
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -108,11 +106,14 @@ def test_numbers_that_no_record_has(shards: list[ShardFile], number: int) -> Non
 
 def put(path: str, change: Callable[[bytes], bytes | None]) -> None:
     """Changes a file, wherever it is; None removes it."""
-    store, inner = fsspec.core.url_to_fs(path)
-    data = change(store.cat_file(inner))
-    store.rm_file(inner)
-    if data is not None:
-        store.pipe_file(inner, data)
+    is_remote = path.startswith(BUCKET)
+    data = change(MemoryStore.memory.objects.pop(path) if is_remote else Path(path).read_bytes())
+    if not is_remote:
+        os.remove(path)
+    if data is not None and is_remote:
+        MemoryStore.memory.objects[path] = data
+    elif data is not None:
+        Path(path).write_bytes(data)
 
 
 def flip(byte: int) -> Callable[[bytes], bytes]:
@@ -287,11 +288,10 @@ def test_neighbours_are_read_together(ranges: list[Any], merged: list[Any], memb
     assert ([each[:3] for each in joined], members) == (merged, member)
 
 
-def test_how_often_a_store_is_asked(remote: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> None:
-    records, asked = Records(remote), []
+def test_how_often_a_store_is_asked(remote: list[ShardFile]) -> None:
+    records, asked = Records(remote), MemoryStore.memory.fetched
     records.check()
-    real = MemoryFileSystem.cat_file
-    monkeypatch.setattr(MemoryFileSystem, "cat_file", lambda self, *a, **b: asked.append(a[0]) or real(self, *a, **b))
+    asked.clear()
     assert read(records, [2, 5, 0, 1]) == [ALL[number] for number in (2, 5, 0, 1)]
     assert len(asked) == 2  # once, for one range of the first shard and one of the fourth
 
@@ -299,23 +299,24 @@ def test_how_often_a_store_is_asked(remote: list[ShardFile], monkeypatch: pytest
 @pytest.mark.parametrize(
     ("url", "advice"),
     [
-        ("s3://bucket/a", r'pip install "recordmill\[aws\]"'),
-        ("gs://bucket/a", r'pip install "recordmill\[gcp\]"'),
-        ("ftp://host/a", "copy the version to a local folder"),
+        ("s3://bucket/a", r"pip install 'recordmill\[aws\]'"),
+        ("gs://bucket/a", r"pip install 'recordmill\[gcp\]'"),
     ],
 )
 def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
-    monkeypatch.setattr(version_files.importlib, "import_module", missing)
-    with pytest.raises(DatasetError, match=f"{url} cannot be read .No module named 'fsspec.core'.: .*{advice}"):
-        Records([ShardFile(url, url, 1, 20, "")])
+    open_store._shared_bucket.cache_clear()
+    monkeypatch.setattr(bucket.importlib, "import_module", missing)
+    with pytest.raises(DatasetError, match=f"{url[:4]}.* needs more .No module named .*: {advice}"):
+        Records([ShardFile(url, url, 1, 20, "")]).check()
 
 
-def test_a_url_of_no_known_kind() -> None:
-    with pytest.raises(DatasetError, match="nothing://a cannot be read .*: copy the version to a local folder"):
-        Records([ShardFile("nothing://a", "nothing://b", 1, 20, "")])
+@pytest.mark.parametrize("url", ["ftp://host/a", "nothing://a"])
+def test_a_url_of_no_known_kind(url: str) -> None:
+    with pytest.raises(DatasetError, match=f"{url[:6]}.* is neither a path nor a URL like gs://"):
+        Records([ShardFile(url, url, 1, 20, "")]).check()
 
 
 @pytest.fixture
@@ -330,8 +331,7 @@ def s3(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     server = ThreadedMotoServer("127.0.0.1", port=port, verbose=False)
     server.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
-    open_store._shared_bucket.cache_clear()  # so do its clients
+    open_store._shared_bucket.cache_clear()  # whose clients know the server of another test
     client = boto3.client("s3")
     client.create_bucket(Bucket="set")
     for shard in shards:

@@ -164,7 +164,7 @@ def test_a_store_that_refuses(memory: Memory, refusals: dict[str, Exception], me
     memory.refusals = refusals
     with pytest.raises(DatasetError, match=message) as raised:
         open_dataset(URL)
-    assert raised.value.__suppress_context__  # the library's error may hold a secret
+    assert raised.value.__suppress_context__ or not raised.value.__context__  # a library's error may hold a secret
 
 
 def test_objects_are_read_by_a_user_who_may_not_list_them(memory: Memory) -> None:

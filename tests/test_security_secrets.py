@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -20,11 +19,11 @@ from recordmill.pipeline.build.beam.runners import RunnerError, make_runner
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
-from recordmill.pipeline.reader import version_files
 from recordmill.pipeline.safe_text import frames_of, public_url, redacted, summary_of, without_values
 from recordmill.pipeline.sources.user_code import blame
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill
+from tests.memory_store import memory_store
 
 ROOT = Path(__file__).parents[1]
 CANARY = "C4nary"
@@ -153,14 +152,13 @@ def test_a_source_that_cannot_be_listed_tells_no_password() -> None:
     assert CANARY not in str(raised.value)
 
 
-def test_a_dataset_that_cannot_be_read_tells_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(url: str) -> Any:
-        raise ValueError(f"403 for {url} and {CANARY}")
-
-    monkeypatch.setattr(version_files, "file_system", refuse)
-    with pytest.raises(DatasetError) as raised:
-        open_dataset(f"s3://key:{CANARY}@bucket/out?token={CANARY}")
-    assert "s3://***@bucket/out" in str(raised.value)
+def test_a_dataset_that_cannot_be_read_tells_no_password() -> None:
+    url = f"memory://key:{CANARY}@bucket/out?token={CANARY}"
+    with memory_store() as memory:
+        memory.refusals["range"] = ValueError(f"403 for {url} and {CANARY}")
+        with pytest.raises(DatasetError) as raised:
+            open_dataset(url)
+    assert "memory://***@bucket/out" in str(raised.value)
     assert CANARY not in str(raised.value)
     assert raised.value.__suppress_context__  # what the library raised is not printed with it
 

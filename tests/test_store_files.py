@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from recordmill.pipeline.build.inputs.listings import Listings
-from recordmill.pipeline.sources import files as source_files
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles, StoreFiles
 from recordmill.pipeline.versions.stores import open_store
 from recordmill.pipeline.versions.stores.base import OutputError, TooLargeError
@@ -86,7 +85,7 @@ def test_an_object_is_read_by_one_request(bucket: FakeBucket) -> None:
 
 
 def test_a_table_is_read_by_ranges(bucket: FakeBucket) -> None:
-    with constants(source_files, READ_BYTES=1000), StoreFiles(LocalFiles()).open("s3://b/in/a.csv") as file:
+    with constants(open_store, READ_BYTES=1000), StoreFiles(LocalFiles()).open("s3://b/in/a.csv") as file:
         assert file.read(10) == DATA[:10]
         assert file.seek(5000) == 5000
         assert file.read(1500) == DATA[5000:6500]

@@ -285,7 +285,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("output", ["http://host/out", "s3:/bucket/out", "gs://", "s3:///out", "file:///out"])
 def test_other_urls_are_refused(output: str) -> None:
-    with pytest.raises(OutputError, match=f"the output {output} is neither a path nor a URL like gs://"):
+    with pytest.raises(OutputError, match=f"^{output} is neither a path nor a URL like gs://"):
         open_store(output)
 
 

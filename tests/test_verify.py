@@ -23,6 +23,7 @@ from recordmill.pipeline.verify.report import MOST
 from recordmill.pipeline.verify.verify import verify
 from tests import published
 from tests.constants import constants
+from tests.memory_store import memory_store
 
 SHARD = "small-train.tfrecord-00001-of-00004"
 INDEX = "small-train.index-00001-of-00004"
@@ -338,20 +339,18 @@ def test_a_kind_that_is_not_known_is_an_error(folder: Path) -> None:
 
 
 def test_a_version_in_an_object_store(folder: Path) -> None:
-    fsspec = pytest.importorskip("fsspec")
     change_byte(5, 40)(folder)
-    store = fsspec.filesystem("memory")
-    store.put(str(folder), "/verified", recursive=True)
-    try:
-        local, remote = verify(str(folder)).findings, verify("memory://verified").findings
+    url = "memory://bucket/verified"
+    with memory_store() as memory:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        memory.objects |= {f"{url}/{path.relative_to(folder)}": path.read_bytes() for path in files}
+        local, remote = verify(str(folder)).findings, verify(url).findings
         assert (local.problems, local.checked) == (remote.problems, remote.checked)
-        store.rm("/verified/" + SHARD)
-        store.touch("/verified/stray")
-        told = [str(problem) for problem in verify("memory://verified").findings.problems]
+        del memory.objects[f"{url}/{SHARD}"]
+        memory.objects[f"{url}/stray"] = b""
+        told = [str(problem) for problem in verify(url).findings.problems]
         assert re.search(f"{SHARD}: .*/{SHARD} is missing", told[0])
         assert told[1:] == ["stray: the manifest lists no such file"]
-    finally:
-        store.rm("/verified", recursive=True)
 
 
 SAVER = "__inference__traced_save_7"
