@@ -15,8 +15,8 @@ from measure import table
 from recordmill.pipeline.build.plan.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.dataset.placement import shard_count
-from recordmill.pipeline.sources.files import READ_BYTES
 from recordmill.pipeline.spec.model import MOST_SHARDS
+from recordmill.pipeline.versions.stores.open_store import READ_BYTES
 
 RECORDS = (1_000_000, 100_000_000, 1_000_000_000)
 MANIFEST_BYTES = 279  # a shard; make bench ARGS=scale
