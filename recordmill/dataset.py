@@ -97,7 +97,7 @@ def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str) -> list[t
 
 
 def _find(folder: Path | RemotePath, wanted: str, *, is_named: bool) -> str:
-    """Finds a version that is not called so. Raises: DatasetError: there is none, or `LATEST` alone names it."""
+    """Returns the name of the version that is meant. Raises: DatasetError: none is, or `LATEST` alone names it."""
     from recordmill.pipeline.versions.listing import find, list_versions
 
     with readable(str(folder)):
