@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,10 +71,13 @@ def s3() -> Iterator[str]:
 
 
 class Road:
-    """The way to a server, by an address of its own, closed for a while where a test asks: connections end."""
+    """The way to a server, by an address of its own, closed for a while where a test asks: connections end.
 
-    def __init__(self, host: str, port: int) -> None:
-        self._server = (host, port)
+    Each piece of at most `piece` bytes waits `pause` seconds before it is passed on.
+    """
+
+    def __init__(self, host: str, port: int, piece: int = 1 << 16, pause: float = 0.0) -> None:
+        self._server, self._piece, self._pause = (host, port), piece, pause
         self.port, self._open = free_port(), list[socket.socket]()
         self.open()
 
@@ -99,7 +103,8 @@ class Road:
 
     def _pass_on(self, source: socket.socket, to: socket.socket) -> None:
         with suppress(OSError):
-            while data := source.recv(1 << 16):
+            while data := source.recv(self._piece):
+                time.sleep(self._pause)
                 to.sendall(data)
         for each in (source, to):
             with suppress(OSError):

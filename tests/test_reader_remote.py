@@ -1,9 +1,11 @@
 """Datasets on object stores: the batches of a folder, each block read once, one clear line for what is wrong."""
 
+import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.versions.stores import open_store
 from recordmill.transforms.contract.stored import RowError
 from tests import hand_made
+from tests.emulators import Road
 from tests.memory_store import Answer, Memory, MemoryStore, memory_store
 from tests.test_reader_input import assert_equal
 
@@ -341,6 +344,32 @@ def test_s3_without_credentials(s3: str, tmp_path: Path, monkeypatch: pytest.Mon
         DatasetError, match="s3://set/hand/dataset.json cannot be read .Unable to locate credentials.: check"
     ):
         open_dataset(s3)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_bytes_that_trickle_cost_a_reader_time_and_nothing_else(
+    s3: str, shards: list[ShardFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
+    for file in (*tmp_path.glob("*.tfrecord"), *tmp_path.glob("*.index")):
+        boto3.client("s3").upload_file(str(file), "set", file.name)
+    remote = [replace(shard, file=in_bucket(shard.file), index=in_bucket(shard.index)) for shard in shards]
+    asked = []
+    for pause in (0.0, 0.02):
+        road, counters = Road(host, int(port), piece=8 << 10, pause=pause), Counters()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{road.port}")
+        open_store._shared_bucket.cache_clear()
+        epoch(Records(remote, np.arange(0, RECORDS, BLOCK), BlockCache(str(tmp_path / str(pause))), counters))
+        asked.append([counters.totals().get(name, 0) for name in (FETCHED, REQUESTS, RETRIES)])
+        road.close()
+    assert asked[0] == asked[1]
+    assert asked[0][0] >= sum(shard.bytes for shard in shards)
+    assert asked[0][2] == 0
+
+
+def in_bucket(path: str) -> str:
+    return f"s3://set/{Path(path).name}"
 
 
 @pytest.fixture
