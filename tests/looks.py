@@ -9,7 +9,6 @@ import tensorflow_transform as tft
 from tensorflow_transform.impl_helper import analyze_in_place
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.context.build_context import RowDecisions
 from recordmill.pipeline.build.plan.plan import make_plan, pieces
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.run_options import RunOptions
@@ -31,7 +30,7 @@ def planned_look(
     plan = make_plan(parse_spec(spec), files, RunOptions(chunk_bytes=chunk_bytes))
     run = attempts.begin(str(folder), str(folder), plan.build_key, pieces(plan))
     planned = planned_build(plan, run.folder, files, inline=inline, threads=2)
-    return statistics_look(planned, RowDecisions()), plan.chunks
+    return statistics_look(planned), plan.chunks
 
 
 def look_at(look: Look, chunks: Iterable[Chunk], workers: int = 1) -> Sums:

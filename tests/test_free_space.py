@@ -20,7 +20,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.attempt.failures import DiskError, disk_error
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan import free_space
@@ -137,7 +137,7 @@ def test_scratch_holds_the_images_that_lie_in_rows(
     for name in ("scratch", "progress", "reports", "rejects"):
         (tmp_path / "run" / name).mkdir(parents=True)
     for chunk in plan.chunks:
-        assert list(ChunkReader(planned, RowDecisions()).read(chunk))
+        assert list(ChunkReader(planned).read(chunk))
     written = sum(file.stat().st_size for file in Path(planned.scratch).iterdir())
     estimate, images = scratch_bytes(plan, planned), sum(map(len, IMAGES))
     assert (written >= images, estimate >= images) == (are_inside, are_inside)

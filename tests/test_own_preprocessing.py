@@ -18,7 +18,6 @@ from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.probe import UnreachableError
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.build_context import RowDecisions
 from recordmill.pipeline.build.plan.plan import make_plan, pieces
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.errors import UserError
@@ -150,12 +149,12 @@ def test_analyzers_on_a_cluster_need_a_folder_that_workers_reach(tmp_path: Path)
     run = attempts.begin(str(tmp_path / "out"), str(tmp_path / "out"), plan.build_key, pieces(plan))
     planned = planned_build(plan, run.folder, LocalFiles(), inline=True, threads=1)
     with pytest.raises(PreprocessingError, match="own_temp:f uses tf.Transform's analyzers.* add --temp; give a gs://"):
-        learn(planned, RowDecisions(), plan.chunks, remote())
+        learn(planned, plan.chunks, remote())
     with pytest.raises(UnreachableError, match="--temp s3://no/where cannot be written by TensorFlow"):
-        learn(planned, RowDecisions(), plan.chunks, remote(), temp="s3://no/where")
-    context = learn(planned, RowDecisions(), plan.chunks, remote(), temp=str(tmp_path / "temp"))
+        learn(planned, plan.chunks, remote(), temp="s3://no/where")
+    context = learn(planned, plan.chunks, remote(), temp=str(tmp_path / "temp"))
     assert context.export.startswith("analysis/")
     assert os.listdir(tmp_path / "temp") == []
     assert context.sees_rows()
-    again = learn(planned, RowDecisions(), plan.chunks, remote(), export=context.export)
+    again = learn(planned, plan.chunks, remote(), export=context.export)
     assert again.analyzed == context.analyzed, "in an attempt that takes over the finished analysis"

@@ -29,7 +29,7 @@ from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import is_counted, run_job
 from recordmill.pipeline.build.context.arrow_files import FileDigests
-from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
@@ -204,19 +204,19 @@ class _Attempt:
             Progress(planned.progress, "kept").add(**run.kept.counts)
         return planned
 
-    def _look(self, run: Run, planned: PlannedBuild) -> BuildContext:
+    def _look(self, run: Run, planned: PlannedBuild) -> PlannedBuild:
         """Decides where rows go, learns what the graph must hold, and makes the graph."""
         plan, kept = self.plan, run.kept
-        decisions = place(planned, plan.chunks, self.runner)
+        planned = replace(planned, decisions=place(planned, plan.chunks, self.runner))
         export, temp = kept.export if kept else None, self.build.options.temp
         try:
-            context = learn(planned, decisions, plan.chunks, self.runner, export, temp, plan.live)
+            context = learn(planned, plan.chunks, self.runner, export, temp, plan.live)
         except UserError:
             RejectLimits(plan, planned)()  # nothing may have been learned because so many rows were rejected
             raise
         return replace(context, groups=kept.groups) if kept else context
 
-    def _write(self, run: Run, context: BuildContext) -> None:
+    def _write(self, run: Run, context: PlannedBuild) -> None:
         kept, chunks = run.kept, self.plan.chunks
         if kept is not None:
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
@@ -109,7 +109,7 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
 def _read(sample: RowSample, planned: PlannedBuild, chunk: Chunk, *, whole: bool) -> bool:
     """Adds the rows of a chunk, to its end or only the first ones; returns whether these are all."""
     rows, held = 0, sample.bytes
-    for block in keyed_blocks(planned, RowDecisions(), chunk) if held < HELD_BYTES else ():
+    for block in keyed_blocks(planned, chunk) if held < HELD_BYTES else ():
         sample.tables.append(block.rows)
         sample.rejects += block.rejects
         sample.bytes += block.rows.nbytes

@@ -21,7 +21,6 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import run_job
-from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph import pack_graph
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, pieces
@@ -159,7 +158,7 @@ def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
 def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: Sequence[ShardNumber]) -> None:
     runner = make_runner()
     planned = planned_build(plan, run, StoreFiles(BeamFiles()), inline=False, threads=runner.threads)
-    context = BuildContext.of(planned, place(planned, plan.chunks, runner), planned.features)
+    context = replace(planned, decisions=place(planned, plan.chunks, runner))
     layout = plan.layout
     groups = {layout.group(split, number) for split, number in shards}
     for shard in shards:

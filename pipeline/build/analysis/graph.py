@@ -22,7 +22,7 @@ from tensorflow_transform.tf_metadata import metadata_io
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing
 from recordmill.pipeline.build.analysis.tokenizers import FOLDER, SUFFIXES, read_model
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
-from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs, pack_graph
 from recordmill.pipeline.build.context.reports import ANALYSIS, Progress, read_report, write_report
 from recordmill.pipeline.compare.ids import compare_ids
@@ -88,7 +88,7 @@ def _read(planned: PlannedBuild, path: str) -> bytes:
 
 
 def make_preprocessing(
-    context: BuildContext, vocabularies: Mapping[str, Sequence[bytes]], statistics: Mapping[str, Any], folder: str
+    context: PlannedBuild, vocabularies: Mapping[str, Sequence[bytes]], statistics: Mapping[str, Any], folder: str
 ) -> Preprocessing:
     """Makes the `preprocessing_fn` of a build; writes its vocabularies' files below a folder, local or at a URL.
 
@@ -107,7 +107,7 @@ def make_preprocessing(
     return Preprocessing(context.features, paths, statistics, own)
 
 
-def make_graph(context: BuildContext, preprocessing: Preprocessing) -> str:
+def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
     """Makes tf.Transform's export of a function without analyzers, which `tft.TFTransformOutput` opens.
 
     Returns its folder, in scratch.

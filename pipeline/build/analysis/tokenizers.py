@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
@@ -74,7 +74,7 @@ def read_model(data: bytes, options: TextOptions, where: str = "the model") -> T
     return READERS[options.tokenizer](data, options, where)
 
 
-def tokenizer(context: BuildContext, owner: str) -> TokenizerModel:
+def tokenizer(context: PlannedBuild, owner: str) -> TokenizerModel:
     """The model of a build that is named after this feature."""
     options = context.texts()[owner]
     return read_model(options.model_bytes or b"", options)

@@ -34,7 +34,7 @@ from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveA
 from recordmill.pipeline.build.beam.probe import TEMP, probe_temp
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, Step, WorkerStep
-from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild, RowDecisions
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error, read_report
 from recordmill.pipeline.build.runners.backup import Rest
@@ -136,18 +136,16 @@ def _add_up(look: Look, bucket: tuple[str, Iterable[str | None]]) -> Iterable[No
 
 def learn(
     planned: PlannedBuild,
-    decisions: RowDecisions,
     chunks: Sequence[Chunk],
     runner: Runner,
     export: str | None = None,
     temp: str | None = None,
     live: LiveAnalysis | None = None,
-) -> BuildContext:
+) -> PlannedBuild:
     """Looks at the rows, where something is learned of them, and makes the graph; returns the build with both.
 
     Args:
-        planned: the build.
-        decisions: the decisions that the rows follow.
+        planned: the build, with the decisions that the rows follow.
         chunks: all of its chunks.
         runner: runs the look.
         export: the archive of the export that an earlier attempt made.
@@ -160,13 +158,13 @@ def learn(
         LearnedAnewError: the graph is another than that of the spans whose rows are not read.
     """
     given = replace(planned, features=complete_options(planned))
-    look = statistics_look(given, decisions, live)
+    look = statistics_look(given, live)
     if look.summaries and live and live.spans and not (live.is_frozen or live.summaries):
         raise LearnedAnewError([f"{live.manifest.version} holds no summaries of its rows"])
     done = run_look(look, chunks, runner)
     is_frozen = live is not None and live.is_frozen
     found = kept(look, done, live, frozen_models(given, live)) if live and is_frozen else learned(look, done)
-    context = BuildContext.of(given, decisions, features=complete_options(given, found.models))
+    context = replace(given, features=complete_options(given, found.models))
     if live is not None and not is_frozen:
         install_user_code(context)
         _check_kept(context, found, live)
@@ -181,7 +179,7 @@ def learn(
     return replace(context, export=name)
 
 
-def _check_kept(context: BuildContext, found: LearnedAnalysis, live: LiveAnalysis) -> None:
+def _check_kept(context: PlannedBuild, found: LearnedAnalysis, live: LiveAnalysis) -> None:
     """Checks that the graph is that of the spans whose rows are not read. Raises: LearnedAnewError."""
     changes = list(learned_changes(context, live, found.vocabularies, found.statistics, found.models))
     preprocessing = _preprocessing_in(context.scratch, context, found)
@@ -195,14 +193,14 @@ def _check_kept(context: BuildContext, found: LearnedAnalysis, live: LiveAnalysi
         raise LearnedAnewError(changes)
 
 
-def _preprocessing_in(folder: str, context: BuildContext, found: LearnedAnalysis) -> Preprocessing:
+def _preprocessing_in(folder: str, context: PlannedBuild, found: LearnedAnalysis) -> Preprocessing:
     """Makes the `preprocessing_fn` with the files of its vocabularies in a folder of a folder."""
     return make_preprocessing(context, found.vocabularies, found.statistics, folder.rstrip("/"))
 
 
 def _make_graph(
-    context: BuildContext, found: LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
-) -> tuple[BuildContext, str]:
+    context: PlannedBuild, found: LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
+) -> tuple[PlannedBuild, str]:
     """Makes the graph, by a job of its own where the user's function has analyzers; returns the export's name."""
     preprocessing = _preprocessing_in(context.scratch, context, found)
     columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
@@ -214,7 +212,7 @@ def _make_graph(
         return context, _analyze(context, preprocessing, columns, chunks, runner, folder)
 
 
-def _temp(context: BuildContext, temp: str | None, runner: Runner) -> str:
+def _temp(context: PlannedBuild, temp: str | None, runner: Runner) -> str:
     """Returns the folder of tf.Transform's temporary files, which every worker reaches."""
     if runner.is_local:
         return temp or context.scratch
@@ -238,7 +236,7 @@ def _folder_in(temp: str) -> Iterator[str]:
             tf.io.gfile.rmtree(folder)
 
 
-def _analyzed_columns(context: BuildContext, preprocessing: Preprocessing) -> frozenset[str]:
+def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> frozenset[str]:
     """Returns the columns that the user's own analyzers read.
 
     Raises:
@@ -255,7 +253,7 @@ def _analyzed_columns(context: BuildContext, preprocessing: Preprocessing) -> fr
 
 
 def _analyze(
-    context: BuildContext,
+    context: PlannedBuild,
     preprocessing: Preprocessing,
     columns: frozenset[str],
     chunks: Sequence[Chunk],
@@ -278,7 +276,7 @@ def _analyze(
     return str(report["export"])
 
 
-def _read_for_analysis(context: BuildContext, columns: frozenset[str], chunk: Chunk) -> Iterator[pa.RecordBatch]:
+def _read_for_analysis(context: PlannedBuild, columns: frozenset[str], chunk: Chunk) -> Iterator[pa.RecordBatch]:
     """Reads the rows of the train split as the user's own analyzers take them."""
-    for block in keyed_blocks(context, context.decisions, chunk, images=()):
+    for block in keyed_blocks(context, chunk, images=()):
         yield from analysis_batches(context, columns, train_rows(context, block.rows))

@@ -154,23 +154,24 @@ def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Row
         return RowDecisions()
     if (decided := read_report(planned.workspace, f"{FOLDER}/decided")) is not None:
         return RowDecisions(**decided)
-    decisions = RowDecisions()
     if action in ("drop", "fail"):
-        decisions = _resolve(planned, decisions, chunks, runner)
+        planned = _resolve(planned, chunks, runner)
     if is_stratified:
-        decisions = replace(decisions, strata=_stratify(planned, decisions, chunks, runner))
+        strata = _stratify(planned, chunks, runner)
+        planned = replace(planned, decisions=replace(planned.decisions, strata=strata))
     if action == "same_split":
-        decisions = _resolve(planned, decisions, chunks, runner)
-    write_report(planned.workspace, f"{FOLDER}/decided", asdict(decisions))
-    return decisions
+        planned = _resolve(planned, chunks, runner)
+    write_report(planned.workspace, f"{FOLDER}/decided", asdict(planned.decisions))
+    return planned.decisions
 
 
-def _resolve(planned: PlannedBuild, decided: RowDecisions, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
+def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> PlannedBuild:
+    """Returns the build with the decisions on duplicates."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
             | "ListChunks" >> ListChunks(planned.workspace, chunks)
-            | "ResolveDuplicates" >> ResolveDuplicates(planned, decided)
+            | "ResolveDuplicates" >> ResolveDuplicates(planned)
         )
     action, contents = planned.duplicates.action, partial(contents_of_chunk, planned)
     counts = read_counts(planned.workspace, f"{FOLDER}/counts")
@@ -178,18 +179,21 @@ def _resolve(planned: PlannedBuild, decided: RowDecisions, chunks: Sequence[Chun
         raise DuplicatesError(refusal(planned, chunks, counts, contents))
     if planned.hashed_images():
         write_report(planned.workspace, NEAR, published(counts, planned.layout.splits, contents))
+    decisions = planned.decisions
     if action == "drop":
-        return replace(decided, dropped=DROPPED)
-    return replace(decided, moved=MOVED) if action == "same_split" else decided
+        decisions = replace(decisions, dropped=DROPPED)
+    if action == "same_split":
+        decisions = replace(decisions, moved=MOVED)
+    return replace(planned, decisions=decisions)
 
 
-def _stratify(planned: PlannedBuild, decided: RowDecisions, chunks: Sequence[Chunk], runner: Runner) -> Strata:
+def _stratify(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Strata:
     """Cuts each class of the feature that the spec stratifies by."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
             | "ListChunks" >> ListChunks(planned.workspace, chunks)
-            | "ReadClasses" >> beam.ParDo(WorkerStep(planned, lambda: partial(_read_classes, planned, decided)))
+            | "ReadClasses" >> beam.ParDo(WorkerStep(planned, lambda: partial(_read_classes, planned)))
             | "GroupByHash" >> beam.GroupByKey()
             | "CountClasses" >> beam.ParDo(Keep(planned, write_classes))
         )
@@ -197,10 +201,10 @@ def _stratify(planned: PlannedBuild, decided: RowDecisions, chunks: Sequence[Chu
 
 
 @composite
-def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild, decided: RowDecisions) -> None:
+def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild) -> None:
     """Makes the files of decisions, or of counts for `fail`, of chunks."""
     distance = planned.duplicates.distance if planned.hashed_images() else None
-    reader = WorkerStep(planned, lambda: partial(_read_contents, planned, ContentReader(planned, decided)))
+    reader = WorkerStep(planned, lambda: partial(_read_contents, planned, ContentReader(planned)))
     read = chunks | "ReadContents" >> beam.ParDo(reader).with_outputs(UNITS, main="rows")
     found = (
         read["rows"]
@@ -263,9 +267,9 @@ def _read_contents(planned: PlannedBuild, reader: ContentReader, chunk: Chunk) -
             yield beam.pvalue.TaggedOutput(UNITS, element)
 
 
-def _read_classes(planned: PlannedBuild, decided: RowDecisions, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
+def _read_classes(planned: PlannedBuild, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
     """Sends a chunk's classes and hashes to the buckets of the hashes."""
-    table = read_classes(planned, decided, chunk)
+    table = read_classes(planned, chunk)
     if table.num_rows:
         yield from send(planned, by_hash(table, "hash", planned.buckets()))
 

@@ -13,7 +13,7 @@ from recordmill.pipeline.build.attempt.places import Kept
 from recordmill.pipeline.build.beam.placement import CountDuplicates
 from recordmill.pipeline.build.beam.runner import Add, Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, WorkerStep
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.context.reports import read_report, shard_step, write_report
 from recordmill.pipeline.build.runners.backup import OvertakenError, Rest
@@ -26,7 +26,7 @@ COUNTED = "reports/counted"
 
 
 def run_job(
-    context: BuildContext,
+    context: PlannedBuild,
     chunks: Sequence[Chunk],
     finished: Sequence[int],
     runner: Runner,
@@ -56,13 +56,13 @@ def run_job(
         raise OvertakenError("the run of the job that was ended may still write")
 
 
-def is_counted(context: BuildContext) -> bool:
+def is_counted(context: PlannedBuild) -> bool:
     """Whether an earlier attempt has counted the duplicates of all shards."""
     return read_report(context.workspace, COUNTED) is not None
 
 
 def build_graph(
-    pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk], finished: Sequence[int] = ()
+    pipeline: beam.Pipeline, context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[int] = ()
 ) -> None:
     """Adds the job's steps to a pipeline."""
     groups = [pipeline | "ListFinished" >> beam.Create(list(finished))] if finished else []
@@ -72,9 +72,9 @@ def build_graph(
     _ = shards | "CountDuplicates" >> CountDuplicates(context)
 
 
-def _build(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk]) -> beam.PCollection:
+def _build(pipeline: beam.Pipeline, context: PlannedBuild, chunks: Sequence[Chunk]) -> beam.PCollection:
     """Reads chunks and builds shards; returns their groups."""
-    reader = WorkerStep(context, lambda: ChunkReader(context, context.decisions, context.groups).read)
+    reader = WorkerStep(context, lambda: ChunkReader(context).read)
     builder = WorkerStep(context, lambda: partial(_build_shard, context, cache(partial(ShardBuilder, context))))
     return (
         pipeline
@@ -86,7 +86,7 @@ def _build(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chun
 
 
 def _build_shard(
-    context: BuildContext, builder: Callable[[], ShardBuilder], group: tuple[int, Iterable[Packed]]
+    context: PlannedBuild, builder: Callable[[], ShardBuilder], group: tuple[int, Iterable[Packed]]
 ) -> Iterator[int]:
     """Builds one shard, with a builder that is made for the first one, unless another job has; yields its group."""
     if read_report(context.workspace, f"reports/{shard_step(group[0])}") is None:

@@ -1,4 +1,4 @@
-"""The facts of a build that its workers get, in stages: the plan's, the decisions about rows, and both with the graph.
+"""The facts of a build that its workers get: the plan's, then the decisions about rows, then the graph.
 
 Sent with the job, so plain, frozen and small.
 """
@@ -6,7 +6,7 @@ Sent with the job, so plain, frozen and small.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -103,7 +103,7 @@ class RowDecisions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedBuild:
-    """A build as its plan knows it: enough for the jobs before the writing one."""
+    """A build as its plan knows it, and what the jobs have decided and learned so far."""
 
     name: str
     workspace: Store
@@ -113,7 +113,7 @@ class PlannedBuild:
     scratch: str
     """A folder on the driver's disk: for it, and for workers of the local runner."""
     features: Mapping[str, FeatureOptions]
-    """The features' options; those of a `BuildContext` hold models, words and classes too."""
+    """The features' options; once the graph is made, with models, words and classes."""
     analyzed: frozenset[str]
     """The features whose raw columns the analysis reads."""
     schema: RowSchema
@@ -146,6 +146,11 @@ class PlannedBuild:
     """The share of the rows that are kept, by the hash of their keys; below 1 for a trial version."""
     isolated: bool = False
     """Whether each image is decoded first in a process that may crash (`pipeline.build.images.isolation`)."""
+    decisions: RowDecisions = RowDecisions()
+    export: str = ""
+    """The archive of tf.Transform's export (`context.graph`), once the graph is made."""
+    groups: frozenset[int] | None = None
+    """The groups whose shards are still to be built; None: all."""
 
     @property
     def threads(self) -> int:
@@ -226,19 +231,3 @@ class PlannedBuild:
         """Whether the label's classes are those of the data, of all splits."""
         names = self.label_names()
         return names is not None and not names.classes
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildContext(PlannedBuild):
-    """A build as the job knows it: the plan, what looks at the rows found, and what is left to do."""
-
-    decisions: RowDecisions
-    export: str = ""
-    """The archive of tf.Transform's export (`context.graph`), once the graph is made."""
-    groups: frozenset[int] | None = None
-    """The groups whose shards are still to be built; None: all."""
-
-    @classmethod
-    def of(cls, planned: PlannedBuild, decisions: RowDecisions, features: Mapping[str, FeatureOptions]) -> Self:
-        """Completes a planned build with the decisions and the features' complete options."""
-        return cls(**(vars(planned) | {"features": features}), decisions=decisions)

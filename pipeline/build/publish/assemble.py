@@ -21,7 +21,7 @@ from recordmill.pipeline.build.base.live_analysis import (
     published_spec,
 )
 from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.context.reports import asked_of_stores
 from recordmill.pipeline.build.plan.keys import package_versions
@@ -199,7 +199,7 @@ def _shard(report: Mapping[str, Any], span: str | None) -> Shard:
     return Shard(**{what: report[what] for what in ("file", "bytes", "records", "sha256", "index")}, span=span)
 
 
-def _empty_shard(context: BuildContext, split: str, shard: int) -> dict[str, Any]:
+def _empty_shard(context: PlannedBuild, split: str, shard: int) -> dict[str, Any]:
     """Writes a shard without rows; returns its report."""
     file, index = (name(context.name, split, shard, context.layout.shards[split]) for name in (shard_name, index_name))
     with ShardWriter(file, index, context.shards.create) as writer:

@@ -13,7 +13,7 @@ from recordmill.pipeline.build.attempt.reconcile import check_look, check_shards
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency
 from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.base.span_reports import KeptSpan, add_up_duplicates, shards_by_group
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
 from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, read_report, shard_step
 from recordmill.pipeline.build.duplicates.counts import manifest_entry
@@ -40,7 +40,7 @@ class Results:
     """The reports of a finished job, and their sums."""
 
     plan: BuildPlan
-    context: BuildContext
+    context: PlannedBuild
     chunks: list[Report]
     shards: dict[int, Report]
     """By group; a group without rows has no report. Without spans they lack what `sums` has."""
@@ -188,7 +188,7 @@ class Results:
         return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
 
 
-def collect(plan: BuildPlan, context: BuildContext, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
+def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
     """Reads a finished job's reports and reconciles them; adds those of the spans that are taken over.
 
     Raises:
@@ -227,7 +227,7 @@ def collect(plan: BuildPlan, context: BuildContext, kept: Mapping[str, KeptSpan]
     return results
 
 
-def _read(context: BuildContext, steps: Iterable[str]) -> Iterator[Report | None]:
+def _read(context: PlannedBuild, steps: Iterable[str]) -> Iterator[Report | None]:
     for _, data in context.workspace.read_all([f"reports/{step}.json" for step in steps]):
         yield None if data is None else json.loads(data)
 
@@ -238,7 +238,7 @@ def _needed(name: str, report: Report | None) -> Report:
     return report
 
 
-def _check_look(context: BuildContext, seen: Mapping[str, int] | None, expected: Mapping[int, int]) -> None:
+def _check_look(context: PlannedBuild, seen: Mapping[str, int] | None, expected: Mapping[int, int]) -> None:
     """Checks that the look, if there was one, saw the rows that were packed."""
     packed = Counter[str]()
     for group, rows in expected.items():

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.pipeline.build.base.live_analysis import SUMMARIES, LiveAnalysis
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.summaries.numbers import Moments, PixelSums, Quantiles
 from recordmill.pipeline.build.summaries.summary import (
@@ -82,8 +82,6 @@ class Look:
 
     name: str
     planned: PlannedBuild
-    decisions: RowDecisions
-    """The decisions that the rows follow."""
     summaries: Sequence[Summary[Any]]
     kept: KeptSums | None = None
     """The sums of spans whose rows are not read."""
@@ -263,12 +261,12 @@ class LearnedAnalysis:
     drift: dict[str, Drift] = field(default_factory=dict)
 
 
-def statistics_look(planned: PlannedBuild, decisions: RowDecisions, live: LiveAnalysis | None = None) -> Look:
+def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> Look:
     """Returns the look that a build learns from; one without summaries where nothing is learned of the rows."""
     kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums]
     needed = [summary for kind in kinds if (summary := kind(planned)).is_needed]
     kept = KeptSums(open_store(live.folder).url, live.summaries, count=not live.is_frozen) if live else None
-    return Look(STATISTICS, planned, decisions, [RowsSeen(planned), *needed] if needed else [], kept)
+    return Look(STATISTICS, planned, [RowsSeen(planned), *needed] if needed else [], kept)
 
 
 def learned(look: Look, done: Sums) -> LearnedAnalysis:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpack_graph
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images.read import (
@@ -96,7 +96,7 @@ class RowBatch:
 class ImageLoader:
     """Loads the images of keyed rows; may be called from several threads."""
 
-    def __init__(self, context: BuildContext, reader: BuildImageReader) -> None:
+    def __init__(self, context: PlannedBuild, reader: BuildImageReader) -> None:
         self._reader = reader
         self._images = context.images()
         self._columns = context.schema.features
@@ -185,7 +185,7 @@ def _load(
 class StoredGraph:
     """The transform graph: raw columns to stored tensors; may be called from several threads."""
 
-    def __init__(self, context: BuildContext) -> None:
+    def __init__(self, context: PlannedBuild) -> None:
         self._specs = input_specs(context)
         self._images = context.images()
         graph = transform_graph(unpack_graph(context.workspace, context.export))

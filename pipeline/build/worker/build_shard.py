@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step, write_report
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.appearance import appearance
@@ -51,7 +51,7 @@ class BuiltBatch(NamedTuple):
 class ShardBuilder:
     """Builds shards with one transform graph."""
 
-    def __init__(self, context: BuildContext) -> None:
+    def __init__(self, context: PlannedBuild) -> None:
         self._context = context
         self._compared = content_features(context.features, context.schema)
         images, reader = context.images(), image_reader(context)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, RowSchema, Strata
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema, Strata
 from recordmill.pipeline.build.duplicates.decisions import Splits, leave_out, move, read_decisions
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.dataset.placement import (
@@ -53,14 +53,12 @@ class KeyedBlock(NamedTuple):
     """The number of rows, rejects among them, that `recordmill versions forget` keeps out."""
 
 
-def keyed_blocks(
-    planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk, images: Collection[str] | None = None
-) -> Iterator[KeyedBlock]:
+def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | None = None) -> Iterator[KeyedBlock]:
     """Yields a chunk's blocks, without the rows that the decisions leave out.
 
     `images` are the features whose images matter; of others the references may lead nowhere. None: all.
     """
-    schema, read_image = planned.schema, image_files(planned).read
+    schema, decisions, read_image = planned.schema, planned.decisions, image_files(planned).read
     moved, dropped = (read_decisions(folder, planned, chunk.index) for folder in (decisions.moved, decisions.dropped))
     columns = schema.columns if images is None else schema.columns_for(images)
     for block in planned.readers[chunk.source].read(chunk, planned.files, columns, schema.source_key):

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
+from recordmill.pipeline.build.context.build_context import PlannedBuild, Strata
 from recordmill.pipeline.build.context.reports import chunk_step, write_rejects
 from recordmill.pipeline.build.duplicates.decisions import read_decisions
 from recordmill.pipeline.build.duplicates.fingerprints import (
@@ -65,7 +65,6 @@ class RowImages(NamedTuple):
 
 def look_at(
     planned: PlannedBuild,
-    decisions: RowDecisions,
     chunk: Chunk,
     summaries: Mapping[str, Summarize],
     images: Collection[str] = (),
@@ -80,7 +79,7 @@ def look_at(
     if (kept_table := read_table(workspace, f"{folder}/{step}.arrow")) is not None:
         return kept_table
     rejects, tables = list[Reject](), {name: list[pa.Table]() for name in summaries}
-    for block in keyed_blocks(planned, decisions, chunk, images):
+    for block in keyed_blocks(planned, chunk, images):
         rejects += block.rejects
         for name, of_rows in summaries.items():
             tables[name].append(of_rows(block.rows, rejects))
@@ -99,8 +98,8 @@ def contents_of_chunk(planned: PlannedBuild, chunk: int) -> pa.Table:
 class ContentReader:
     """Reads the contents of chunks, one chunk at a time."""
 
-    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
-        self._planned, self._decisions = planned, decisions
+    def __init__(self, planned: PlannedBuild) -> None:
+        self._planned = planned
         self._names = content_features(planned.features, planned.schema)
         self._images = {name: options for name, options in planned.images().items() if name in self._names}
         self._hashed = planned.hashed_images()
@@ -112,9 +111,9 @@ class ContentReader:
     def read(self, chunk: Chunk) -> pa.Table:
         """Returns the contents, with `row` and `unit`; rows whose images cannot be read are left out, as rejects."""
         summaries = {CONTENTS: self._contents}
-        if self._decisions.strata is None:  # still to be cut: the classes come of the same read
+        if self._planned.decisions.strata is None:  # still to be cut: the classes come of the same read
             summaries |= strata_summary(self._planned, chunk)
-        return look_at(self._planned, self._decisions, chunk, summaries, self._images)
+        return look_at(self._planned, chunk, summaries, self._images)
 
     def _contents(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         loaded: list[RowImages] = [RowImages({}, {})] * rows.num_rows
@@ -165,16 +164,16 @@ class ContentReader:
         return Loaded(data, None, data, 0)
 
 
-def read_classes(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -> pa.Table:
+def read_classes(planned: PlannedBuild, chunk: Chunk) -> pa.Table:
     """Reads the classes and hashes of a chunk's rows; none of a source with a split of its own.
 
     Where the contents have been read, their reader has left them, before rows were dropped.
     """
     summary = strata_summary(planned, chunk)
-    table = look_at(planned, decisions, chunk, summary) if summary else pa.table({})
+    table = look_at(planned, chunk, summary) if summary else pa.table({})
     if not table.num_rows:
         return table
-    dropped = read_decisions(decisions.dropped, planned, chunk.index)
+    dropped = read_decisions(planned.decisions.dropped, planned, chunk.index)
     if dropped is not None:
         table = table.filter(pc.invert(pc.is_in(table["position"], dropped["position"].combine_chunks())))
     return table.drop_columns(["position"])

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import (
     LOOK_REPORTS,
     Progress,
@@ -40,9 +40,8 @@ SizedRows = tuple[int, pa.Table]
 class ChunkReader:
     """Reads chunks, one at a time."""
 
-    def __init__(self, planned: PlannedBuild, decisions: RowDecisions, groups: frozenset[int] | None = None) -> None:
-        """Takes the groups whose rows are packed; None: all."""
-        self._planned, self._decisions, self._groups = planned, decisions, groups
+    def __init__(self, planned: PlannedBuild) -> None:
+        self._planned, self._groups = planned, planned.groups
 
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
         """Returns a chunk's packed rows with their groups."""
@@ -64,7 +63,7 @@ class ChunkReader:
         planned, step = self._planned, chunk_step(chunk.index)
         progress, images = look_progress(planned, chunk), planned.measured_images()
         read, positions, rejects = 0, 0, list[Reject]()
-        for rows, bad, dropped, covered, forgotten in keyed_blocks(planned, self._decisions, chunk, images):
+        for rows, bad, dropped, covered, forgotten in keyed_blocks(planned, chunk, images):
             read += rows.num_rows + len(bad) + dropped + forgotten
             positions += covered
             rejects += bad
@@ -84,7 +83,7 @@ class ChunkReader:
         positions, duplicates, forgotten = 0, 0, 0
         rejects, groups, waiting = list[Reject](), Counter[int](), list[pa.Table]()
         with ImageSpill(planned.scratch) as spill:
-            for rows, bad, dropped, covered, left_out in keyed_blocks(planned, self._decisions, chunk):
+            for rows, bad, dropped, covered, left_out in keyed_blocks(planned, chunk):
                 duplicates += dropped
                 forgotten += left_out
                 positions += covered
@@ -151,7 +150,7 @@ class LookReader:
         self._look = look
         for summary in look.summaries:
             summary.prepare()
-        self._reader = ChunkReader(look.planned, look.decisions)
+        self._reader = ChunkReader(look.planned)
 
     def read(self, chunk: Chunk) -> Sums:
         """Returns a chunk's sums; does not read rows whose sums an earlier attempt wrote."""

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.arrow_files import write_file_digests
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import shard_step, write_rejects
 from recordmill.pipeline.build.duplicates.fingerprints import write_contents
 from recordmill.pipeline.build.worker.batch import Stored
@@ -103,7 +103,7 @@ class ShardTotals:
         self.whole |= batch.whole
         self.contents += batch.contents
 
-    def report(self, context: BuildContext, group: int) -> dict[str, Any]:
+    def report(self, context: PlannedBuild, group: int) -> dict[str, Any]:
         """Writes the rejects, the contents and the files' digests; returns the rejects' file and the sums."""
         write_file_digests(context.workspace, group, self.whole)
         write_contents(context.workspace, group, self.contents)
