@@ -44,10 +44,8 @@ def folder(tmp_path: Path) -> Path:
 class FailingRunner(Runner):
     """The local runner, whose first jobs fail: before they begin, when they are done, or by an error of a worker."""
 
-    attempts = 3
-
     def __init__(self, before: int = 0, after: int = 0, left: int = 0) -> None:
-        self.__dict__ = vars(make_runner())
+        self.__dict__ = vars(make_runner()) | {"attempts": 3}
         self.before, self.after, self.left, self.keys = before, after, left, list[str]()
 
     def begin(self, build_key: str, *rest: object) -> None:

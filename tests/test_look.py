@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
+from recordmill.pipeline.build.analysis.graph import LearnedAnalysis
 from recordmill.pipeline.build.context.reports import (
     LOOK_REPORTS,
     ProgressReader,
@@ -30,7 +31,7 @@ from recordmill.pipeline.build.context.reports import (
 )
 from recordmill.pipeline.build.images.read import PixelMeter
 from recordmill.pipeline.build.summaries import look, summary
-from recordmill.pipeline.build.summaries.look import LearnedAnalysis, PartialSums, full_buckets, learned
+from recordmill.pipeline.build.summaries.look import PartialSums, full_buckets, learned
 from recordmill.pipeline.build.summaries.numbers import SCHEMA, PixelSums
 from recordmill.pipeline.build.summaries.summary import of_bytes, to_bytes
 from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted

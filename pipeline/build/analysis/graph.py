@@ -9,7 +9,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +25,7 @@ from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs, pack_graph
 from recordmill.pipeline.build.context.reports import ANALYSIS, Progress, read_report, write_report
+from recordmill.pipeline.compare.distributions import Drift
 from recordmill.pipeline.compare.ids import compare_ids
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.paths import attempt_name, path_within
@@ -39,6 +40,21 @@ from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 ANALYZED = "reports/analyzed"
 """The report of the user's own analyzers: the export's name."""
+
+
+@dataclass(frozen=True)
+class LearnedAnalysis:
+    """All that a build learned."""
+
+    rows: dict[str, int] | None
+    """The rows that the look saw, by split; None where there was nothing to learn."""
+    statistics: dict[str, dict[str, Any]]
+    """By feature, as `dataset.json` holds them."""
+    vocabularies: dict[str, list[bytes]]
+    """The words with an id, in the order of the ids, by the feature that the vocabulary is named after."""
+    models: dict[str, bytes]
+    """The tokenizers that were trained, by the feature that each is named after."""
+    drift: dict[str, Drift] = field(default_factory=dict)
 
 
 def complete_options(
@@ -87,37 +103,32 @@ def _read(planned: PlannedBuild, path: str) -> bytes:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def make_preprocessing(
-    context: PlannedBuild, vocabularies: Mapping[str, Sequence[bytes]], statistics: Mapping[str, Any], folder: str
-) -> Preprocessing:
+def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: str) -> Preprocessing:
     """Makes the `preprocessing_fn` of a build; writes its vocabularies' files below a folder, local or at a URL.
 
     Their folder is named after their content: the graph holds its name, so that its bytes follow from the input.
     """
-    texts = {vocabulary_name(name): b"".join(word + b"\n" for word in words) for name, words in vocabularies.items()}
-    folder = f"{folder}/vocabularies-{hashlib.sha256(repr(texts).encode()).hexdigest()[:32]}"
+    words = {vocabulary_name(name): _lines(each) for name, each in found.vocabularies.items()}
+    folder = f"{folder.rstrip('/')}/vocabularies-{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"
     tf.io.gfile.makedirs(folder)
-    paths = {name: f"{folder}/{vocabulary_name(name)}" for name in vocabularies}
-    for file_name, text in texts.items():
+    paths = {name: f"{folder}/{vocabulary_name(name)}" for name in found.vocabularies}
+    for file_name, text in words.items():
         with tf.io.gfile.GFile(f"{folder}/{file_name}", "wb") as file:
             file.write(text)
     own = None
     if context.preprocessing:
         own = OwnPreprocessing(context.preprocessing, context.schema.label, context.user_code, context.workspace)
-    return Preprocessing(context.features, paths, statistics, own)
+    return Preprocessing(context.features, paths, found.statistics, own)
 
 
 def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
-    """Makes tf.Transform's export of a function without analyzers, which `tft.TFTransformOutput` opens.
-
-    Returns its folder, in scratch.
-    """
+    """Makes tf.Transform's export of a function without analyzers, and keeps it; returns its name."""
     folder = os.path.join(context.scratch, attempt_name("export"))
     analyze_in_place(preprocessing, False, {}, input_specs(context), folder)
-    return folder
+    return _keep_export(folder, context, os.path.dirname(context.scratch))
 
 
-def keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
+def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
     """Keeps the export of a local folder; returns its name. `temp` is where the graph's files were made."""
     _forget_folder(Path(made, "transform_fn"), temp)
     return pack_graph(planned.workspace, made)
@@ -131,7 +142,7 @@ def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, tem
     with tempfile.TemporaryDirectory(prefix="recordmill-") as made:
         _download(saved_model, os.path.join(made, "transform_fn"))
         metadata_io.write_metadata(metadata, os.path.join(made, "transformed_metadata"))
-        write_report(planned.workspace, ANALYZED, {"export": keep_export(made, planned, temp)})
+        write_report(planned.workspace, ANALYZED, {"export": _keep_export(made, planned, temp)})
 
 
 def _download(folder: str, into: str) -> None:
@@ -143,9 +154,10 @@ def _download(folder: str, into: str) -> None:
             tf.io.gfile.copy(f"{parent.rstrip('/')}/{name}", os.path.join(local, name))
 
 
-def report_analysis(planned: PlannedBuild, export: str, found: Mapping[str, Any]) -> None:
-    """Reports a finished analysis: the export, what was found (`rows`, `statistics`, `drift`), the analyzed columns."""
-    report = {"export": export, "analyzed": sorted(planned.analyzed), **found}
+def report_analysis(planned: PlannedBuild, export: str, found: LearnedAnalysis) -> None:
+    """Reports a finished analysis: the export, what was found, and the analyzed columns."""
+    learned = {"rows": found.rows, "statistics": found.statistics, "drift": found.drift}
+    report = {"export": export, "analyzed": sorted(planned.analyzed), **learned}
     write_report(planned.workspace, f"reports/{ANALYSIS}", report)
     Progress(planned.progress, ANALYSIS).add(analyzed=1)
 
@@ -211,28 +223,21 @@ def _safe(file: str, data: bytes) -> bytes:
     return data
 
 
-def learned_changes(
-    planned: PlannedBuild,
-    live: LiveAnalysis,
-    vocabularies: Mapping[str, Sequence[bytes]],
-    statistics: Mapping[str, Mapping[str, Any]],
-    models: Mapping[str, bytes],
-) -> Iterator[str]:
+def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAnalysis) -> Iterator[str]:
     """Yields a line for each value of the graph that is another than the live one, with both; of words their number.
 
-    One makes every record another. All are by feature: `vocabularies` are the words in the order of their ids, `models`
-    the tokenizers that were trained.
+    One makes every record another.
     """
-    for name, words in vocabularies.items():
+    for name, words in found.vocabularies.items():
         file = f"transform_fn/assets/{vocabulary_name(name)}"
-        if _digest(b"".join(word + b"\n" for word in words)) != live.files.get(file):
+        if _digest(_lines(words)) != live.files.get(file):
             new, lost, moved = compare_ids(_ids(live.read(file).splitlines()), _ids(words))
             yield f"{name}.vocabulary: {len(new):,} new, {len(lost):,} gone, {len(moved):,} with another id"
-    for name, model in models.items():
+    for name, model in found.models.items():
         if _digest(model) != live.files.get(model_file(planned, name)):
             yield f"{name}.tokenizer: trained anew"
     for name, options in planned.features.items():
-        before, now = live.statistics.get(name, {}), statistics.get(name, {})
+        before, now = live.statistics.get(name, {}), found.statistics.get(name, {})
         for key in used_statistics(options) if isinstance(options, NumberOptions) else ():
             if before.get(key) != now.get(key):
                 yield f"{name}.{key}: {before.get(key)} → {now.get(key)}"
@@ -240,6 +245,10 @@ def learned_changes(
 
 def _ids(words: Sequence[bytes]) -> dict[str, int]:
     return {word.decode("utf-8", "surrogateescape"): id_ for id_, word in enumerate(words)}
+
+
+def _lines(words: Sequence[bytes]) -> bytes:
+    return b"".join(word + b"\n" for word in words)
 
 
 def _digest(data: bytes) -> str:

@@ -17,7 +17,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import dataflow as api
 from requests import RequestException
 
-from recordmill.pipeline.build.beam.runner import RemoteRunner, parse_options
+from recordmill.pipeline.build.beam.runner import Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -56,7 +56,7 @@ AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportErro
 Proto = Any  # `google.cloud.dataflow.Job`; the packages of Google have no types that mypy reads here
 
 
-class DataflowRunner(RemoteRunner):
+class DataflowRunner(Runner):
     """`--runner dataflow`: all jobs of a build have one name, and the service runs one job of a name at a time."""
 
     probes_workers = False  # to start machines for a probe takes minutes; `check_reachable` asks for URLs

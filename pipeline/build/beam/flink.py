@@ -15,7 +15,7 @@ from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 from apache_beam.utils.subprocess_server import JavaJarServer
 
-from recordmill.pipeline.build.beam.runner import Add, RemoteRunner, parse_options
+from recordmill.pipeline.build.beam.runner import Add, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -36,7 +36,7 @@ NAMESPACE = "doctor"
 MAVEN_CENTRAL: str = JavaJarServer.MAVEN_CENTRAL_REPOSITORY
 
 
-class FlinkRunner(RemoteRunner):
+class FlinkRunner(Runner):
     """`--runner flink`: every job of an attempt has its own name, and the attempt's workers."""
 
     def __init__(self, options: RunOptions) -> None:

@@ -3,8 +3,7 @@
 chunks ─ LookAtChunks ─▶ (bucket, sums) ─ GroupByBucket ─▶ MergeBuckets ─▶ files (`pipeline.build.summaries`)
 """
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,11 +17,11 @@ import tensorflow_transform.beam as tft_beam
 
 from recordmill.pipeline.build.analysis.graph import (
     ANALYZED,
+    LearnedAnalysis,
     analyzed_columns,
     complete_options,
     frozen_models,
     keep_analyzed,
-    keep_export,
     keep_graph,
     learned_changes,
     make_graph,
@@ -39,7 +38,6 @@ from recordmill.pipeline.build.context.graph import input_specs, install_user_co
 from recordmill.pipeline.build.context.reports import leaving_error, read_report
 from recordmill.pipeline.build.runners.backup import Rest
 from recordmill.pipeline.build.summaries.look import (
-    LearnedAnalysis,
     Look,
     PartialSums,
     Sums,
@@ -79,30 +77,26 @@ def _add_look(pipeline: beam.Pipeline, look: Look, chunks: Sequence[Chunk]) -> N
     if look.planned.has_spans:
         _add_up_spans(sums, look)
     else:
-        _ = sums | "MergeBuckets" >> beam.ParDo(Step(look.planned, partial(_merge, look)))
+        _ = sums | "MergeBuckets" >> beam.ParDo(Step(look.planned, _of_bucket(look.merge)))
 
 
 def _add_up_spans(sums: beam.PCollection, look: Look) -> None:
-    read = sums | "MergeSpans" >> beam.ParDo(Step(look.planned, partial(_merge_span, look)))
+    read = sums | "MergeSpans" >> beam.ParDo(Step(look.planned, _of_bucket(look.merge_span)))
     kept = [(key, None) for key in look.kept.keys()] if look.kept else []  # noqa: SIM118 - no mapping
     _ = (
         [read, sums.pipeline | "ListKept" >> beam.Create(kept)]
         | "AllSpans" >> beam.Flatten()
         | "GroupBySummary" >> beam.GroupByKey()
-        | "AddUpSpans" >> beam.ParDo(Step(look.planned, partial(_add_up, look)))
+        | "AddUpSpans" >> beam.ParDo(Step(look.planned, _of_bucket(look.add_up)))
     )
 
 
-class LookAtChunks(beam.DoFn):  # type: ignore[misc]
+class LookAtChunks(WorkerStep):
     """Adds up the sums of many chunks (`pipeline.build.worker.read_chunk.LookReader`) before it passes them on."""
 
     def __init__(self, look: Look) -> None:
+        super().__init__(look.planned, lambda: LookReader(look).read)
         self._look = look
-
-    def setup(self) -> None:
-        """Makes the worker's reader; sources may be the user's own."""
-        install_user_code(self._look.planned)
-        self._reader = LookReader(self._look)
 
     def start_bundle(self) -> None:
         """Begins empty."""
@@ -110,8 +104,8 @@ class LookAtChunks(beam.DoFn):  # type: ignore[misc]
 
     def process(self, chunk: Chunk) -> Iterator[tuple[str, bytes]]:
         """Adds a chunk."""
-        with leaving_error(self._look.planned.workspace):
-            yield from self._sums.add(self._reader.read(chunk), self._look.planned.spans[chunk.source])
+        with leaving_error(self._planned.workspace):
+            yield from self._sums.add(self._function(chunk), self._planned.spans[chunk.source])
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields the rest of the sums."""
@@ -119,19 +113,8 @@ class LookAtChunks(beam.DoFn):  # type: ignore[misc]
             yield beam.transforms.window.GlobalWindows.windowed_value(element)
 
 
-def _merge(look: Look, bucket: tuple[str, Iterable[bytes]]) -> Iterable[None]:
-    look.merge(*bucket)
-    return ()
-
-
-def _merge_span(look: Look, bucket: tuple[str, Iterable[bytes]]) -> Iterable[tuple[str, str]]:
-    return [look.merge_span(*bucket)]
-
-
-def _add_up(look: Look, bucket: tuple[str, Iterable[str | None]]) -> Iterable[None]:
-    key, spans = bucket
-    look.add_up(key, sorted(span for span in spans if span is not None))
-    return ()
+def _of_bucket(function: Callable[[str, Any], Any]) -> Callable[[tuple[str, Any]], Iterable[Any]]:
+    return lambda bucket: [function(*bucket)]
 
 
 def learn(
@@ -175,14 +158,14 @@ def learn(
         context, name = _make_graph(context, found, chunks, runner, temp)
     else:
         name = keep_graph(context, live)
-    report_analysis(context, name, {"rows": found.rows, "statistics": found.statistics, "drift": found.drift})
+    report_analysis(context, name, found)
     return replace(context, export=name)
 
 
 def _check_kept(context: PlannedBuild, found: LearnedAnalysis, live: LiveAnalysis) -> None:
     """Checks that the graph is that of the spans whose rows are not read. Raises: LearnedAnewError."""
-    changes = list(learned_changes(context, live, found.vocabularies, found.statistics, found.models))
-    preprocessing = _preprocessing_in(context.scratch, context, found)
+    changes = list(learned_changes(context, live, found))
+    preprocessing = make_preprocessing(context, found, context.scratch)
     if preprocessing.own and _analyzed_columns(context, preprocessing):
         changes.append(f"{context.preprocessing} uses tf.Transform's analyzers, which read all rows")
     if context.measured_images() and live.sample_share < context.sample_share:
@@ -193,22 +176,17 @@ def _check_kept(context: PlannedBuild, found: LearnedAnalysis, live: LiveAnalysi
         raise LearnedAnewError(changes)
 
 
-def _preprocessing_in(folder: str, context: PlannedBuild, found: LearnedAnalysis) -> Preprocessing:
-    """Makes the `preprocessing_fn` with the files of its vocabularies in a folder of a folder."""
-    return make_preprocessing(context, found.vocabularies, found.statistics, folder.rstrip("/"))
-
-
 def _make_graph(
     context: PlannedBuild, found: LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
 ) -> tuple[PlannedBuild, str]:
     """Makes the graph, by a job of its own where the user's function has analyzers; returns the export's name."""
-    preprocessing = _preprocessing_in(context.scratch, context, found)
+    preprocessing = make_preprocessing(context, found, context.scratch)
     columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
     if not columns:
-        return context, keep_export(make_graph(context, preprocessing), context, os.path.dirname(context.scratch))
+        return context, make_graph(context, preprocessing)
     context = replace(context, analyzed=context.analyzed | columns)
     with _folder_in(_temp(context, temp, runner)) as folder:
-        preprocessing = _preprocessing_in(folder, context, found)
+        preprocessing = make_preprocessing(context, found, folder)
         return context, _analyze(context, preprocessing, columns, chunks, runner, folder)
 
 

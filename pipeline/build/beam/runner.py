@@ -3,7 +3,7 @@
 import io
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import Self
 
 from apache_beam import Pipeline
@@ -29,15 +29,16 @@ Add = Callable[[Pipeline], None]
 class Runner:
     """Runs the jobs of a build; a context manager, which ends what it started."""
 
-    attempts = 1
-    """The number of attempts at a build; `pipeline` raises `JobFailedError` where another attempt may succeed."""
-
     probes_workers = True
     """Lets a tiny job look first if workers reach the workspace; False where starting a job takes minutes."""
 
-    def __init__(self, runner: PipelineRunner, options: PipelineOptions, *, is_local: bool, threads: int = 0) -> None:
+    def __init__(
+        self, runner: PipelineRunner, options: PipelineOptions, attempts: int = 1, *, is_local: bool = False
+    ) -> None:
         self.options, self.is_local = options, is_local
-        self.threads = threads
+        self.attempts = attempts
+        """The number of attempts at a build; `pipeline` raises `JobFailedError` where another attempt may succeed."""
+        self.threads = 0
         """The number of threads of a worker's transform graph; 0 for as many as the worker has cores."""
         self._runner = runner
 
@@ -61,8 +62,10 @@ class Runner:
             WorkerError: a worker failed with a `UserError`; it takes the place of the runner's own error.
             JobFailedError: a worker could not use the output, or the job failed otherwise, on a cluster.
         """
-        with raising_left_error(planned.workspace), self._job() as job:
-            yield job
+        failing = nullcontext() if self.is_local else failing_as_job()
+        job = Pipeline(runner=self._runner, options=self.options)
+        with raising_left_error(planned.workspace), failing, job as pipeline:
+            yield pipeline
 
     def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
         """Runs a job to its end; where the cluster has slots that are idle meanwhile, with a backup (`runners.backup`).
@@ -79,28 +82,11 @@ class Runner:
             add(pipeline)
         return False
 
-    def _job(self) -> Pipeline:
-        return Pipeline(runner=self._runner, options=self.options)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         return None
-
-
-class RemoteRunner(Runner):
-    """Any runner of Beam but the local one; its failed jobs may be tried again."""
-
-    def __init__(self, runner: PipelineRunner, options: PipelineOptions, attempts: int) -> None:
-        super().__init__(runner, options, is_local=False)
-        self.attempts = attempts
-
-    @contextmanager
-    def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
-        """Yields a pipeline; its failure is a `JobFailedError`."""
-        with raising_left_error(planned.workspace), failing_as_job(), self._job() as job:
-            yield job
 
 
 def parse_options(arguments: Sequence[str], *, passes_on: bool = False) -> PipelineOptions:

@@ -35,7 +35,7 @@ from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
 from recordmill.pipeline.build.beam.flink import FlinkRunner
-from recordmill.pipeline.build.beam.runner import RemoteRunner, Runner, parse_options
+from recordmill.pipeline.build.beam.runner import Runner, parse_options
 from recordmill.pipeline.build.context.reports import DeadWorkerError
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.runners import child_process
@@ -78,12 +78,13 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
             from recordmill.pipeline.build.beam.dataflow import DataflowRunner  # loads Google's clients
 
             return DataflowRunner(options)
-        return RemoteRunner(_beam_runner(name), beam_options, options.attempts)
+        return Runner(_beam_runner(name), beam_options, options.attempts)
     direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
     direct.direct_num_workers = options.processes
     environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if options.processes > 1 else None
-    threads = worker_threads(options.processes)
-    return Runner(PrivateFnApiRunner(environment), beam_options, is_local=True, threads=threads)
+    runner = Runner(PrivateFnApiRunner(environment), beam_options, is_local=True)
+    runner.threads = worker_threads(options.processes)
+    return runner
 
 
 def _beam_runner(name: str) -> PipelineRunner:

@@ -13,11 +13,12 @@ the live version.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from recordmill.pipeline.build.analysis.graph import LearnedAnalysis
 from recordmill.pipeline.build.base.live_analysis import SUMMARIES, LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import chunk_step
@@ -34,7 +35,7 @@ from recordmill.pipeline.build.summaries.summary import (
     to_file,
 )
 from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
-from recordmill.pipeline.compare.distributions import Drift, statistics_drift
+from recordmill.pipeline.compare.distributions import statistics_drift
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.paths import read_checked
@@ -123,10 +124,10 @@ class Look:
         self._write(f"{SPANS}/{key}", add_tables(self._summary(bucket), map(of_bytes, parts)))
         return bucket, span
 
-    def add_up(self, key: str, spans: Iterable[str]) -> None:
+    def add_up(self, key: str, spans: Iterable[str | None]) -> None:
         """Adds up a bucket of the spans that were read, and of those that are kept; writes it as `merge`."""
         summary, kept = self._summary(key), self.kept.tables(key) if self.kept else ()
-        read = add_tables(summary, (self._read(f"{SPANS}/{span}/{key}") for span in spans))
+        read = add_tables(summary, (self._read(f"{SPANS}/{span}/{key}") for span in sorted(filter(None, spans))))
         whole = self._write(key, add_tables(summary, [*([read] if read else []), *kept]))
         learned = whole if not summary.of_read_rows and (self.kept is None or self.kept.count) else read
         if learned is not None:
@@ -244,21 +245,6 @@ class RowsSeen(Summary[dict[str, int]]):
         """Returns the rows of every split."""
         counted = {row["split"]: row["rows"] for table in tables for row in table.to_pylist()}
         return {name: counted.get(number, 0) for number, name in enumerate(self.planned.layout.splits)}
-
-
-@dataclass(frozen=True)
-class LearnedAnalysis:
-    """All that a build learned."""
-
-    rows: dict[str, int] | None
-    """The rows that the look saw, by split; None where there was nothing to learn."""
-    statistics: dict[str, dict[str, Any]]
-    """By feature, as `dataset.json` holds them."""
-    vocabularies: dict[str, list[bytes]]
-    """The words with an id, in the order of the ids, by the feature that the vocabulary is named after."""
-    models: dict[str, bytes]
-    """The tokenizers that were trained, by the feature that each is named after."""
-    drift: dict[str, Drift] = field(default_factory=dict)
 
 
 def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> Look:
