@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.build.attempt.places import PLAN, AttemptPlace, BucketPlace, Kept, LocalPlace, Run
+from recordmill.pipeline.build.attempt.places import PASSES, PLAN, BucketPlace, Kept, LocalPlace, Run
 from recordmill.pipeline.build.attempt.reconcile import take_groups
 from recordmill.pipeline.build.context.reports import (
     ANALYSIS,
@@ -44,8 +44,6 @@ from recordmill.pipeline.versions.stores.open_store import is_local
 Report = dict[str, Any]
 Piece = tuple[int, str, int]
 """A chunk's source, file and bytes."""
-PASSES = ("placement/", "look/")
-"""The folders of the jobs before the writing one: every file in them is finished."""
 
 
 def begin(
@@ -68,7 +66,7 @@ def begin(
         OSError: the folder cannot be made or written.
         OutputError: the bucket cannot be read or written.
     """
-    place: AttemptPlace = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
+    place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
     fitting = [
         run
@@ -80,7 +78,7 @@ def begin(
     if fitting:
         most = max(fitting, key=lambda run: len(run.workspace.names("reports")))
         chunks = sum(source >= 0 for source, *_ in pieces)  # the rest marks what fits no other command
-        taken = place.take_over(most, lambda run: finished_work(run, chunks), _keeps)
+        taken = place.take_over(most, lambda run: finished_work(run, chunks))
     run = taken or place.new_run()
     write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
     place.remove_others(run)
@@ -153,22 +151,5 @@ def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
 
 def _rejects(workspace: Store) -> Iterator[Reject]:
     """Reads the rejects of an attempt's steps, and of the jobs before the writing one."""
-    names = [name for folder in ("rejects/", *PASSES) for name in workspace.names(folder.rstrip("/"))]
+    names = [name for folder in ("rejects", *PASSES) for name in workspace.names(folder)]
     return read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])
-
-
-def _keeps(kept: Kept | None) -> Callable[[str], bool]:
-    """Chooses by name the files of a workspace that the next attempt keeps."""
-    if kept is None:
-        return lambda name: name.startswith(PASSES)
-    undone = {f"reports/{shard_step(group)}.json" for group in kept.groups}
-    files = {f"version/{name}" for name in kept.files}
-
-    def keeps(name: str) -> bool:
-        if name.startswith("analysis/"):
-            return name == kept.export
-        if name.startswith(("chunks/", "progress/")):  # the pages of another job's chunks, and its progress
-            return False
-        return name in files if name.startswith("version/") else name not in undone
-
-    return keeps

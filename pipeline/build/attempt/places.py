@@ -12,10 +12,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from recordmill.pipeline.build.context.reports import read_report
+from recordmill.pipeline.build.context.reports import read_report, shard_step
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
 from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished
 from recordmill.pipeline.versions import publishing
@@ -36,6 +37,8 @@ from recordmill.pipeline.versions.stores.open_store import open_bucket
 
 PLAN = PLAN_FILE.removesuffix(".json")
 """The report with which an attempt begins: a digest of its chunks, and in a bucket the version's name."""
+PASSES = ("placement", "look")
+"""The folders of the jobs before the writing one: every file in them is finished."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,27 @@ class Kept:
         """The size of the finished shards in bytes."""
         return sum(shard["bytes"] for shard in self.shards.values())
 
-    @property
+    @cached_property
     def files(self) -> set[str]:
         """The names of the finished shards and their indexes."""
         return {shard[what] for shard in self.shards.values() for what in ("file", "index")}
+
+    @cached_property
+    def unfinished(self) -> set[str]:
+        """The names of the reports of shards that are still to be built: what they report on may be damaged."""
+        return {f"reports/{shard_step(group)}.json" for group in self.groups}
+
+
+def is_kept(name: str, kept: Kept | None) -> bool:
+    """Whether the next attempt keeps a file of a workspace; without finished shards only what needs none."""
+    folder, _, inner = name.partition("/")
+    if kept is None:
+        return folder in PASSES
+    if folder == "analysis":
+        return name == kept.export
+    if folder in ("chunks", "progress"):  # the pages of another job's chunks, and its progress
+        return False
+    return inner in kept.files if folder == "version" else name not in kept.unfinished
 
 
 @dataclass(frozen=True)
@@ -76,7 +96,7 @@ class Run:
     """The folder of the shards and their indexes."""
     folder: str
     """Its folder on this machine, absolute: the workspace itself, or only scratch where that is in a bucket."""
-    place: "AttemptPlace"
+    place: "LocalPlace | BucketPlace"
     version: str = ""
     """The name of the version to be, where its shards lie in its folder already."""
     kept: Kept | None = None
@@ -92,61 +112,30 @@ class Run:
     def give_up(self) -> None:
         """Removes what no other attempt can use: scratch, or if no step is finished, all of it."""
         shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
-        finished = {name for folder in ("reports", "placement", "look") for name in self.workspace.names(folder)}
+        finished = {name for folder in ("reports", *PASSES) for name in self.workspace.names(folder)}
         if finished <= {PLAN_FILE}:
             self.remove()
 
 
-class AttemptPlace(Protocol):
-    """The attempts at one build; the caller holds the output's lease."""
-
-    def __init__(self, output: str, building: str, build_key: str) -> None: ...
-
-    def runs(self) -> list[Run]:
-        """Lists the earlier attempts."""
-
-    def new_run(self) -> Run:
-        """Begins an attempt without earlier work."""
-
-    def take_over(
-        self, run: Run, find: Callable[[Run], Kept | None], keeps: Callable[[Kept | None], Callable[[str], bool]]
-    ) -> Run | None:
-        """Begins an attempt with the finished work of another, which is over.
-
-        Args:
-            run: the earlier attempt.
-            find: finds its finished work.
-            keeps: chooses by name the files to keep.
-
-        Returns:
-            The attempt; None if the earlier one is gone.
-        """
-
-    def remove_others(self, run: Run) -> None:
-        """Removes all other attempts."""
-
-    def remove(self, run: Run) -> None:
-        """Removes an attempt."""
-
-
-class LocalPlace(AttemptPlace):
-    """The attempts in the folder of an output."""
+class LocalPlace:
+    """The attempts at one build in the folder of an output; the caller holds the output's lease."""
 
     def __init__(self, output: str, building: str, build_key: str) -> None:
         self._folder = Path(building, build_key[:16])
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def runs(self) -> list[Run]:
+        """Lists the earlier attempts."""
         return [self._run(folder) for folder in runs(self._folder)]
 
     def new_run(self) -> Run:
+        """Begins an attempt without earlier work."""
         folder = self._folder / _new_name()
         folder.mkdir(parents=True)
         return self._run(folder)
 
-    def take_over(
-        self, run: Run, find: Callable[[Run], Kept | None], keeps: Callable[[Kept | None], Callable[[str], bool]]
-    ) -> Run | None:
+    def take_over(self, run: Run, find: Callable[[Run], Kept | None]) -> Run | None:
+        """Begins an attempt with the finished work that `find` finds in an earlier one; None where that is gone."""
         folder = self._folder / _new_name()
         try:
             os.rename(run.folder, folder)
@@ -154,10 +143,9 @@ class LocalPlace(AttemptPlace):
             return None
         taken = self._run(folder)
         kept = find(taken)
-        is_kept = keeps(kept)
         for path in [path for path in folder.rglob("*") if path.is_file()]:
             name = path.relative_to(folder).as_posix()
-            if is_unfinished(name) or not is_kept(name):
+            if is_unfinished(name) or not is_kept(name, kept):
                 path.unlink(missing_ok=True)
         return replace(taken, kept=kept)
 
@@ -178,7 +166,7 @@ def _new_name() -> str:
     return f"{RUN}{uuid.uuid4().hex[:12]}"
 
 
-class BucketPlace(AttemptPlace):
+class BucketPlace:
     """The attempts in a bucket, each with a folder on this machine for scratch."""
 
     def __init__(self, output: str, building: str, build_key: str) -> None:
@@ -216,13 +204,11 @@ class BucketPlace(AttemptPlace):
     def _claim(self) -> bytes:
         return attempt_name(self._key[:16]).encode()
 
-    def take_over(
-        self, run: Run, find: Callable[[Run], Kept | None], keeps: Callable[[Kept | None], Callable[[str], bool]]
-    ) -> Run | None:
+    def take_over(self, run: Run, find: Callable[[Run], Kept | None]) -> Run | None:
         """Copies the small files but the plan; deletes the unfinished files of the version."""
         kept, name = find(run), _new_name()
-        is_kept, made = keeps(kept), self._workspace(name)
-        names = [file for file in run.workspace.names() if is_kept(file) and file != PLAN_FILE]
+        made = self._workspace(name)
+        names = [file for file in run.workspace.names() if is_kept(file, kept) and file != PLAN_FILE]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda file: run.workspace.copy(file, made, file), names))
         folder = f"{VERSIONS_FOLDER}/{run.version}"
