@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline import parallel as counting
-from recordmill.pipeline.build.runners import jars
 from recordmill.pipeline.build.runners import worker_environment as environments
 from recordmill.pipeline.build.runners.flink_cluster import (
     FlinkCluster,
@@ -29,7 +28,7 @@ from recordmill.pipeline.build.runners.flink_cluster import (
     worker_environment,
 )
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
-from recordmill.pipeline.build.runners.jars import PAIRS, REPOSITORY, find_jar, jar_path, pair_for
+from recordmill.pipeline.build.runners.jars import PAIRS, REPOSITORY, find_jar, pair_for
 from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.build.runners.job_server import JobServer, JobServerError, find_java, java_version
 from tests.constants import constants
@@ -183,21 +182,6 @@ def test_a_pinned_jar_is_no_other(repository: Path, tmp_path: Path) -> None:
         find_jar(str(tmp_path / "own.jar"), "0" * 64)
     with pytest.raises(RunnerError, match="--flink-jar-sha256 'abc' is no SHA-256"):
         find_jar(JAR, "abc")
-
-
-def test_a_known_digest_holds_from_the_first_fetch_on(repository: Path) -> None:
-    pair = jars.VersionPair("1.19", "1.2", was_run=True, sha256=hashlib.sha256(b"the official jar").hexdigest())
-    jar = repository / jar_path(pair.coordinates)
-    jar.parent.mkdir(parents=True)
-    jar.write_bytes(CONTENT)
-    jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
-    with constants(jars, PAIRS=(pair,)):
-        with pytest.raises(
-            RunnerError, match=f"has the SHA-256 {hashlib.sha256(CONTENT).hexdigest()}, not {pair.sha256}"
-        ):
-            find_jar(pair.coordinates)
-        jar.write_bytes(b"the official jar")
-        assert find_jar(pair.coordinates).read_bytes() == b"the official jar"
 
 
 def test_a_jar_of_unknown_digest_comes_by_https(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,11 +249,11 @@ def doctor(
     flink = FlinkOptions(flink_master, flink_jar, flink_jar_sha256, flink_workers)
     is_well = _print_findings(local_findings())
     if runner == "flink":
-        with quiet():  # Beam prints while it loads
-            from recordmill.pipeline.build.beam.flink import MAVEN_CENTRAL, worker_findings
-        is_well &= _print_findings(flink_findings(flink, MAVEN_CENTRAL))
+        is_well &= _print_findings(flink_findings(flink))
         if flink_master and is_well:
-            with quiet():
+            with quiet():  # Beam prints while it loads
+                from recordmill.pipeline.build.beam.flink import worker_findings
+
                 findings = worker_findings(RunOptions(runner, beam_options=tuple(context.args), flink=flink))
             is_well = _print_findings(findings)
     return 0 if is_well else 1

@@ -13,7 +13,6 @@ from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
-from apache_beam.utils.subprocess_server import JavaJarServer
 
 from recordmill.pipeline.build.beam.runner import Add, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -33,7 +32,6 @@ PIECES = 4
 """The pieces of a backup for each slot that is idle: slots that become idle later take some of them."""
 ELEMENTS = 64  # enough that every slot gets one
 NAMESPACE = "doctor"
-MAVEN_CENTRAL: str = JavaJarServer.MAVEN_CENTRAL_REPOSITORY
 
 
 class FlinkRunner(Runner):
@@ -42,7 +40,7 @@ class FlinkRunner(Runner):
     def __init__(self, options: RunOptions) -> None:
         super().__init__(_Submission(), parse_options(options.beam_options, passes_on=True), options.attempts)
         self._arguments = options.beam_options
-        self._cluster = FlinkCluster(options.flink, JavaJarServer.MAVEN_CENTRAL_REPOSITORY)
+        self._cluster = FlinkCluster(options.flink)
         self._build_key = self._attempt = ""
         self._listener, self._checks = Listener(), list[Callable[[], None]]()
 

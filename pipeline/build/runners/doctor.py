@@ -57,15 +57,10 @@ def local_findings() -> Iterator[SystemCheck]:
     yield SystemCheck("cache", f"{cache_folder().parent}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
 
 
-def flink_findings(options: FlinkOptions, repository: str) -> Iterator[SystemCheck]:
-    """Looks at Java, the job server's jar, which is fetched, the workers' program and the cluster.
-
-    Args:
-        options: as for a build; without `master`, the cluster is left out.
-        repository: the Maven repository to fetch the jar from.
-    """
+def flink_findings(options: FlinkOptions) -> Iterator[SystemCheck]:
+    """Looks at Java, the job server's jar, which is fetched, the workers' program, and the cluster where one is given."""
     yield _finding("java", lambda: f"{find_java()}, version {java_version(find_java())}")
-    yield _finding("jar", lambda: _jar(options, repository))
+    yield _finding("jar", lambda: _jar(options))
     yield _finding("workers", lambda: _workers(options))
     if not options.master:
         yield SystemCheck("cluster", "not looked at: no --flink-master")
@@ -81,12 +76,12 @@ def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
         return SystemCheck(name, str(error), is_ok=False)
 
 
-def _jar(options: FlinkOptions, repository: str) -> str:
+def _jar(options: FlinkOptions) -> str:
     name = options.jar
     if not name:
         pair = pair_for(FlinkRest(options.master).overview().version) if options.master else PAIRS[0]
         name = (pair or PAIRS[0]).coordinates
-    jar = find_jar(name, options.jar_sha256, repository)
+    jar = find_jar(name, options.jar_sha256)
     return f"{jar}, sha256 {digest(jar)}"
 
 

@@ -53,8 +53,8 @@ class FlinkOptions:
 class FlinkCluster:
     """A cluster by its options; nothing is started or asked before it is needed."""
 
-    def __init__(self, options: FlinkOptions, repository: str = "") -> None:
-        """Takes the options, and the Maven repository to fetch the job server from.
+    def __init__(self, options: FlinkOptions) -> None:
+        """Takes the options.
 
         Raises:
             RunnerError: no address is given.
@@ -64,7 +64,7 @@ class FlinkCluster:
             raise RunnerError(
                 "--runner flink needs --flink-master HOST:PORT, the address of the cluster's REST interface"
             )
-        self.options, self.rest, self._repository = options, FlinkRest(options.master), repository
+        self.options, self.rest = options, FlinkRest(options.master)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._server: JobServer | None = None
         self._has_answered = False
@@ -101,7 +101,7 @@ class FlinkCluster:
         if self._server is None:
             java = find_java()
             java_version(java)
-            jar = find_jar(self.jar(), self.options.jar_sha256, self._repository)
+            jar = find_jar(self.jar(), self.options.jar_sha256)
             self._folder = tempfile.TemporaryDirectory(prefix="flink-")
             folder = Path(self._folder.name)
             (folder / "config.yaml").write_text(flink_configuration(LIFE_SECONDS), encoding="ascii")

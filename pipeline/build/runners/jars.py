@@ -24,6 +24,7 @@ from recordmill.pipeline.safe_text import public_url, redacted
 
 REPOSITORY = "RECORDMILL_MAVEN"
 """The variable that names a Maven repository, such as a mirror, instead of Maven Central."""
+MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 TIMEOUT_SECONDS = 60.0
@@ -39,8 +40,6 @@ class VersionPair:
     """The version of Beam's Java runner."""
     was_run: bool
     """Whether Recordmill built on it, to the same bytes; others are only expected to work."""
-    sha256: str = ""
-    """The digest of the job server, which then holds from the first fetch on; empty where the jar was not had."""
 
     @property
     def coordinates(self) -> str:
@@ -64,14 +63,13 @@ def pair_for(version: str) -> VersionPair | None:
     return next((pair for pair in PAIRS if pair.flink == minor), None)
 
 
-def find_jar(name: str, sha256: str = "", repository: str = "") -> Path:
+def find_jar(name: str, sha256: str = "") -> Path:
     """Finds a jar, and checks its digest.
 
     Args:
         name: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`, whose jar is in the user's cache, or is fetched.
-        sha256: the digest that the jar must have; empty for the one in `PAIRS`, or else for the one that was noted when
-            it was fetched, and for a file any.
-        repository: the URL of the Maven repository to fetch from, unless `RECORDMILL_MAVEN` names one.
+        sha256: the digest that the jar must have; empty for the one that was noted when it was fetched, and for a file
+            any.
 
     Raises:
         RunnerError: there is no such jar, it cannot be fetched, or it has another digest.
@@ -83,10 +81,9 @@ def find_jar(name: str, sha256: str = "", repository: str = "") -> Path:
         return Path(name)
     if not COORDINATES.fullmatch(name):
         raise RunnerError(f"there is no jar {name}: --flink-jar is a file, or GROUP:ARTIFACT:VERSION")
-    sha256 = sha256 or next((pair.sha256 for pair in PAIRS if pair.coordinates == name), "")
     jar = cache_folder() / jar_path(name)
     if not (jar.is_file() and _noted(jar)):
-        _fetch(f"{(os.environ.get(REPOSITORY) or repository).rstrip('/')}/{jar_path(name)}", jar, sha256)
+        _fetch(f"{(os.environ.get(REPOSITORY) or MAVEN_CENTRAL).rstrip('/')}/{jar_path(name)}", jar, sha256)
     _check(jar, sha256 or _noted(jar))
     return jar
 
