@@ -296,8 +296,8 @@ def test_a_dry_run(service: DataflowService, run: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--worker_machine_type=e2-medium", "--machine_type 'e2-medium' shares its core"),
-        ("--region=europe-west1-b", "--region 'europe-west1-b' is a zone: the region is europe-west1"),
+        ("--worker_machine_type=e2-medium", "--machine_type 'e2-medium' is not an x86 machine with cores of its own"),
+        ("--region=europe-west1-b", "--region 'europe-west1-b' is not a region, such as europe-west1"),
         ("--max_num_worker=3", "Apache Beam has no option --max_num_worker; did you mean --max_num_workers"),
     ],
 )

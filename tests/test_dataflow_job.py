@@ -1,5 +1,7 @@
 """A job's name, its page, the size of its graph, and the cause of its failure as the service's messages have it."""
 
+import re
+
 import pytest
 
 from recordmill.pipeline.build.runners import dataflow
@@ -26,7 +28,7 @@ ValueError: the row is secret
 )
 def test_a_jobs_name(spec: str, name: str) -> None:
     assert dataflow.job_name(spec, KEY) == name
-    assert NAME.fullmatch(name)
+    assert re.fullmatch(NAME, name)
     assert dataflow.is_job_of(name, KEY)
 
 

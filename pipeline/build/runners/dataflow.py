@@ -3,15 +3,15 @@
 The service refuses a wrong label or subnetwork after minutes of staging, or its machines never start. Here each is one
 message, before anything is sent. Options keep Beam's names.
 
->>> check({"project": "my-project", "region": "europe-west1-b"})
+>>> check(dict.fromkeys(REQUIRED, "gs://my-bucket/temp") | {"region": "europe-west1-b"})  # doctest: +SKIP
 Traceback (most recent call last):
 ...
-recordmill.pipeline.build.runners.job.RunnerError: --region 'europe-west1-b' is a zone: the region is europe-west1
+recordmill.pipeline.build.runners.job.RunnerError: --region 'europe-west1-b' is not a region, such as europe-west1
 """
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recordmill.pipeline.build.runners.job import RunnerError
@@ -35,7 +35,6 @@ PRESETS: dict[str, Any] = {
     "sdk_location": "container",  # nothing is installed when a worker starts
     "save_main_session": False,  # the modules that a spec names travel as source
 }
-MAX_WORKERS = 4_000
 MAX_LABELS = 64
 NAME_LENGTH = 63  # characters of a bucket, a label, a network, a job
 PREFIX = "recordmill"
@@ -44,34 +43,49 @@ GRAPH_BYTES = 10_000_000
 """The service refuses a graph of 10 MB."""
 MESSAGE_LENGTH = 300
 REPEATED = "work item was attempted"  # the service's summary of four failures; another message has their cause
-REGION = re.compile(r"[a-z]+-[a-z]+\d{1,2}")
-ZONE = re.compile(r"([a-z]+-[a-z]+\d{1,2})-[a-z]")
-NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
-PROJECT = re.compile(r"(?:[a-z][-a-z0-9.]*:)?[a-z][-a-z0-9]{4,28}[a-z0-9]")
-BUCKET = re.compile(r"(?!goog)(?!.*(?:google|\.\.))(?!\d+\.\d+\.\d+\.\d+$)[a-z0-9][-a-z0-9_.]{1,220}[a-z0-9]")
-MACHINE = re.compile(r"[a-z]\d[a-z]?-[a-z]+(?:-\d+[gt]?)?(?:-[a-z]+)?")
-CUSTOM_MACHINE = re.compile(r"(?:[a-z]\d[a-z]?-)?custom-(\d+)-(\d+)(?:-ext)?")
-SMALL_MACHINE = re.compile(r"f1-micro|g1-small|e2-(?:micro|small|medium)")
-ARM_MACHINE = re.compile(r"(?:t2a|[a-z]\d+a)-.*")
-LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
-ACCOUNT = re.compile(
-    r"[a-z0-9][-a-z0-9]{4,28}[a-z0-9]@[a-z][-a-z0-9.]*\.iam\.gserviceaccount\.com"
-    r"|\d+-compute@developer\.gserviceaccount\.com"
+REGION = r"[a-z]+-[a-z]+\d{1,2}"
+NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
+PART = r"[a-z0-9](?:[-a-z0-9_]{0,61}[a-z0-9])?"  # of a bucket's name, between dots
+BUCKET = rf"(?=[^/]{{3,222}}/)(?!goog|[^/]*google|\d+\.\d+\.\d+\.\d+/){PART}(?:\.{PART})*"
+FOLDER = (
+    rf"gs://{BUCKET}/+[^/].*",
+    "a folder of a bucket, such as gs://my-bucket/temp; a bucket's name has 3 to 63 a-z 0-9 - _ . and no 'google'",
 )
-NETWORK = re.compile(rf"(?:.*/?projects/[^/]+/global/networks/)?{NAME.pattern}")
-SUBNETWORK = re.compile(rf"(?:https://\S+/|projects/[^/]+/)?regions/([^/]+)/subnetworks/{NAME.pattern}")
-IMAGE = re.compile(
-    r"[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
+SMALL_OR_ARM = r"(?:f1-micro|g1-small|e2-(?:micro|small|medium)|t2a-|[a-z]\d+a-)"
+CUSTOM_MACHINE = r"(?:[a-z]\d[a-z]?-)?custom-(?:1|\d*[02468])-\d+(?:-ext)?"
+LABEL = re.compile(r"([a-z][a-z0-9_-]{0,62})(?:=[a-z0-9_-]{0,63})?")
+SUBNETWORK = rf"(?:https://\S+/|projects/[^/]+/)?regions/([^/]+)/subnetworks/{NAME}"
+MACHINES = r"[1-9]\d{0,2}|[1-3]\d{3}|4000", "a number of machines from 1 to 4,000"
 FORMS = {
+    "region": (REGION, "a region, such as europe-west1"),
     "worker_region": (REGION, "a region, such as europe-west1"),
-    "worker_zone": (ZONE, "a zone, such as europe-west1-b"),
-    "project": (PROJECT, "a project's id: 6 to 30 lower-case letters, digits and hyphens; not its name or number"),
-    "service_account_email": (ACCOUNT, "a service account, such as worker@my-project.iam.gserviceaccount.com"),
-    "network": (NETWORK, "a network's name"),
-    "sdk_container_image": (IMAGE, "an image with its registry, such as HOST/PROJECT/REPOSITORY/NAME@sha256:DIGEST"),
+    "worker_zone": (rf"{REGION}-[a-z]", "a zone, such as europe-west1-b"),
+    "project": (
+        r"(?:[a-z][-a-z0-9.]*:)?[a-z][-a-z0-9]{4,28}[a-z0-9]",
+        "a project's id: 6 to 30 lower-case letters, digits and hyphens; not its name or number",
+    ),
+    "temp_location": FOLDER,
+    "staging_location": FOLDER,
+    "machine_type": (
+        rf"(?!{SMALL_OR_ARM})(?:[a-z]\d[a-z]?-[a-z]+(?:-\d+[gt]?)?(?:-[a-z]+)?|{CUSTOM_MACHINE})",
+        "an x86 machine with cores of its own and the memory for TensorFlow: n2-highmem-4, or n2-custom-4-32768",
+    ),
+    "service_account_email": (
+        r"[a-z0-9][-a-z0-9]{4,28}[a-z0-9]@[a-z][-a-z0-9.]*\.iam\.gserviceaccount\.com"
+        r"|\d+-compute@developer\.gserviceaccount\.com",
+        "a service account, such as worker@my-project.iam.gserviceaccount.com",
+    ),
+    "network": (rf"(?:.*/?projects/[^/]+/global/networks/)?{NAME}", "a network's name"),
+    "subnetwork": (SUBNETWORK, "regions/REGION/subnetworks/NAME, nor its whole URL"),
+    "sdk_container_image": (
+        r"[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+"
+        r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+        "an image with its registry, such as HOST/PROJECT/REPOSITORY/NAME@sha256:DIGEST",
+    ),
+    "num_workers": MACHINES,
+    "max_num_workers": MACHINES,
+    "number_of_worker_harness_threads": (r"[1-9]\d*", "a number of threads from 1 on"),
+    "disk_size_gb": (r"[3-9]\d|[1-9]\d{2,}", "the size of a disk for the image and its system: 30 GB at least"),
 }
 REFUSED = {
     "job_name": "a build names its jobs itself, so that a later driver finds them",
@@ -100,23 +114,8 @@ def check(options: Options) -> None:
     Raises:
         RunnerError: one line for each option that the service would refuse.
     """
-    problems = list(_missing(options)) or [problem for find in CHECKS for problem in find(options)]
-    if problems:
+    if problems := [*_missing(options)] or [*_malformed(options), *_unfit(options)]:
         raise RunnerError("\n".join(problems))
-
-
-def labels_of(values: Sequence[str] | Mapping[str, str] | str | None) -> list[tuple[str, str]]:
-    """Reads labels as Beam does: `key=value`, or a dictionary's text; pairs, since a key may stand twice."""
-    if isinstance(values, Mapping):
-        return list(values.items())
-    pairs: list[tuple[str, str]] = []
-    for value in [values] if isinstance(values, str) else values or []:
-        if "{" in value:
-            pairs += ((str(key), str(text)) for key, text in ast.literal_eval(value).items())
-        else:
-            key, _, text = value.partition("=")
-            pairs.append((key, text))
-    return pairs
 
 
 def _missing(options: Options) -> Iterator[str]:
@@ -125,115 +124,41 @@ def _missing(options: Options) -> Iterator[str]:
             yield f"--runner dataflow needs --{name} after the --: {meaning}"
 
 
-def _check_forms(options: Options) -> Iterator[str]:
-    for name, (form, meaning) in FORMS.items():
-        value = options.get(name)
-        if value is not None and not form.fullmatch(str(value)):
-            yield f"--{name} '{value}' is not {meaning}"
-
-
-def _check_refused(options: Options) -> Iterator[str]:
+def _malformed(options: Options) -> Iterator[str]:
     for name, reason in REFUSED.items():
         if options.get(name):
             yield f"--{name} is refused: {reason}"
+    for name, (form, meaning) in FORMS.items():
+        value = options.get(name)
+        if value is not None and not re.fullmatch(form, str(value)):
+            yield f"--{name} '{value}' is not {meaning}"
+    for value in options.get("labels") or ():
+        if not all(map(LABEL.fullmatch, _pairs(value))):
+            yield f"--labels '{value}' is not key=value, nor a dictionary, of 1 to 63 of a-z 0-9 _ -, a letter first"
 
 
-def _check_region(options: Options) -> Iterator[str]:
-    region = str(options["region"])
-    if zone := ZONE.fullmatch(region):
-        yield f"--region '{region}' is a zone: the region is {zone[1]}"
-    elif not REGION.fullmatch(region):
-        yield f"--region '{region}' is not a region, such as europe-west1"
+def _pairs(value: str) -> list[str]:
+    """Reads a value of `--labels` as Beam does: `key=value`, or a dictionary's text."""
+    try:
+        return [f"{key}={text}" for key, text in ast.literal_eval(value).items()] if "{" in value else [value]
+    except (SyntaxError, ValueError, AttributeError):
+        return [value]
+
+
+def _unfit(options: Options) -> Iterator[str]:
+    """Finds options that exclude one another."""
     if options.get("worker_region") and options.get("worker_zone"):
         yield "--worker_region and --worker_zone exclude each other: leave one out"
-
-
-def _check_buckets(options: Options) -> Iterator[str]:
-    for name in ("temp_location", "staging_location"):
-        value = str(options.get(name) or "gs://bucket/folder")
-        bucket, _, folder = value.removeprefix("gs://").partition("/")
-        if not value.startswith("gs://"):
-            yield f"--{name} '{value}' is not a folder of a bucket, such as gs://my-bucket/temp"
-        elif not BUCKET.fullmatch(bucket) or ("." not in bucket and len(bucket) > NAME_LENGTH):
-            yield (
-                f"--{name} '{value}': '{bucket}' is no bucket's name: 3 to 63 lower-case letters, digits, - _ . , "
-                "with a letter or digit at both ends, without 'google'"
-            )
-        elif not folder.strip("/"):
-            yield f"--{name} '{value}' is a whole bucket: name a folder in it, such as gs://{bucket}/temp"
-
-
-def _check_machine(options: Options) -> Iterator[str]:
-    machine = str(options.get("machine_type") or PRESETS["machine_type"])
-    custom = CUSTOM_MACHINE.fullmatch(machine)
-    if SMALL_MACHINE.fullmatch(machine):
-        yield f"--machine_type '{machine}' shares its core and has too little memory for TensorFlow: {_SUGGESTED}"
-    elif ARM_MACHINE.fullmatch(machine):
-        yield f"--machine_type '{machine}' is an Arm machine, for which tfx-bsl has no packages: {_SUGGESTED}"
-    elif custom and (int(custom[2]) % 256 or (int(custom[1]) > 1 and int(custom[1]) % 2)):
-        yield f"--machine_type '{machine}': a custom machine has 1 core or an even number, and steps of 256 MB"
-    elif not custom and not MACHINE.fullmatch(machine):
-        yield f"--machine_type '{machine}' is not a machine type: {_SUGGESTED}"
-
-
-_SUGGESTED = f"take one such as {PRESETS['machine_type']}, or n2-custom-4-32768"
-
-
-def _check_workers(options: Options) -> Iterator[str]:
-    for name in ("num_workers", "max_num_workers"):
-        value = options.get(name)
-        if value is not None and not 1 <= value <= MAX_WORKERS:
-            yield f"--{name} {value} is not a number of machines from 1 to {MAX_WORKERS:,}"
-    if (options.get("num_workers") or 1) > (options.get("max_num_workers") or MAX_WORKERS):
-        yield f"--num_workers {options['num_workers']} is more than --max_num_workers {options['max_num_workers']}"
-    if (threads := options.get("number_of_worker_harness_threads")) is not None and threads < 1:
-        yield f"--number_of_worker_harness_threads {threads} is not a number of threads from 1 on"
-    if (disk := options.get("disk_size_gb")) is not None and disk < 30:
-        yield f"--disk_size_gb {disk} is too small for the image and its system: 30 at least"
-
-
-def _check_labels(options: Options) -> Iterator[str]:
-    try:
-        pairs = labels_of(options.get("labels"))
-    except (SyntaxError, ValueError, AttributeError):
-        yield '--labels is neither key=value nor a dictionary such as \'{"team": "vision"}\''
-        return
-    keys = [key for key, _ in pairs]
-    if len(pairs) > MAX_LABELS:
-        yield f"--labels: {len(pairs)} labels, and a job has {MAX_LABELS} at most"
-    for key, value in pairs:
-        if not LABEL_KEY.fullmatch(key):
-            yield f"--labels: the key '{key}' is not 1 to 63 of a-z 0-9 _ -, beginning with a letter"
-        if not LABEL_VALUE.fullmatch(value):
-            yield f"--labels: the value '{value}' of '{key}' is not up to 63 of a-z 0-9 _ -"
-        if keys.count(key) > 1:
-            yield f"--labels: the key '{key}' is given {keys.count(key)} times"
-            return
-
-
-def _check_subnetwork(options: Options) -> Iterator[str]:
-    value = options.get("subnetwork")
-    if value is None:
-        return
-    zone = ZONE.fullmatch(str(options.get("worker_zone") or ""))
-    region = options.get("worker_region") or (zone[1] if zone else options["region"])
-    match = SUBNETWORK.fullmatch(value)
-    if match is None:
-        yield f"--subnetwork '{value}' is not regions/REGION/subnetworks/NAME, nor its whole URL"
-    elif match[1] != region:
-        yield f"--subnetwork '{value}' lies in {match[1]}, and the workers are in {region}"
-
-
-CHECKS: Sequence[Callable[[Options], Iterator[str]]] = (
-    _check_refused,
-    _check_forms,
-    _check_region,
-    _check_buckets,
-    _check_machine,
-    _check_workers,
-    _check_labels,
-    _check_subnetwork,
-)
+    workers, most = options.get("num_workers"), options.get("max_num_workers")
+    if workers and most and workers > most:
+        yield f"--num_workers {workers} is more than --max_num_workers {most}"
+    keys = [pair.partition("=")[0] for value in options.get("labels") or () for pair in _pairs(value)]
+    if len(keys) > MAX_LABELS or len(keys) > len(set(keys)):
+        yield f"--labels: {len(keys)} labels with {len(set(keys))} keys: a job has {MAX_LABELS} at most, each key once"
+    region = options.get("worker_region") or (options.get("worker_zone") or options["region"])
+    found = re.fullmatch(SUBNETWORK, options.get("subnetwork") or "")
+    if found and not f"{region}-".startswith(f"{found[1]}-"):
+        yield f"--subnetwork '{found[0]}' lies in {found[1]}, and the workers are in {region}"
 
 
 def job_name(spec: str, build_key: str) -> str:

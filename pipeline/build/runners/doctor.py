@@ -58,7 +58,7 @@ def local_findings() -> Iterator[SystemCheck]:
 
 
 def flink_findings(options: FlinkOptions) -> Iterator[SystemCheck]:
-    """Looks at Java, the job server's jar, which is fetched, the workers' program, and the cluster where one is given."""
+    """Looks at Java, the job server's jar, which is fetched, the workers' program, and the cluster, if one is given."""
     yield _finding("java", lambda: f"{find_java()}, version {java_version(find_java())}")
     yield _finding("jar", lambda: _jar(options))
     yield _finding("workers", lambda: _workers(options))
