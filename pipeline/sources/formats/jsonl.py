@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
-from typing import BinaryIO, ClassVar, cast
+from typing import Any, BinaryIO, ClassVar, cast
 
 import pyarrow as pa
 
@@ -22,13 +22,14 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.encoded import codec, is_utf8, naming_damage, open_plain, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.jsonl_fields import Fields, Shape
+from recordmill.pipeline.sources.formats.jsonl_fields import Fields, find_field
 from recordmill.pipeline.sources.formats.jsonl_parser import Parser, peek
 from recordmill.pipeline.sources.lines import Lines, pieces
 from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.typing.arrays import python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 
 PEEKED_LINES = 1_000
@@ -57,11 +58,12 @@ class JsonLinesReader(TableReader[JsonLines]):
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines."""
         encoding = self.source.encoding
-        shape = first_shape(files, join(root, inputs[0].path), encoding)
-        fields = {name: shape.field(name, column) for name, column in columns.items()}
+        rows = first_objects(files, join(root, inputs[0].path), encoding)
+        fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # checks that they do not lie one inside the other
         chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes, encoding)]
-        return Plan(chunks, self._count(files, columns, root, inputs), names=shape.names())
+        names = list(dict.fromkeys(name for row in rows for name in python_names(row)))
+        return Plan(chunks, self._count(files, columns, root, inputs), names=names)
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
         """Counts the rows exactly where they name images; else estimates them by the first file of each compression.
@@ -80,7 +82,7 @@ class JsonLinesReader(TableReader[JsonLines]):
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line."""
         part: JsonRange = chunk.work
-        fields = {name: part.fields.get(name) or Shape().field(name, column) for name, column in columns.items()}
+        fields = {name: part.fields.get(name) or find_field((), name, column) for name, column in columns.items()}
         parser, base, first = Parser(fields), self.image_base(files, chunk), 0
         with opened(files, join(self.root(files), chunk.file), self.source.encoding) as file:
             for data in pieces(file, part.start, part.end):
@@ -114,8 +116,8 @@ def _digest(line: bytes, fault: Fault) -> str | None:
     return None if fault.reason == "too_large" else content_digest(line).decode()
 
 
-def first_shape(files: Files, path: str, encoding: str) -> Shape:
-    """Looks at what the objects in a file's first lines hold.
+def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]]:
+    """Reads the objects in a file's first lines.
 
     Raises:
         SourceError: none of the lines is a JSON object, the file is one JSON array, or its compressed data is damaged.
@@ -123,11 +125,11 @@ def first_shape(files: Files, path: str, encoding: str) -> Shape:
     with opened(files, path, encoding) as file:
         pieces_of_lines = map(Lines, pieces(file, 0, PEEKED_BYTES))
         first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
-    shape = peek(first)
-    if shape.inner is None or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
+    rows = peek(first)
+    if not rows or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
         hint = _hint(first, path)
         raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
-    return shape
+    return rows
 
 
 def _hint(first: list[bytes], path: str) -> str:

@@ -16,6 +16,7 @@ give the same values, so the schema decides how fast a line is read, and nothing
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -28,7 +29,7 @@ import pyarrow.json
 
 from recordmill.pipeline.sources.columns import Column
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.pipeline.sources.formats.jsonl_fields import Fields, Shape, arrow_schema
+from recordmill.pipeline.sources.formats.jsonl_fields import Fields, arrow_schema
 from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.lines import Lines, Rows
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
@@ -166,16 +167,14 @@ class Parser:
         return None
 
 
-def peek(lines: Iterable[bytes]) -> Shape:
-    """Looks at what some lines hold; those that are no JSON object are passed over."""
-    shape = Shape()
+def peek(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Returns the objects of some lines; those that are no JSON object are passed over."""
+    rows = []
     for line in lines:
-        try:
+        with suppress(ValueError, RecursionError):
             if depth(line) <= MAX_DEPTH and isinstance(row := load_json(line), dict):
-                shape.add(row)
-        except (ValueError, RecursionError):
-            continue
-    return shape
+                rows.append(row)
+    return rows
 
 
 def too_deep(lines: Lines) -> list[int]:

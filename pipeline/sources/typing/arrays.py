@@ -4,8 +4,8 @@
 first. Of a list of objects come lists of the field's values.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -170,10 +170,15 @@ def python_names(row: Mapping[Any, Any]) -> list[str]:
     names = dict[str, None]()
     for key, value in row.items():
         names[str(key)] = None
-        for item in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(item, Mapping):
-                names |= dict.fromkeys(f"{key}.{name}" for name in python_names(item))
+        names |= dict.fromkeys(f"{key}.{name}" for inner in _rows_in(value) for name in python_names(inner))
     return list(names)
+
+
+def _rows_in(value: Any) -> Iterator[Mapping[Any, Any]]:
+    if isinstance(value, list | tuple):
+        yield from chain.from_iterable(map(_rows_in, value))
+    elif isinstance(value, Mapping):
+        yield value
 
 
 def cuts(name: str) -> list[tuple[str, str | None]]:
