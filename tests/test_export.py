@@ -18,8 +18,8 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span
+from recordmill.pipeline.export.columns import image_file
 from recordmill.pipeline.export.export import export
-from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.reader.parsing import parse

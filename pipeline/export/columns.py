@@ -1,23 +1,89 @@
 """The columns of an export, and the features of the spec that store them again, as each feature adds them."""
 
+import io
+import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from PIL import Image
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.dataset.paths import safe_name
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.export.image_files import image_file
+from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
+from recordmill.transforms.contract.image_header import JPEG, PNG
+from recordmill.transforms.contract.image_rules import TAG
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description, ExportColumn, ExportError, Json
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.stored import KEY
+
+EXIF = b"Exif\0\0"
+PNG_HEAD = 33
+"""The bytes of a PNG's signature and its first chunk, IHDR."""
+WEBP_FLAGS, HAS_EXIF = 20, 0x08
+"""The place of an extended WebP's flags, and the one that announces EXIF."""
+
+
+class ImageFile(NamedTuple):
+    """A file of an image."""
+
+    suffix: str
+    """The end of its name, such as `.png`."""
+    data: bytes
+
+
+def image_file(image: StoredImage | None) -> ImageFile | None:
+    """Returns the file of a stored image, which a build stores as the same bytes again.
+
+    It is the image's own bytes; of pixels a PNG; an original is turned by EXIF, as it came.
+    """
+    if image is None:
+        return None
+    if image.format == "raw":
+        into = io.BytesIO()
+        image.pillow().save(into, "PNG")
+        return ImageFile(".png", into.getvalue())
+    return ImageFile(image.suffix, image.data if image.orientation == 1 else _turned(image.data, image.orientation))
+
+
+def _turned(data: bytes, orientation: int) -> bytes:
+    """Returns an original with the orientation that its metadata said before a build removed them."""
+    exif, into = Image.Exif(), io.BytesIO()
+    exif[TAG] = orientation
+    tiff = exif.tobytes().removeprefix(EXIF)
+    with Image.open(io.BytesIO(data)) as file:
+        if file.getexif().get(TAG, 1) == orientation:
+            return data
+        if data.startswith(JPEG):
+            return data[:2] + b"\xff\xe1" + struct.pack(">H", len(EXIF + tiff) + 2) + EXIF + tiff + data[2:]
+        if data.startswith(PNG):
+            chunk = b"eXIf" + tiff
+            sized = struct.pack(">I", len(tiff)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+            return data[:PNG_HEAD] + sized + data[PNG_HEAD:]
+        if data[8:16] == b"WEBPVP8X":
+            return _webp_with(data, tiff)
+        file.save(into, file.format, exif=exif, lossless=True)  # a WebP of one frame has no place for EXIF
+        return into.getvalue()
+
+
+def _webp_with(data: bytes, exif: bytes) -> bytes:
+    """Puts EXIF into an extended WebP: at its end, or before its own, since the first one counts."""
+    end, place = min(len(data), 8 + int.from_bytes(data[4:8], "little")), 12
+    while place < end and data[place : place + 4] != b"EXIF":
+        size = int.from_bytes(data[place + 4 : place + 8], "little")
+        place += 8 + size + size % 2
+    chunk = b"EXIF" + struct.pack("<I", len(exif)) + exif
+    flags = bytes([data[WEBP_FLAGS] | HAS_EXIF])
+    body = data[8:WEBP_FLAGS] + flags + data[WEBP_FLAGS + 1 : place] + chunk + data[place:]
+    return data[:4] + struct.pack("<I", len(body)) + body
 
 
 @dataclass

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.dataset.paths import path_within
-from recordmill.pipeline.export.columns import Columns
-from recordmill.pipeline.export.image_files import ImageFile
+from recordmill.pipeline.export.columns import Columns, ImageFile
 from recordmill.pipeline.inspection.records import Record
 from recordmill.transforms.contract.kinds.base import ExportColumn, ExportError
 
