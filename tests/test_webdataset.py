@@ -82,7 +82,7 @@ def test_names(name: str, expected: tuple[str, str] | None) -> None:
 
 
 def test_what_a_column_is() -> None:
-    found = [(part.extension, part.field) for part in parts("JPG; png;meta.json.a.b")]
+    found = parts("JPG; png;meta.json.a.b")
     assert found == [("jpg", None), ("png", None), ("meta.json.a.b", None), ("meta.json", "a.b")]
 
 

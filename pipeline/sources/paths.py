@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.errors import listed as listed
-from recordmill.pipeline.sources.source_reader import MissingColumnError, SourceError
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
 
 NOTED = 3
@@ -104,12 +104,12 @@ def join(root: str, path: str) -> str:
 def check_names(file: str, asked: Iterable[str], found: Collection[str], where: str = "") -> None:
     """Checks that every asked column is there.
 
-    Raises: MissingColumnError: one is not; the nearest name is suggested.
+    Raises: SourceError: one is not; the nearest name is suggested.
     """
     for name in asked:
         if name not in found:
             near = did_you_mean(name, found, "{!r}")
-            raise MissingColumnError(file, name, f"{where}; it has {listed(found)}{near}")
+            raise SourceError(f"{file} has no column {name!r}{where}; it has {listed(found)}{near}")
 
 
 def is_image(path: str) -> bool:

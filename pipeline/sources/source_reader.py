@@ -25,16 +25,6 @@ class SourceError(UserError):
     """The source cannot be read at all; the message is one clear line for the user."""
 
 
-class MissingColumnError(SourceError):
-    """A column that a build asks for is not there."""
-
-    def __init__(self, file: str, column: str, rest: str, asked_as: str = "") -> None:
-        """`rest` is the message behind the column; `asked_as` is the spec's name where that is another."""
-        given = f", which `columns` gives for {asked_as!r}" if asked_as else ""
-        super().__init__(f"{file} has no column {column!r}{given}{rest}")
-        self.file, self.column, self.rest = file, column, rest
-
-
 @dataclass(frozen=True)
 class Chunk:
     """A piece of a source that one worker reads at a time."""
@@ -143,11 +133,7 @@ class SourceReader(ABC, Generic[SourceOf]):
             SourceError: nothing is there, or an asked column is in none of the first rows; the message names the
                 columns that were found and the nearest match.
         """
-        try:
-            return self.plan_chunks(files, self._own(columns), chunk_bytes)
-        except MissingColumnError as error:
-            asked = next((name for name, own in self.source.columns.items() if own == error.column), "")
-            raise MissingColumnError(error.file, error.column, error.rest, asked) from None
+        return self.plan_chunks(files, self._own(columns), chunk_bytes)
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.

@@ -10,7 +10,6 @@ from 0, where it starts; the header's lines and blank lines are positions too, a
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -89,13 +88,13 @@ class CsvReader(TableReader[DelimitedOptions]):
         """Reads the records of a chunk; a row's default key is the digest of its cells."""
         part: RecordRange = chunk.work
         numbers = {name: part.names.index(name) for name in columns if name in part.names}
-        reader = CellReader(part.dialect, len(part.names), sorted(set(numbers.values())), key is None)
+        needed = range(len(part.names)) if key is None else sorted(set(numbers.values()))
         base = self.image_base(files, chunk)
         for records, rows, first in read_range(files, join(self.root(files), chunk.file), part):
             reason = "too_large" if records.is_too_large else "malformed_row"
             lines = records.lines + first
             for batch, covered in records.batches(rows, BATCH_RECORDS):
-                cells, faults = reader.read(records, batch), Faults()
+                cells, faults = read_cells(records, batch, part, needed, key is None), Faults()
                 absent = pa.nulls(len(cells.good), pa.string())
                 typed = {
                     name: typed_values(
@@ -173,76 +172,71 @@ class Cells(NamedTuple):
     """The other records: a message, and the default key where it is asked for and known."""
 
 
-@dataclass(frozen=True)
-class CellReader:
-    """Reads the cells of records."""
+def read_cells(records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool) -> Cells:
+    """Reads the cells of some columns; each record, none of them blank, comes out as it would alone.
 
-    dialect: Dialect
-    width: int
-    """The number of cells of the header."""
-    columns: Sequence[int]
-    """The columns that are read, rising."""
-    with_keys: bool
+    Args:
+        records: some records.
+        batch: those that are read, which follow one another.
+        part: their file's dialect and columns.
+        columns: the numbers of the columns, rising; with keys all, since a key is made of all.
+        with_keys: whether the default keys are wanted.
+    """
+    is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
+    cells = None if is_broken else _by_arrow(records, batch, part, columns)
+    good, cells, faults = _by_python(records, batch, part, columns, with_keys) if cells is None else (batch, cells, {})
+    return Cells(good, cells, digests(list(cells.values())) if with_keys else None, faults)
 
-    def read(self, records: CsvRecords, batch: Rows) -> Cells:
-        """Reads some records, none blank, that follow one another; each comes out as it would alone."""
-        is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
-        columns = None if is_broken else self._by_arrow(records, batch)
-        good, columns, faults = self._by_python(records, batch) if columns is None else (batch, columns, {})
-        keys = digests(list(columns.values())) if self.with_keys else None
-        return Cells(good, columns, keys, faults)
 
-    @property
-    def _needed(self) -> Sequence[int]:
-        return range(self.width) if self.with_keys else self.columns  # a key is made of all
+def _by_arrow(
+    records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int]
+) -> dict[int, pa.Array] | None:
+    """Reads the columns; returns None where a record is not as long as the header."""
+    if not len(batch) or not columns:
+        return None
+    start, stop = int(records.starts[batch[0]]), int(records.stops[batch[-1]])
+    if records.data.startswith(BYTE_ORDER_MARK, start):  # Arrow would leave it out
+        return None
+    names = [str(column) for column in columns]
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.py_buffer(records.data).slice(start, stop - start),
+            pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=stop - start + 1, column_names=list(map(str, range(len(part.names))))
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=part.dialect.separator, quote_char=part.dialect.quote or False, newlines_in_values=True
+            ),
+            pyarrow.csv.ConvertOptions(
+                check_utf8=False, include_columns=names, column_types=dict.fromkeys(names, pa.string())
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if table.num_rows != len(batch):
+        return None
+    return {column: table[name].combine_chunks() for column, name in zip(columns, names, strict=True)}
 
-    def _by_arrow(self, records: CsvRecords, batch: Rows) -> dict[int, pa.Array] | None:
-        """Reads the columns; returns None where a record is not as long as the header."""
-        if not len(batch) or not self._needed:
-            return None
-        start, stop = int(records.starts[batch[0]]), int(records.stops[batch[-1]])
-        if records.data.startswith(BYTE_ORDER_MARK, start):  # Arrow would leave it out
-            return None
-        names = [str(column) for column in self._needed]
-        try:
-            table = pyarrow.csv.read_csv(
-                pa.py_buffer(records.data).slice(start, stop - start),
-                pyarrow.csv.ReadOptions(
-                    use_threads=False, block_size=stop - start + 1, column_names=list(map(str, range(self.width)))
-                ),
-                pyarrow.csv.ParseOptions(
-                    delimiter=self.dialect.separator, quote_char=self.dialect.quote or False, newlines_in_values=True
-                ),
-                pyarrow.csv.ConvertOptions(
-                    check_utf8=False, include_columns=names, column_types=dict.fromkeys(names, pa.string())
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-        if table.num_rows != len(batch):
-            return None
-        return {column: table[name].combine_chunks() for column, name in zip(self._needed, names, strict=True)}
 
-    def _by_python(
-        self, records: CsvRecords, batch: Rows
-    ) -> tuple[Rows, dict[int, pa.Array], dict[int, tuple[str, str | None]]]:
-        """Finds the records that are rows, their columns, and what is wrong with the others."""
-        good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
-        readable = [record for record in batch.tolist() if record not in records.faults]
-        rows = cells_of(map(records.text, readable), self.dialect)
-        for record in batch.tolist():
-            if record in records.faults:
-                faults[record] = records.faults[record], None
-                continue
-            cells = next(rows)
-            if len(cells) == self.width:
-                good.append(record)
-                parsed.append(cells)
-            else:
-                key = _digest(cells) if self.with_keys and len(cells) <= KEYED_CELLS else None
-                faults[record] = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {self.width}", key
-        columns = {column: strings([cells[column] for cells in parsed]) for column in self._needed}
-        return np.array(good, np.int64), columns, faults
+def _by_python(
+    records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
+) -> tuple[Rows, dict[int, pa.Array], dict[int, tuple[str, str | None]]]:
+    """Finds the records that are rows, their columns, and what is wrong with the others."""
+    good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
+    readable = [record for record in batch.tolist() if record not in records.faults]
+    rows = cells_of(map(records.text, readable), part.dialect)
+    for record in batch.tolist():
+        if record in records.faults:
+            faults[record] = records.faults[record], None
+            continue
+        cells = next(rows)
+        if len(cells) == len(part.names):
+            good.append(record)
+            parsed.append(cells)
+        else:
+            key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
+            faults[record] = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}", key
+    return np.array(good, np.int64), {name: strings([row[name] for row in parsed]) for name in columns}, faults
 
 
 def _digest(cells: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ gives a list of their field's values.
 """
 
 import posixpath
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,31 +35,15 @@ Sizes = Sequence[int | None]
 """The size in bytes of the file beside each image; None where it has no such file."""
 
 
-@dataclass(frozen=True)
-class Captions:
-    """The files that lie beside some images, and are read."""
-
-    texts: Sizes | None = None
-    """None where texts are not read."""
-    objects: Sizes | None = None
-
-    def bytes(self, images: int) -> npt.NDArray[np.int64]:
-        """Returns the bytes of the files beside each image, shape [images]."""
-        sizes = np.zeros(images, np.int64)
-        for read in (self.texts, self.objects):
-            if read is not None:
-                sizes += np.array([size or 0 for size in read], np.int64)
-        return sizes
-
-    def __getitem__(self, rows: slice) -> "Captions":
-        return Captions(self.texts and self.texts[rows], self.objects and self.objects[rows])
+Captions = Mapping[str, Sizes]
+"""The sizes of the files that lie beside some images, and are read, by their ending."""
 
 
 @dataclass(frozen=True)
 class Listing(WholeFiles):
     """A chunk: images' paths, and the files that are read beside them."""
 
-    captions: Captions = Captions()
+    captions: Captions
 
 
 def plan_listing(
@@ -135,15 +119,26 @@ def _where(endings: list[str]) -> str:
 
 
 def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
-    texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
-    captions = Captions(texts, objects)
-    beside = captions.bytes(len(images))
+    captions = {ending: side.sizes(ending) for ending in endings}
+    beside = _bytes(captions, len(images))
     parts = even_parts(ROW_BYTES + beside, chunk_bytes)
     chunks = list[Chunk]()
     for part, files in zip(parts, cut(images, parts), strict=True):
         size = sum(file.bytes for file in files) + int(beside[part].sum())
-        chunks.append(Chunk(0, 0, "", size, Listing(pack([file.path for file in files]), captions[part])))
+        chunks.append(Chunk(0, 0, "", size, Listing(pack([file.path for file in files]), _of(captions, part))))
     return chunks, int(beside.sum())
+
+
+def _bytes(captions: Captions, images: int) -> npt.NDArray[np.int64]:
+    """Returns the bytes of the files beside each image, shape [images]."""
+    total = np.zeros(images, np.int64)
+    for sizes in captions.values():
+        total += np.array([size or 0 for size in sizes], np.int64)
+    return total
+
+
+def _of(captions: Captions, images: slice) -> Captions:
+    return {ending: sizes[images] for ending, sizes in captions.items()}
 
 
 def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
@@ -163,7 +158,7 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
     """Reads a chunk's rows."""
     listing: Listing = chunk.work
     names = listing.names
-    for part in even_parts(ROW_BYTES + listing.captions.bytes(len(names)), BLOCK_BYTES):
+    for part in even_parts(ROW_BYTES + _bytes(listing.captions, len(names)), BLOCK_BYTES):
         paths, faults = names[part], Faults()
         of_path, others = (
             {name: column for name, column in columns.items() if (name in OF_PATH) == wanted}
@@ -171,7 +166,7 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
         )
         is_split = reads_split(columns)
         read = {name: path_column(name, of_path[name], paths, faults, reads_split=is_split) for name in of_path}
-        read |= read_captions(files, root, paths, listing.captions[part], others, faults)
+        read |= read_captions(files, root, paths, _of(listing.captions, part), others, faults)
         lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
         values = {name: (read | lacking)[name] for name in columns}
         keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
@@ -184,13 +179,13 @@ def read_captions(
 ) -> dict[str, pa.Array]:
     """Reads the columns that come of the files beside some images, each of shape [paths], unchecked."""
     read = {}
-    if captions.texts is not None and TEXT in columns:
-        texts = _contents(files, root, paths, TEXT_ENDING, captions.texts, faults, TEXT)
+    if TEXT_ENDING in captions and TEXT in columns:
+        texts = _contents(files, root, paths, TEXT_ENDING, captions[TEXT_ENDING], faults, TEXT)
         cells = pa.array([text and _without_line_end(text) for text in texts], pa.binary())
         read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
     asked = {name: column for name, column in columns.items() if name not in read}
-    if captions.objects is not None and asked:
-        rows = _objects(files, root, paths, captions.objects, faults)
+    if OBJECT_ENDING in captions and asked:
+        rows = _objects(files, root, paths, captions[OBJECT_ENDING], faults)
         for name, column in asked.items():
             values = [None if row is None else python_field(row, name) for row in rows]
             read[name] = _typed(name, column, values, root, paths, faults)

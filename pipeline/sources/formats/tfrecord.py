@@ -57,19 +57,6 @@ class FrameRange:
     compressed: bool = False
 
 
-@dataclass(frozen=True)
-class Head:
-    """The first records of a file."""
-
-    records: list[FramedRecord]
-    read: int | None
-    """The number of bytes of the file that they are; None where there are no others."""
-
-    def rows(self, file_bytes: int) -> int:
-        """Estimates the number of records in the file."""
-        return len(self.records) if self.read is None else max(1, round(len(self.records) * file_bytes / self.read))
-
-
 class TFRecordReader(ArchiveReader[TFRecord]):
     """Reads files of TFRecord."""
 
@@ -89,7 +76,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         compressed = self._is_compressed(files, path)
         if compressed or "://" in path:
             work = FrameRange(0, None if compressed else file.bytes, compressed)
-            return [Chunk(0, 0, file.path, file.bytes, work)], _head(files, path, compressed).rows(file.bytes)
+            return [Chunk(0, 0, file.path, file.bytes, work)], _head(files, path, compressed, file.bytes)[1]
         starts, rows = [0], 0
         with files.open(path) as opened:
             for offset in walk(opened, file.bytes):
@@ -110,11 +97,11 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         return header.startswith(b"\x1f\x8b") or is_zlib
 
     def _names(self, files: Files, path: str) -> list[str]:
-        head = _head(files, path, self._is_compressed(files, path))
-        examples = [parse_example(data) for _, data in head.records if isinstance(data, bytes)]
+        head, _ = _head(files, path, self._is_compressed(files, path))
+        examples = [parse_example(data) for _, data in head if isinstance(data, bytes)]
         names = dict.fromkeys(name for example in examples if example for name in example.names())
         if not names:
-            damage = next((f": {data.message}" for _, data in head.records if isinstance(data, Damage)), "")
+            damage = next((f": {data.message}" for _, data in head if isinstance(data, Damage)), "")
             raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
         return list(names)
 
@@ -131,8 +118,8 @@ class TFRecordReader(ArchiveReader[TFRecord]):
                 first += len(batch)
 
 
-def _head(files: Files, path: str, compressed: bool) -> Head:
-    """Reads the records that begin in the first 1 MiB, at most 1,000."""
+def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tuple[list[FramedRecord], int]:
+    """Reads the records that begin in the first 1 MiB, at most 1,000, and estimates how many are in the file."""
     records, read = list[FramedRecord](), 0
     with files.open(path) as opened:
         file = Inflated(opened) if compressed else opened
@@ -141,8 +128,9 @@ def _head(files: Files, path: str, compressed: bool) -> Head:
             if isinstance(data, bytes):
                 read = offset + HEADER_BYTES + len(data) + FOOTER_BYTES
                 if len(records) == HEAD_RECORDS or read >= HEAD_BYTES:
-                    return Head(records, file.consumed if isinstance(file, Inflated) else read)
-    return Head(records, None)
+                    consumed = file.consumed if isinstance(file, Inflated) else read
+                    return records, max(1, round(len(records) * file_bytes / consumed))
+    return records, len(records)
 
 
 def _size(record: FramedRecord) -> int:

@@ -26,8 +26,6 @@ class Damage:
 
     message: str
     reason: str = "damaged_record"
-    is_end: bool = False
-    """Whether all that lies behind it cannot be read, either."""
 
 
 class _LostError(Exception):
@@ -54,7 +52,7 @@ def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, b
         except (DamagedDataError, _LostError) as error:
             reason = f"the compressed data is damaged ({error}) in {name}"
             reason = str(error) if isinstance(error, _LostError) else reason
-            yield offset, Damage(f"{reason}; what lies behind it in the file cannot be read", is_end=True)
+            yield offset, Damage(f"{reason}; what lies behind it in the file cannot be read")
             return
         yield offset, data
         offset += HEADER_BYTES + length + FOOTER_BYTES

@@ -173,8 +173,7 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
 def _names(columns: Columns, found: list[str]) -> list[str]:
     """Lists the columns that are there: those asked for that are there in any way, and all others."""
     ways = {
-        name: {f"{part.extension}.{part.field}" if part.field else part.extension for part in parts(name)}
-        for name in columns
+        name: {f"{extension}.{inner}" if inner else extension for extension, inner in parts(name)} for name in columns
     }
     used = set().union(*ways.values())
     there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
@@ -188,37 +187,33 @@ def _notes(inputs: Sequence[FileInfo], looks: list[FileLook]) -> list[str]:
     return note("members that are no part of a sample, left out", left_out) + note(cut_off, no_end)
 
 
-@dataclass(frozen=True)
-class SamplePart:
-    """The part of a sample that a column is: a member, or a field of the JSON object in it."""
-
-    extension: str
-    field: str | None = None
+SamplePart = tuple[str, str | None]
+"""The part of a sample that a column is: the extension of a member, and a field of the JSON object in it, or none."""
 
 
 def parts(name: str) -> list[SamplePart]:
     """Lists the parts of a sample that a column may be; it is the first that is there.
 
-    >>> [(part.extension, part.field) for part in parts("jpg;json.url")]
+    >>> parts("jpg;json.url")
     [('jpg', None), ('json.url', None), ('json', 'url')]
     """
-    result = []
+    result = list[SamplePart]()
     for alternative in name.split(";"):
         words = alternative.strip().split(".")
-        result.append(SamplePart(".".join(words).lower()))
+        result.append((".".join(words).lower(), None))
         for end in range(1, len(words)):
             if words[end - 1].lower() == "json":
-                result.append(SamplePart(".".join(words[:end]).lower(), ".".join(words[end:])))
+                result.append((".".join(words[:end]).lower(), ".".join(words[end:])))
     return result
 
 
 def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
     """Lists the extensions of which the bytes are read; those of images only where `images`."""
     return frozenset(
-        part.extension
+        extension
         for name, column in columns.items()
-        for part in parts(name)
-        if images or part.field is not None or column.type is not ColumnType.IMAGE
+        for extension, inner in parts(name)
+        if images or inner is not None or column.type is not ColumnType.IMAGE
     )
 
 
@@ -255,24 +250,21 @@ class SampleColumn:
 
     def _value(self, sample: TarSample) -> Any:
         """Finds the member, or the value of the field, that the column is; None where the sample has neither."""
-        for part in self._parts:
-            member = sample.members.get(part.extension)
+        for extension, inner in self._parts:
+            member = sample.members.get(extension)
             if member is None:
                 continue
-            if part.field is None and self._column.type is ColumnType.IMAGE and self._file is not None:
+            if inner is None and self._column.type is ColumnType.IMAGE and self._file is not None:
                 return member
             if member.data is None:
-                return Fault("too_large", f"the member .{part.extension} is longer than 64 MiB", self._name)
-            if part.field is None:
+                return Fault("too_large", f"the member .{extension} is longer than 64 MiB", self._name)
+            if inner is None:
                 return member
-            value = self._field(sample, part.extension, part.field)
+            row = object_in(sample, extension)
+            value = replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, inner)
             if value is not None:
                 return value
         return None
-
-    def _field(self, sample: TarSample, extension: str, name: str) -> Any:
-        row = object_in(sample, extension)
-        return replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, name)
 
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:
