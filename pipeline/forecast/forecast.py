@@ -48,7 +48,8 @@ ENOUGH = 1_000
 """Sampled rows from which a split without one is worth a warning."""
 
 
-class SplitForecast(NamedTuple):
+@dataclass(frozen=True)
+class SplitForecast:
     """A split of a build to be."""
 
     rows: int
@@ -62,7 +63,8 @@ class Warned(NamedTuple):
     exit_code: ExitCode = ExitCode.PUBLISHED
 
 
-class BuildTime(NamedTuple):
+@dataclass(frozen=True)
+class BuildTime:
     """The time that a build takes, by an earlier one."""
 
     seconds: float
@@ -106,10 +108,7 @@ class Forecast:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the forecast as JSON."""
-        splits = {name: split._asdict() for name, split in self.splits.items()}
-        columns = [{**asdict(view), "names": dict(view.names)} for view in self.columns]
-        time = self.time._asdict() if self.time else None
-        return {**asdict(self), "splits": splits, "columns": columns, "time": time}
+        return asdict(self)
 
 
 def forecast(
@@ -155,7 +154,10 @@ def _forecast(
     warned = [
         *_space(plan, planned),
         *_endings(plan, sample, of_split),
-        *map(Warned, _warnings(plan, sample, columns, of_split, live)),
+        *map(Warned, _split_warnings(sample, of_split)),
+        *map(Warned, _key_warnings(sample)),
+        *map(Warned, _column_warnings(plan.spec, sample, columns)),
+        *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # of a guess there may be more rows
     return Forecast(
@@ -198,7 +200,7 @@ def _memory(sample: RowSample) -> int:
 
 def _time(plan: BuildPlan, output: str) -> BuildTime | None:
     """Scales the time of the newest build of this output that read and wrote all its rows on this machine."""
-    entry = next(iter(reversed([*_whole_builds(read_history(output))])), None)
+    entry = next(reversed([*_whole_builds(read_history(output))]), None)
     if entry is None:
         return None
     rows, seconds = entry["rows"]["read"], entry["seconds"]
@@ -249,21 +251,6 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
 
 
-def _warnings(
-    plan: BuildPlan,
-    sample: RowSample,
-    columns: Sequence[ColumnView],
-    of_split: Mapping[str, int],
-    live: tuple[Location, Manifest] | None,
-) -> Iterator[str]:
-    """Yields what fails at the end of a long build, or goes unseen; `of_split` counts the sampled rows."""
-    yield from _split_warnings(sample, of_split)
-    yield from _key_warnings(sample)
-    yield from _column_warnings(plan.spec, sample, columns)
-    if live is not None:
-        yield from _id_warnings(plan.spec, *live)
-
-
 def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[str]:
     rows = sum(of_split.values())
     for name, number in of_split.items():
@@ -291,8 +278,8 @@ def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView
         if view.missing == 1 and sample.rows:
             yield f"'{view.name}' is missing in all rows" + ("" if sample.is_all else " of the sample")
         elif view.name == spec.label and view.names:
-            largest, rows = view.names[0]
-            share = rows / sum(of_name for _, of_name in view.names)
+            largest, rows = next(iter(view.names.items()))
+            share = rows / sum(view.names.values())
             if len(view.names) == 1:
                 yield f"the label '{view.name}' has one class alone, '{largest}'"
             elif share > ONE_CLASS:

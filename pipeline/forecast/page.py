@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from recordmill.pipeline.build.plan.free_space import size
 from recordmill.pipeline.forecast.forecast import Forecast
 from recordmill.pipeline.forecast.sample import ColumnView
-from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.safe_text import count, cut
 
 MINUTE, HOUR = 60, 3600
 
@@ -33,8 +33,7 @@ def _splits(forecast: Forecast) -> Iterator[str]:
     width = max(map(len, forecast.splits))
     for name, split in forecast.splits.items():
         about = "" if forecast.sample_is_all else "about "
-        shards = f"{split.shards:,} shard{'' if split.shards == 1 else 's'}"
-        yield f"  {name:<{width}}  {about}{split.rows:,} rows in {shards}"
+        yield f"  {name:<{width}}  {about}{split.rows:,} rows in {count(split.shards, 'shard')}"
 
 
 def _columns(forecast: Forecast) -> Iterator[str]:
@@ -64,7 +63,7 @@ def _rejects(forecast: Forecast) -> Iterator[str]:
 def _counts(rejects: Mapping[str, int], of: int, what: str) -> str:
     if not rejects:
         return f"none of {of:,} {what}"
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in rejects.items())
+    reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in rejects.items())
     return f"{sum(rejects.values()):,} of {of:,} {what} ({reasons})"
 
 

@@ -6,7 +6,7 @@ Neither reads nor holds more of a large source, however few chunks it has.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,7 +164,7 @@ class ColumnView:
     facts: tuple[str, ...]
     """Facts in words: `7 names, 31.0% dog`."""
     examples: tuple[str, ...] = ()
-    names: tuple[tuple[str, int], ...] = ()
+    names: Mapping[str, int] = field(default_factory=dict)
     """The rows of each name of a category, the most frequent first."""
 
 
@@ -186,7 +186,7 @@ def _view(name: str, column: str, options: FeatureOptions, optional: bool, sampl
     names = Counter(flat).most_common() if isinstance(options, NameOptions) else []
     facts = (*_list_facts(present), *(_name_facts(names, len(flat)) if names else _value_facts(flat)))
     examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
-    by_name = tuple((_text(value), rows) for value, rows in names)
+    by_name = {_text(value): rows for value, rows in names}
     return ColumnView(name, options.kind, column, missing, facts, tuple(examples)[:EXAMPLES], by_name)
 
 

@@ -28,22 +28,14 @@ SHARED_ALIKE = (
 """The options that must be equal in features that share a vocabulary, so that an id means the same in both."""
 
 
-def check_options(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> None:
-    """Checks the options of a text against each other.
+def _wrong(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
+    """Yields the options that do not go together, with a message each.
 
     Args:
         text: the options.
         changed: the names of those that have another value than the default.
         given: the names of those that the spec gives.
-
-    Raises:
-        WrongValueError: two of them do not go together.
     """
-    for option, message in _wrong(text, changed, given):
-        raise WrongValueError(message, option)
-
-
-def _wrong(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
     yield from _wrong_tokens(text, changed)
@@ -191,7 +183,8 @@ class Tokenized(Feature):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_options(self.options(), self._changed(), given=self.model_fields_set)
+        for option, message in _wrong(self.options(), self._changed(), self.model_fields_set):
+            raise WrongValueError(message, option)
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
