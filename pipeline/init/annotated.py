@@ -12,12 +12,12 @@ from recordmill.pipeline.init.recognize import (
     SMALL_FILES,
     Recognized,
     UnknownDataError,
-    counted,
     divided,
     list_folder,
     read_head,
     split_of,
 )
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, image_key
@@ -75,9 +75,9 @@ class Listing:
         is_divided = None not in splits and "train" in splits and len(splits) > 1
         sources = [each if is_divided else {**each, "split": None} for each in sources]
         filled = [{name: value for name, value in each.items() if value is not None} for each in sources]
-        form, count = filled[0]["format"], len(self.images)
-        is_whole = form == "coco" or count <= SMALL_FILES
-        reasons = {"format": f"{what}; {counted(count, 'image')}"}
+        form = filled[0]["format"]
+        is_whole = form == "coco" or len(self.images) <= SMALL_FILES
+        reasons = {"format": f"{what}; {count(len(self.images), 'image')}"}
         notes = note("left out, since their images are not there, or have no annotation", without)
         return Recognized(filled, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
 

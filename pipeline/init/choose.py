@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from recordmill.pipeline.init.boxes import Answers, guess_boxes
 from recordmill.pipeline.init.classes import Codes, find_codes, with_classes
 from recordmill.pipeline.init.guess import (
     FITS,
@@ -20,9 +19,10 @@ from recordmill.pipeline.init.guess import (
     left_out,
     plain_name,
 )
-from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, counted
+from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
+from recordmill.pipeline.init.recognize import Recognized, UnknownDataError
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT
 from recordmill.pipeline.spec.model import RESERVED
@@ -202,7 +202,7 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
         return {name: SHARES[name] for name in data.split_names}, "each source is one split"
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
     if most.is_all and most.rows < DIVIDED_ROWS:
-        return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
+        return {"train": 100}, f"{count(most.rows, 'row')}: too few to divide"
     return SHARES, "by a hash of the key"
 
 

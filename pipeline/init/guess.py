@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.init.recognize import NUMERIC, counted
+from recordmill.pipeline.init.recognize import NUMERIC
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.typing.values import NO_NUMBER
 from recordmill.pipeline.spec.split_by import instant
@@ -173,7 +174,7 @@ def _texts(name: str, lists: Reading) -> Guess:
 
 def _text(name: str, kind: str, texts: Reading, filled: list[str], **options: Choice) -> Guess:
     """A text of words, or of characters where hardly any have spaces; nothing is cut off it."""
-    values, of = pa.array(filled, pa.string()), counted(len(filled), "text")
+    values, of = pa.array(filled, pa.string()), count(len(filled), "text")
     is_words = not _is_unspaced(filled)
     if not is_words:
         why = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
@@ -261,7 +262,7 @@ def _names(sample: SourceSample, name: str) -> Guess | None:
 
 def distinct(names: Reading) -> str:
     """The number of different values, in words."""
-    return f"{counted(len(names.distinct), 'distinct value')} in {names.of}"
+    return f"{count(len(names.distinct), 'distinct value')} in {names.of}"
 
 
 def share_of(part: int, whole: int, of: str) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.encoding import find_encoding
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv import SEPARATORS
-from recordmill.pipeline.sources.formats.image_captions import OBJECT_ENDING, TEXT_ENDING
+from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
@@ -151,7 +152,7 @@ def _images(
 ) -> Recognized:
     """A folder of images: a table that a folder of images is called by, metadata, else captions of the same names."""
     metadata, shown = list(filter(_is_metadata, others)), spread(images, SMALL_FILES)
-    captions = _beside(images, others)
+    captions = captions_of(images, others)
     used = {file.path for file in (*metadata, *captions)}
     left = [file for file in others if file.path not in used]
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
@@ -167,9 +168,9 @@ def _images(
     hints = [f"where the rows of {path} name these images: recordmill init {path}" for path in tables[:1]]
     return Recognized(
         [{"format": IMAGES, "path": folder}],
-        metadata or [*shown, *_beside(shown, captions)],
+        metadata or [*shown, *captions_of(shown, captions)],
         bool(metadata) or len(shown) == len(images),
-        {"format": f"{counted(len(images), 'image')}{rows}"},
+        {"format": f"{count(len(images), 'image')}{rows}"},
         [*_left_out(folder, left), *hints],
         [] if metadata else sorted({posixpath.dirname(file.path[len(folder) + 1 :]) for file in images}),
     )
@@ -181,13 +182,6 @@ def _is_metadata(file: FileInfo) -> bool:
 
 def _bytes(some: Sequence[FileInfo]) -> int:
     return sum(file.bytes for file in some)
-
-
-def _beside(images: Sequence[FileInfo], others: Sequence[FileInfo]) -> list[FileInfo]:
-    """The files that may be captions of images."""
-    stems = {posixpath.splitext(file.path)[0] for file in images}
-    cut = ((file, *posixpath.splitext(file.path)) for file in others)
-    return [file for file, stem, ending in cut if ending in (TEXT_ENDING, OBJECT_ENDING) and stem in stems]
 
 
 def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
@@ -238,7 +232,7 @@ def _table(
     every = [file for _, _, some in sources for file in some]
     options, why = _written(files, form, every, encoding) if form in TEXTS else ({}, {})
     if len(every) > 1 == len(sources):
-        why["format"] = counted(len(every), "file")
+        why["format"] = count(len(every), "file")
     fixed = {"format": "jsonl" if form == "json" else form}
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
@@ -261,11 +255,6 @@ def _written(
         options["document"] = "line" if is_one else "file"
         why["document"] = "one file: each line is a row" if is_one else "many files: each is a row"
     return options, why
-
-
-def counted(count: int, what: str, several: str = "") -> str:
-    """A count in words: `1 text`, `2,000 texts`."""
-    return f"{count:,} {what if count == 1 else several or f'{what}s'}"
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:

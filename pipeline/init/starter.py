@@ -19,12 +19,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import recognize_annotated
-from recordmill.pipeline.init.boxes import Answers
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import images_by_name, images_folder
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, counted, list_folder, recognize
+from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
+from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, list_folder, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape, is_glob
 from recordmill.pipeline.sources.options import PATHS, EncodedOptions, Encoding
@@ -170,7 +170,7 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
     lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects)}."]
     if images:
-        headers = f"By the images' headers in {counted(images, 'row')}"
+        headers = f"By the images' headers in {count(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad)}; no pixel was decoded.")
         if profiles := _profiles(draft.features.values()):
             lines.append(f"Colour profiles that a build converts to sRGB: {profiles}.")

@@ -6,7 +6,7 @@ gives a list of their field's values.
 """
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from recordmill.pipeline.sources.typing.python_values import json_object, typed_
 from recordmill.pipeline.sources.typing.values import typed_values
 
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
+CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 PEEKED_FILES = 100
 ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
 Sizes = Sequence[int | None]
@@ -70,13 +71,20 @@ def plan_listing(
     return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - beside)
 
 
+def captions_of(images: Iterable[FileInfo], others: Iterable[FileInfo]) -> list[FileInfo]:
+    """Lists the files that may be captions of images: those of the same names, but for the ending."""
+    captions = [file for file in others if file.path.endswith(CAPTION_ENDINGS)]
+    stems = {posixpath.splitext(file.path)[0] for file in images} if captions else frozenset[str]()
+    return [file for file in captions if posixpath.splitext(file.path)[0] in stems]
+
+
 class _Beside:
     """The files beside images."""
 
     def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
         self._sizes: dict[str, dict[str, int]] = {TEXT_ENDING: {}, OBJECT_ENDING: {}}
         self.alone: dict[str, list[str]] = {TEXT_ENDING: [], OBJECT_ENDING: []}
-        captions = [file for file in others if file.path.endswith(tuple(self._sizes))]
+        captions = [file for file in others if file.path.endswith(CAPTION_ENDINGS)]
         self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
         known = frozenset(self._stems)
         for file in captions:

@@ -22,13 +22,7 @@ from typing import Any
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.csv import CsvReader
-from recordmill.pipeline.sources.formats.image_captions import (
-    OBJECT_ENDING,
-    TEXT_ENDING,
-    Listing,
-    plan_listing,
-    read_listing,
-)
+from recordmill.pipeline.sources.formats.image_captions import Listing, captions_of, plan_listing, read_listing
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, ImageFields, NamedRows, with_paths
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
@@ -45,7 +39,6 @@ FORMATS: Mapping[str, Callable[[str], TableReader[Any]]] = {
     "parquet": lambda path: ParquetReader(Parquet(format="parquet", path=path)),
 }
 NAMES = tuple(f"metadata.{name}" for name in FORMATS)
-CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
 
@@ -78,13 +71,8 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         listed = self._listed(files)
         if metadata_files(listed, self.root(files)):
             return listed
-        has_captions = any(file.path.endswith(CAPTION_ENDINGS) for file in listed)
-        stems = {splitext(file.path)[0] for file in listed if is_image(file.path)} if has_captions else frozenset[str]()
-        return FileList(
-            file
-            for file in listed
-            if is_image(file.path) or (file.path.endswith(CAPTION_ENDINGS) and splitext(file.path)[0] in stems)
-        )
+        captions = {file.path for file in captions_of((file for file in listed if is_image(file.path)), listed)}
+        return FileList(file for file in listed if is_image(file.path) or file.path in captions)
 
     def _listed(self, files: Files) -> FileList:
         if not files.is_folder(self.source.path):
