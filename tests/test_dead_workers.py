@@ -76,18 +76,16 @@ def test_a_check_that_raises_ends_the_build_once() -> None:
 
     def too_many() -> None:
         looks.append(1)
+        if len(looks) == 1:
+            raise OSError("the folder is gone")
         if len(looks) == 2:
             raise UserError("too many")
-
-    def no_folder() -> None:
-        raise OSError("the folder is gone")
 
     others = set(threading.enumerate())
     with Watch(ended) as watch:
         started = {thread for thread in set(threading.enumerate()) - others if thread.name == "watch"}
         assert started
-        watch.add(no_folder)
-        watch.add(too_many)
+        watch.follow(too_many)
         assert ended.is_set.wait(60)
         wait_until(lambda: not started & set(threading.enumerate()))
     assert list(map(str, ended.errors)) == ["too many"]

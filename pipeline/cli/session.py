@@ -132,7 +132,7 @@ class BuildSession:
         gc.enable()
         self._work = work
         self._display.start(plan, work)
-        self._watch.add(RejectLimits(plan, work), work.workspace.pause)
+        self._watch.follow(RejectLimits(plan, work), work.workspace.pause)
 
     def _publish(self) -> None:
         self._publishing = True

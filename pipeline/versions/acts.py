@@ -9,7 +9,7 @@ Each takes a `reason`, in the person's words, for its line of the output's histo
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -26,6 +26,8 @@ from recordmill.pipeline.versions.retention import marked, there
 from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
+
+_Move = tuple[str, int, Shard, Shard]
 
 
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
@@ -212,47 +214,37 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
             if content is None:
                 raise DatasetError(f"the version {version} was removed from {output}")
             manifest = Manifest.from_json(parse_json(content.data))
-            copies = dict(_copies(manifest))
-            if not copies:
+            moves = list(_moves(manifest))
+            if not moves:
                 return Materialized(manifest, 0, 0)
-            copied = _copy_all(store, version, copies)
-            whole = _whole(store, manifest)
+            copied = _copy_all(store, version, moves)
             try:
-                whole = _described(store, whole)
+                whole = _described(store, _whole(store, manifest, moves))
                 store.write_if(name, whole.to_text().encode(), content.tag)
             except Conflict:  # another process made it whole
                 continue
-            changes |= {"version": version, "files": len(copies), "copied_bytes": copied}
-            return Materialized(whole, len(copies), copied)
+            changes |= {"version": version, "files": 2 * len(moves), "copied_bytes": copied}
+            return Materialized(whole, 2 * len(moves), copied)
 
 
-def _copies(manifest: Manifest) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Yields the files to copy: the new name in the version's folder, the name in `versions`, and the bytes."""
+def _moves(manifest: Manifest) -> Iterator[_Move]:
+    """Yields the split and the number of each shard in an earlier version's folder, and it as it is and will be."""
     own = {shard.file for split in manifest.splits.values() for shard in split.shards if shard.version is None}
     for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
-            if shard.version is None:
-                continue
-            file, index = _names(manifest, name, number)
-            if file in own:
-                raise OutputError(f"{manifest.version} has a file {file} of its own: build again to make it whole")
-            for new, old, size in zip((file, index), inner_paths(shard), _sizes(shard), strict=True):
-                yield new, (old, size)
+            if shard.version is not None:
+                file, index = (f(manifest.name, name, number, len(split.shards)) for f in (shard_name, index_name))
+                if file in own:
+                    raise OutputError(f"{manifest.version} has a file {file} of its own: build again to make it whole")
+                yield name, number, shard, replace(shard, file=file, index=index, version=None)
 
 
-def _names(manifest: Manifest, split: str, number: int) -> tuple[str, str]:
-    count = len(manifest.splits[split].shards)
-    shard, index = (name(manifest.name, split, number, count) for name in (shard_name, index_name))
-    return shard, index
-
-
-def _sizes(shard: Shard) -> tuple[int, int]:
-    return shard.bytes, 8 * (shard.records + 1)
-
-
-def _copy_all(store: Store, version: str, copies: Mapping[str, tuple[str, int]]) -> int:
+def _copy_all(store: Store, version: str, moves: Sequence[_Move]) -> int:
     """Brings files into a version's folder, except for those that an earlier call brought; returns the bytes copied."""
-    folder = f"{VERSIONS_FOLDER}/{version}"
+    folder, copies = f"{VERSIONS_FOLDER}/{version}", dict[str, tuple[str, int]]()
+    for _, _, shard, own in moves:
+        sizes = shard.bytes, 8 * (shard.records + 1)
+        copies |= dict(zip((own.file, own.index), zip(inner_paths(shard), sizes, strict=True), strict=True))
     before = store.sizes(folder)
 
     def copy(new: str) -> int:
@@ -288,22 +280,16 @@ def _described(store: Store, manifest: Manifest) -> Manifest:
     return replace(manifest, files={**manifest.files, CROISSANT: entry})
 
 
-def _whole(store: Store, manifest: Manifest) -> Manifest:
+def _whole(store: Store, manifest: Manifest, moves: Sequence[_Move]) -> Manifest:
     """Returns the manifest of a version all of whose files are in its folder."""
-    splits, files, shared = {}, dict(manifest.files), list[Shard]()
-    for name, split in manifest.splits.items():
-        shards = list(split.shards)
-        for number, shard in enumerate(shards):
-            if shard.version is None:
-                continue
-            file, index = _names(manifest, name, number)
-            data = store.read(f"{VERSIONS_FOLDER}/{manifest.version}/{index}")
-            if data is None:
-                raise DatasetError(f"{index} was removed meanwhile: run the same command again")
-            files[index] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-            shared.append(shard)
-            shards[number] = replace(shard, file=file, index=index, version=None)
-        splits[name] = replace(split, shards=tuple(shards))
-    made_whole = {"at": now(), "from": sorted(name for shard in shared for name in inner_paths(shard))}
+    shards, files = {name: list(split.shards) for name, split in manifest.splits.items()}, dict(manifest.files)
+    for split, number, _, own in moves:
+        data = store.read(f"{VERSIONS_FOLDER}/{manifest.version}/{own.index}")
+        if data is None:
+            raise DatasetError(f"{own.index} was removed meanwhile: run the same command again")
+        files[own.index] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        shards[split][number] = own
+    splits = {name: replace(split, shards=tuple(shards[name])) for name, split in manifest.splits.items()}
+    made_whole = {"at": now(), "from": sorted(name for _, _, shard, _ in moves for name in inner_paths(shard))}
     provenance = {**manifest.provenance, MATERIALIZED: made_whole}
     return replace(manifest, splits=splits, files=dict(sorted(files.items())), provenance=provenance)

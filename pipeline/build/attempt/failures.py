@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from recordmill.pipeline.build.context.reports import DeadWorkerError
 from recordmill.pipeline.errors import UserError
@@ -72,30 +71,15 @@ def _file(error: BaseException, number: int) -> str | None:
 
 
 LOOK_SECONDS = 0.5
-Check = Callable[[], None]
-
-
-@dataclass
-class _Paced:
-    """A check, and the least seconds between two calls."""
-
-    check: Check
-    pause: float
-    called: float = float("-inf")
-
-    def __call__(self) -> None:
-        if time.monotonic() - self.called >= self.pause:
-            self.called = time.monotonic()
-            self.check()
 
 
 class Watch:
-    """Calls checks twice a second; the first that raises, or a dead worker, ends the build."""
+    """Calls a check at most twice a second; an error that it raises, or a dead worker, ends the build."""
 
     def __init__(self, end: Callable[[UserError], None]) -> None:
         """Takes a function that the watch's thread calls once."""
-        self._end = end
-        self._checks: list[_Paced] = []
+        self._end, self._pause, self._called = end, 0.0, float("-inf")
+        self._check: Callable[[], None] = lambda: None
         self._dead_worker: DeadWorkerError | None = None
         self._has_died = threading.Event()
         self._done = threading.Event()
@@ -111,21 +95,22 @@ class Watch:
         self._done.set()
         threading.excepthook = self._excepthook
 
-    def add(self, check: Check, pause_seconds: float = 0.0) -> None:
-        """Adds a check, which is quick and raises UserError if the build must end; called no more often than given."""
-        self._checks.append(_Paced(check, pause_seconds))
+    def follow(self, check: Callable[[], None], pause_seconds: float = 0.0) -> None:
+        """Takes the check, which is quick, raises UserError if the build must end, and is called no more often."""
+        self._check, self._pause = check, pause_seconds
 
     def look(self) -> None:
-        """Calls all checks once.
+        """Calls the check, unless that was a moment ago.
 
         Raises:
-            UserError: the error of a check, or a DeadWorkerError.
+            UserError: the error of the check, or a DeadWorkerError.
         """
         if self._dead_worker is not None:
             raise self._dead_worker
-        for check in list(self._checks):
+        if time.monotonic() - self._called >= self._pause:
+            self._called = time.monotonic()
             with suppress(OSError):  # a folder that was removed: the build itself notices
-                check()
+                self._check()
 
     def dead_worker(self, timeout_seconds: float) -> DeadWorkerError | None:
         """The death of a worker, waiting for one at most so long: a job may fail before its worker's status is read."""
