@@ -13,7 +13,6 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.graph import keep_graph
 from recordmill.pipeline.build.base.live_analysis import (
     GRAPH_PACKAGES,
-    GraphInputs,
     graph_changes,
     graph_digest,
     graph_files,
@@ -24,6 +23,7 @@ from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.graphs import UnsafeGraphError
+from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
@@ -197,14 +197,15 @@ def live_of(spec: str) -> Manifest:
     ],
 )
 def test_what_keeps_a_graph_from_being_kept(spec: str, packages: Any, files: Any, changes: list[str]) -> None:
-    assert graph_changes(live_of(SMALL), GraphInputs(parse_spec(spec), PACKAGES | packages, files)) == changes
+    assert graph_changes(live_of(SMALL), parse_spec(spec), PACKAGES | packages, files) == changes
 
 
 def test_the_code_of_preprocessing_keeps_a_graph_and_that_of_sources_does_not(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("def preprocessing_fn(inputs, outputs):\n    return outputs\n")
     (tmp_path / "dataset.yaml").write_text(SMALL + "preprocessing: own:preprocessing_fn\n")
-    now = GraphInputs(load_spec(str(tmp_path / "dataset.yaml")), PACKAGES, {})
+    now = load_spec(str(tmp_path / "dataset.yaml")), PACKAGES, dict[str, str]()
     live = live_of((tmp_path / "dataset.yaml").read_text())
-    files = {**now.code(), "source.py": "of another module"}
-    assert graph_changes(replace(live, provenance=live.provenance | {"user_code": {"files": files}}), now) == []
-    assert graph_changes(live, now) == ["the code of own.py"]
+    code = UserCode.of(["own:preprocessing_fn"], now[0].folder).to_json()["files"]
+    files = {**code, "source.py": "of another module"}
+    assert graph_changes(replace(live, provenance=live.provenance | {"user_code": {"files": files}}), *now) == []
+    assert graph_changes(live, *now) == ["the code of own.py"]

@@ -10,7 +10,7 @@ import pytest
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import GateBreachedError, Published
-from recordmill.pipeline.build.plan.keys import list_groups, listing_key
+from recordmill.pipeline.build.plan.keys import listing_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.publish.same_version import GRAPHS
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
@@ -63,7 +63,7 @@ def keys_of(spec: str | Path) -> list[object]:
     """All that a later build compares."""
     plan, parsed, files = plan_of(spec), load_spec(str(spec)), LocalFiles()
     spans = {name: span.key for name, span in plan.spans.built.items()}
-    listed = listing_key(parsed, list_groups(parsed, files), files)
+    listed = listing_key(parsed, files)
     inputs = [[file.path for file in group.files] for group in plan.inputs]
     return [plan.build_key, spans, plan.spans.provenance(parsed), listed, inputs]
 

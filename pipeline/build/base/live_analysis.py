@@ -7,7 +7,7 @@ meant to the models in service. It cannot be kept where the features, the packag
 A learned class that the live version names keeps its id; new names follow at the end, and one that the data lack keeps
 its place. Names that are taken over belong to the build key, and the manifest says how many they are.
 
->>> changes = graph_changes(live, GraphInputs.of(plan))    # doctest: +SKIP
+>>> graph_changes(live, spec, package_versions(), digest_files(spec, files))    # doctest: +SKIP
 ['features.price.normalize: z_score → min_max']
 """
 
@@ -77,24 +77,6 @@ class LearnedAnewError(UserError):
         """Takes the changes, for people."""
         shown = "; ".join(changes[:SHOWN]) + ("; …" if len(changes) > SHOWN else "")
         super().__init__(f"learned values changed, all shards are written again: {shown}")
-
-
-@dataclass(frozen=True)
-class GraphInputs:
-    """All that decides a graph beside the rows."""
-
-    spec: Spec
-    packages: Mapping[str, str]
-    """The versions of the packages, by name."""
-    files: Mapping[str, str]
-    """The SHA-256 of each file that features name, in hexadecimal, by feature and option: `text.model`."""
-
-    def code(self) -> Mapping[str, str]:
-        """Returns the SHA-256 of each file that the user's `preprocessing` needs, by its path."""
-        if self.spec.preprocessing is None:
-            return {}
-        files: Mapping[str, str] = UserCode.of([self.spec.preprocessing], self.spec.folder).to_json()["files"]
-        return files
 
 
 @dataclass(frozen=True)
@@ -216,17 +198,25 @@ def graph_digest(manifest: Manifest) -> str:
     return hashlib.sha256(json.dumps(sorted(graph_files(manifest).items())).encode()).hexdigest()
 
 
-def graph_changes(live: Manifest, now: GraphInputs) -> list[str]:
-    """Lists what keeps a build from taking the live version's graph over, for people; nothing: it can."""
-    before, after = live.spec, published_spec(now.spec)
-    packages, files = live.provenance.get("packages", {}), live.provenance.get(FEATURE_FILES, {})
-    code = live.provenance.get("user_code", {}).get("files", {})
+def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files: Mapping[str, str]) -> list[str]:
+    """Lists what keeps a build from taking the live version's graph over, for people; nothing: it can.
+
+    Args:
+        live: the live version.
+        spec: the dataset's.
+        packages: the versions of the packages, by name.
+        files: the SHA-256 of each file that features name, in hexadecimal, by feature and option: `text.model`.
+    """
+    before, after = live.spec, published_spec(spec)
+    made, known = live.provenance.get("packages", {}), live.provenance.get(FEATURE_FILES, {})
+    code = UserCode.of([spec.preprocessing], spec.folder).to_json()["files"] if spec.preprocessing else {}
+    built = live.provenance.get("user_code", {}).get("files", {})
     return [
         *_feature_changes(before.get("features", {}), after["features"]),
-        *_changes("", *({key: spec.get(key) for key in ("label", "preprocessing")} for spec in (before, after))),
-        *(f"the file of features.{name}" for name, sha256 in now.files.items() if files.get(name) != sha256),
-        *(f"the code of {path}" for path, sha256 in now.code().items() if code.get(path) != sha256),
-        *_changes("", *({name: made.get(name) for name in GRAPH_PACKAGES} for made in (packages, now.packages))),
+        *_changes("", *({key: each.get(key) for key in ("label", "preprocessing")} for each in (before, after))),
+        *(f"the file of features.{name}" for name, sha256 in files.items() if known.get(name) != sha256),
+        *(f"the code of {path}" for path, sha256 in code.items() if built.get(path) != sha256),
+        *_changes("", *({name: each.get(name) for name in GRAPH_PACKAGES} for each in (made, packages))),
         *([] if live.files else ["the live version has no digests, since an earlier Recordmill published it"]),
     ]
 

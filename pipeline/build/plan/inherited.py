@@ -3,10 +3,10 @@
 All of it is decided here, by the snapshot of the output (`pipeline.versions.base`), before anything is planned.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.build.base.live_analysis import (
-    GraphInputs,
     LiveAnalysis,
     Names,
     graph_changes,
@@ -44,15 +44,15 @@ class Inherited:
 
 
 def inherit(
-    spec: Spec, base: Base | None, graph: GraphInputs, options: RunOptions, *, keeps_spans: bool = True
+    spec: Spec, base: Base | None, options: RunOptions, *graph: Mapping[str, str], keeps_spans: bool
 ) -> Inherited:
     """Decides what a build takes over.
 
     Args:
         spec: the dataset.
         base: what the output holds; None for a build that follows no version.
-        graph: all that decides the transform graph besides the rows.
         options: those of the build.
+        graph: the versions of packages, and the digests of files, that decide the graph (`graph_changes`).
         keeps_spans: whether shards of spans may stay; False where their graph turned out to be another.
 
     Raises:
@@ -66,7 +66,7 @@ def inherit(
     if spec.is_frozen:
         if live is None:
             raise OutputError(f"the analysis cannot be kept, since the live version is damaged: {base.fault}")
-        if changes := graph_changes(live, graph):
+        if changes := graph_changes(live, spec, *graph):
             notes = (f"the frozen analysis cannot be kept, all is learned and built anew: {'; '.join(changes)}",)
         else:
             frozen = LiveAnalysis(str(base.folder), live)

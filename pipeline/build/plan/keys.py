@@ -46,20 +46,16 @@ def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Grou
     return [Group(each, each.reader.list_inputs(files, spec.columns())) for each in sources]
 
 
-def listing_digest(groups: Iterable[Group]) -> str:
-    """The `inputs_sha256` of a plan without spans that uses all listed files."""
-    return files_digest(group.files for group in groups)
-
-
-def listing_key(spec: Spec, groups: Iterable[Group], files: Files) -> str:
+def listing_key(spec: Spec, files: Files) -> str:
     """The `source_key` of a plan that uses all listed files.
 
     Raises:
-        UserError: the user's code, or a file that the spec names, is not there.
+        UserError: a source, the user's code, or a file that the spec names, is not there. OSError: as `list_groups`.
     """
     parts = key_parts(spec, user_code(spec), digest_files(spec, files))
-    spans = choose(spec, files, sha256_of(recipe_of(parts))) if spec.has_spans else None
-    return sha256_of(parts | {"inputs": spans.inputs_sha256 if spans else listing_digest(groups)})
+    if spec.has_spans:
+        return sha256_of(parts | {"inputs": choose(spec, files, sha256_of(recipe_of(parts))).inputs_sha256})
+    return sha256_of(parts | {"inputs": files_digest(group.files for group in list_groups(spec, files))})
 
 
 def user_code(spec: Spec) -> UserCode | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.base.live_analysis import GraphInputs, LiveAnalysis, Names
+from recordmill.pipeline.build.base.live_analysis import LiveAnalysis, Names
 from recordmill.pipeline.build.inputs.input_table import Group
 from recordmill.pipeline.build.inputs.span_sources import SpanSource, seen_by
 from recordmill.pipeline.build.plan.inherited import inherit
@@ -147,8 +147,7 @@ def make_plan(
     if code is not None:
         code.install()
     feature_files = digest_files(spec, files)
-    graph = GraphInputs(spec, package_versions(), feature_files)
-    taken = inherit(spec, base, graph, options, keeps_spans=keeps_spans)
+    taken = inherit(spec, base, options, package_versions(), feature_files, keeps_spans=keeps_spans)
     parts = key_parts(spec, code, feature_files) | ({} if options.limit is None else {"limit": options.limit})
     spans = choose(spec, files, sha256_of(recipe_of(parts)), taken.spans_of, options, inputs)
     plan = _lay_out(spec, spans, files, options.chunk_bytes)

@@ -15,7 +15,7 @@ from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.build.inputs.input_table import Remembered
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan.keys import list_groups, listing_digest, listing_key
+from recordmill.pipeline.build.plan.keys import files_digest, list_groups, listing_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Location, Manifest
@@ -108,7 +108,7 @@ class Build:
 
     def _list(self) -> str:
         with suppress(UserError, OSError):  # the plan says what is wrong
-            return listing_key(self.spec, list_groups(self.spec, self.files), self.files)
+            return listing_key(self.spec, self.files)
         return ""
 
     @cached_property
@@ -161,7 +161,8 @@ def check_unchanged(plan: BuildPlan, files: Listings) -> None:
     """
     listed, now = files.again(), ""
     with suppress(SourceError, OSError):
-        if not plan.spec.has_spans and listing_digest(list_groups(plan.spec, listed)) == plan.inputs_sha256:
+        groups = () if plan.spec.has_spans else list_groups(plan.spec, listed)
+        if groups and files_digest(group.files for group in groups) == plan.inputs_sha256:
             return
         now = inputs_digest(plan, listed)  # a listing may hold files that are not used
     if now == plan.inputs_sha256:
