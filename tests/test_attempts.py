@@ -18,9 +18,8 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import leaving_error, shard_step
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.backup import Rest
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
-from recordmill.pipeline.build.runners.job import JobFailedError, RunnerError
+from recordmill.pipeline.build.runners.job import JobFailedError, Rest, RunnerError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError

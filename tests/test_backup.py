@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from recordmill.pipeline.build.runners.backup import Backup, IdleSlots, OvertakenError
-from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.build.runners.job import Backup, IdleSlots, JobFailedError, OvertakenError
 from recordmill.pipeline.errors import UserError
 from tests.forked import wait_until
 

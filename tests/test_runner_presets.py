@@ -28,9 +28,17 @@ from recordmill.pipeline.build.runners.flink_cluster import (
     worker_environment,
 )
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
-from recordmill.pipeline.build.runners.jars import PAIRS, REPOSITORY, find_jar, pair_for
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.build.runners.job_server import JobServer, JobServerError, find_java, java_version
+from recordmill.pipeline.build.runners.job_server import (
+    PAIRS,
+    REPOSITORY,
+    JobServer,
+    JobServerError,
+    find_jar,
+    find_java,
+    java_version,
+    pair_for,
+)
 from tests.constants import constants
 from tests.fake_flink import FakeFlink, fake_flink
 

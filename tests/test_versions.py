@@ -22,9 +22,8 @@ from recordmill.pipeline.versions import build_folders, leases, publishing
 from recordmill.pipeline.versions.acts import pin, rollback, unpin
 from recordmill.pipeline.versions.base import compare_and_swap
 from recordmill.pipeline.versions.leases import hold
-from recordmill.pipeline.versions.listing import find, list_versions
+from recordmill.pipeline.versions.listing import choose, find, list_versions, seconds_of
 from recordmill.pipeline.versions.prune import _Pruning, prune, sweep
-from recordmill.pipeline.versions.retention import choose, seconds_of
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators, hand_made

@@ -44,8 +44,7 @@ from recordmill.pipeline.build.publish.features import describe_features
 from recordmill.pipeline.build.publish.same_version import find_version, same_as_live
 from recordmill.pipeline.build.results.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, Stage
-from recordmill.pipeline.build.runners.backup import OvertakenError
-from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.build.runners.job import JobFailedError, OvertakenError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
 from recordmill.pipeline.compare.ids import id_changes, names_gone

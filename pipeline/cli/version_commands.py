@@ -149,7 +149,7 @@ def prune(
     """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
     from recordmill.pipeline.versions import prune as pruning
     from recordmill.pipeline.versions.build_folders import building_folder
-    from recordmill.pipeline.versions.retention import seconds_of
+    from recordmill.pipeline.versions.listing import seconds_of
 
     done = pruning.prune(
         dataset,

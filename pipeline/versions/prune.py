@@ -26,8 +26,17 @@ from recordmill.pipeline.versions.build_folders import (
 )
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import BUILD, Holder
-from recordmill.pipeline.versions.listing import holds, open_existing
-from recordmill.pipeline.versions.retention import GRACE_SECONDS, age_of, choose, marked, there, unmarked, why_kept
+from recordmill.pipeline.versions.listing import (
+    GRACE_SECONDS,
+    age_of,
+    choose,
+    holds,
+    marked,
+    open_existing,
+    there,
+    unmarked,
+    why_kept,
+)
 from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
 from recordmill.pipeline.versions.stores.local import folder_bytes

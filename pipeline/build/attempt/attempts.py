@@ -36,7 +36,7 @@ from recordmill.pipeline.build.context.reports import (
     write_report,
 )
 from recordmill.pipeline.build.plan.plan import BuildPlan
-from recordmill.pipeline.build.runners.backup import Rest
+from recordmill.pipeline.build.runners.job import Rest
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local

@@ -18,11 +18,10 @@ from recordmill.pipeline.build.beam.runner import Add, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.backup import Backup, IdleSlots, Rest
 from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
 from recordmill.pipeline.build.runners.flink_cluster import EXCHANGES, FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
-from recordmill.pipeline.build.runners.job import RunnerError, watched
+from recordmill.pipeline.build.runners.job import Backup, IdleSlots, Rest, RunnerError, watched
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.errors import UserError, did_you_mean
 

@@ -36,7 +36,7 @@ from recordmill.pipeline.build.beam.steps import ListChunks, Step, WorkerStep
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error, read_report
-from recordmill.pipeline.build.runners.backup import Rest
+from recordmill.pipeline.build.runners.job import Rest
 from recordmill.pipeline.build.summaries.look import (
     Look,
     PartialSums,

@@ -13,8 +13,7 @@ from apache_beam.runners.runner import PipelineRunner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener
-from recordmill.pipeline.build.runners.backup import Rest
-from recordmill.pipeline.build.runners.job import RunnerError, failing_as_job
+from recordmill.pipeline.build.runners.job import Rest, RunnerError, failing_as_job
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.safe_text import HIDDEN
 

@@ -16,7 +16,7 @@ from recordmill.pipeline.build.beam.steps import ListChunks, WorkerStep
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.context.reports import read_report, shard_step, write_report
-from recordmill.pipeline.build.runners.backup import OvertakenError, Rest
+from recordmill.pipeline.build.runners.job import OvertakenError, Rest
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader

@@ -16,8 +16,15 @@ import psutil
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions, worker_environment
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
-from recordmill.pipeline.build.runners.jars import PAIRS, cache_folder, digest, find_jar, pair_for
-from recordmill.pipeline.build.runners.job_server import find_java, java_version
+from recordmill.pipeline.build.runners.job_server import (
+    PAIRS,
+    cache_folder,
+    digest,
+    find_jar,
+    find_java,
+    java_version,
+    pair_for,
+)
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import cores
 

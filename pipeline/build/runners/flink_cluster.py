@@ -16,9 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recordmill.pipeline.build.runners.flink_job import LIFE_SECONDS, FlinkError, FlinkRest, cancel_all, prefix
-from recordmill.pipeline.build.runners.jars import PAIRS, find_jar, pair_for
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.build.runners.job_server import JobServer, find_java, flink_server, java_version
+from recordmill.pipeline.build.runners.job_server import (
+    PAIRS,
+    JobServer,
+    find_jar,
+    find_java,
+    flink_server,
+    java_version,
+    pair_for,
+)
 
 WORKER = "recordmill-worker"
 POOL = re.compile(r"[\w.-]+:\d+")
