@@ -10,7 +10,7 @@ import pytest
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, TooManyRejectsError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects, write_report
-from recordmill.pipeline.build.plan.keys import listing_key
+from recordmill.pipeline.build.plan.keys import key_parts
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec
@@ -195,10 +195,9 @@ def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], rea
     return None
 
 
-def test_a_limit_is_no_part_of_a_builds_key(tmp_path: Path) -> None:
-    files: Any = None
+def test_a_limit_is_no_part_of_a_builds_key() -> None:
     keys = [
-        listing_key(parse_spec(f"{SPEC}rejects: {rejects}\n"), [], files)
+        key_parts(parse_spec(f"{SPEC}rejects: {rejects}\n"), None, {})
         for rejects in ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}")
     ]
     assert keys[0] == keys[1] == keys[2]

@@ -283,9 +283,10 @@ time.sleep(600)
 DRIVER = """
 import sys, time
 from recordmill.pipeline.build.runners.job_server import JobServer
-with JobServer([sys.executable, "-c", sys.argv[1], "{port}"], sys.argv[2]) as server:
-    print(server.endpoint, flush=True)
-    time.sleep(600)
+server = JobServer([sys.executable, "-c", sys.argv[1], "{port}"], sys.argv[2])
+server.start()
+print(server.endpoint, flush=True)
+time.sleep(600)
 """
 
 

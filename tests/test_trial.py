@@ -168,7 +168,7 @@ def test_a_trial_names_no_line_behind_a_part_that_it_leaves_out(tmp_path: Path) 
     made = plan.make_plan(parse_spec(spec), BeamFiles(), RunOptions(chunk_bytes=1_000, limit=100))
     assert [chunk.file for chunk in made.chunks] == ["a.jsonl", "a.jsonl", "b.jsonl", "b.jsonl"]
     places = RejectPlaces(made, [100] * 4)
-    assert [places.of(number, 6).line for number in range(4)] == [7, None, 7, None]
+    assert [places.of(number, 6)[1] for number in range(4)] == [7, None, 7, None]
 
 
 def test_a_trial_is_marked_where_versions_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,14 +66,18 @@ def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) ->
 
 def to_openmetrics(entry: Mapping[str, Any], live: Manifest | None) -> str:
     """Formats an entry of the history, and the live version's age."""
-    samples: dict[str, list[Sample]] = {}
-    for name, labels, value in (*_build_samples(entry), *_gate_samples(entry), *_live_samples(live)):
-        samples.setdefault(name, []).append((name, {"dataset": entry["name"] or "", **labels}, value))
-    lines = [line for name in HELP if name in samples for line in _family(name, samples[name])]
+    samples: dict[str, list[str]] = {}
+    for name, labels, value in _samples(entry, live):
+        texts = {"dataset": entry["name"] or "", **labels}.items()
+        inside = ",".join(f'{label}="{str(text).translate(ESCAPES)}"' for label, text in texts)
+        samples.setdefault(name, []).append(f"recordmill_{name}{{{inside}}} {value}")
+    lines = list[str]()
+    for name in (name for name in HELP if name in samples):
+        lines += [f"# TYPE recordmill_{name} gauge", f"# HELP recordmill_{name} {HELP[name]}", *samples[name]]
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _build_samples(entry: Mapping[str, Any]) -> Iterator[Sample]:
+def _samples(entry: Mapping[str, Any], live: Manifest | None) -> Iterator[Sample]:
     yield "build_exit_code", {}, entry["exit_code"]
     if entry.get("ended_at"):
         yield "build_ended_timestamp_seconds", {}, _seconds(entry["ended_at"])
@@ -90,32 +94,15 @@ def _build_samples(entry: Mapping[str, Any]) -> Iterator[Sample]:
             yield f"build_store_{what}", {"kind": kind}, count
     for state, spans in entry.get("spans", {}).items():
         yield "build_spans", {"state": state}, len(spans)
-
-
-def _gate_samples(entry: Mapping[str, Any]) -> Iterator[Sample]:
-    gate = entry.get("gate")
-    if not gate:
-        return
-    for rule, figures in gate["figures"].items():
-        for subject, figure in figures.items():
-            yield "gate_figure", {"rule": rule, "subject": subject}, figure
-    yield "gate_breaches", {}, len(gate["breaches"])
-
-
-def _live_samples(live: Manifest | None) -> Iterator[Sample]:
-    if live is None:
-        return
-    if built_at := live.provenance.get("built_at"):
-        yield "live_built_timestamp_seconds", {}, _seconds(built_at)
-    yield "live_info", {"version": live.version}, 1
-
-
-def _family(name: str, samples: list[Sample]) -> Iterator[str]:
-    yield f"# TYPE recordmill_{name} gauge"
-    yield f"# HELP recordmill_{name} {HELP[name]}"
-    for _, labels, value in samples:
-        inside = ",".join(f'{label}="{str(text).translate(ESCAPES)}"' for label, text in labels.items())
-        yield f"recordmill_{name}{{{inside}}} {value}"
+    if gate := entry.get("gate"):
+        for rule, figures in gate["figures"].items():
+            for subject, figure in figures.items():
+                yield "gate_figure", {"rule": rule, "subject": subject}, figure
+        yield "gate_breaches", {}, len(gate["breaches"])
+    if live is not None:
+        if built_at := live.provenance.get("built_at"):
+            yield "live_built_timestamp_seconds", {}, _seconds(built_at)
+        yield "live_info", {"version": live.version}, 1
 
 
 def _seconds(time: str) -> int:
@@ -192,7 +179,10 @@ class Journal:
         """
         if not self._once.acquire(blocking=False):
             return []
-        live = _live(self._output) if self._options.metrics is not None or self.entry["name"] is None else None
+        live = None
+        if self._options.metrics is not None or self.entry["name"] is None:
+            with suppress(UserError, OSError):
+                live = publishing.live_manifest(self._output)
         self._begin(self._stage)
         self.entry |= {
             "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
@@ -222,18 +212,20 @@ class Journal:
         counts = Counter(TRAFFIC.take())
         if published is not None and published.is_new:
             counts.update(flat(published.manifest.provenance.get(ASKED, {})))
-        elif self._planned is not None:
-            with suppress(Exception):  # the folder may be gone
-                counts.update(ProgressReader(self._planned.progress).read())
+        else:
+            counts.update(self._progress())
         return by_kind(counts)
+
+    def _progress(self) -> Mapping[str, int]:
+        with suppress(Exception):  # the folder may be gone
+            return ProgressReader(self._planned.progress).read() if self._planned else {}
+        return {}
 
     def _rows_so_far(self) -> dict[str, int]:
         """The rows of a build that did not come to its end, as its counters have them."""
         if self._planned is None:
             return {}
-        counts: dict[str, int] = {}
-        with suppress(Exception):  # the folder may be gone
-            counts = dict(ProgressReader(self._planned.progress).read())
+        counts = self._progress()
         read = max(counts.get("read", 0), counts.get("look_read", 0))
         rejected = max(counts.get(f"{look}refused", 0) + counts.get(f"{look}dropped", 0) for look in ("", "look_"))
         return {"read": read, "written": counts.get("written", 0), "rejected": rejected}
@@ -250,9 +242,3 @@ def _of_version(published: Published) -> dict[str, Any]:
         "spans": {"built": list(published.built_spans), "kept": list(published.kept_spans)} if manifest.spans else {},
         "gate": dict(manifest.gate),
     }
-
-
-def _live(output: str) -> Manifest | None:
-    with suppress(UserError, OSError):
-        return publishing.live_manifest(output)
-    return None

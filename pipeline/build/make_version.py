@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import pyarrow as pa
-
 from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.attempt.failures import disk_error
 from recordmill.pipeline.build.attempt.places import Run
@@ -33,7 +31,6 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
-from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.free_space import check_free_space
 from recordmill.pipeline.build.plan.plan import BuildPlan, pieces
@@ -90,14 +87,6 @@ class _Attempt:
     def listener(self) -> Listener:
         return self.build.listener
 
-    @property
-    def output(self) -> str:
-        return self.build.output
-
-    @property
-    def files(self) -> Listings:
-        return self.build.files
-
     @cached_property
     def _pieces(self) -> list[attempts.Piece]:
         """Names the chunks, the same for all tries of one command, also where nobody knows what a function reads."""
@@ -122,7 +111,10 @@ class _Attempt:
         run = self._begin()
         inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads some rows, and no whole file
         remembered = self.build.remembered
-        table = TableInMaking(inputs, self.files, self.files.times, remembered, self._inputs_of_kept())
+        names = [name for each, span in self.plan.spans.kept.items() for name in span.members or (each,)]
+        kept = remembered.of_spans(names) if names and remembered else None
+        files = self.build.files
+        table = TableInMaking(inputs, files, files.times, remembered, kept)
         try:
             with table:
                 results = self._run_jobs(run, table)
@@ -136,18 +128,12 @@ class _Attempt:
         run.remove()
         return published
 
-    def _inputs_of_kept(self) -> pa.Table | None:
-        """Returns the inputs of the spans that are taken over; None where there are none."""
-        remembered = self.build.remembered
-        names = [name for each, span in self.plan.spans.kept.items() for name in span.members or (each,)]
-        return remembered.of_spans(names) if names and remembered else None
-
     def _begin(self) -> Run:
-        building = building_folder(self.output, self.build.options.work)
+        building = building_folder(self.build.output, self.build.options.work)
         try:
-            run = attempts.begin(self.output, building, self.plan.build_key, self._pieces, self._was_away)
+            run = attempts.begin(self.build.output, building, self.plan.build_key, self._pieces, self._was_away)
         except OSError as error:
-            message = f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
+            message = f"the output {self.build.output} cannot be written: {error.strerror}: {error.filename}"
             raise OutputError(message) from None
         if run.kept is not None:
             self.listener.on_note(f"going on with an earlier build: {run.kept} are kept")
@@ -156,20 +142,18 @@ class _Attempt:
     def _was_away(self, reject: Reject) -> bool:
         """Whether a row was rejected because of a file that was not there and is there now."""
         reader = self.plan.sources[self.plan.chunks[reject.chunk].source].reader
-        roots = {reader.root(self.files), reader.image_root(self.files)} if reject.path else ()
-        return any(map(self._can_be_read, (f"{root}/{reject.path}" for root in roots)))
-
-    def _can_be_read(self, path: str) -> bool:
-        with suppress(OSError):
-            if self.files.has(path):
-                self.files.open(path).close()
-                return True
+        roots = {reader.root(self.build.files), reader.image_root(self.build.files)} if reject.path else ()
+        for path in (f"{root}/{reject.path}" for root in roots):
+            with suppress(OSError):
+                if self.build.files.has(path):
+                    self.build.files.open(path).close()
+                    return True
         return False
 
     def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
         """Runs what an earlier attempt left to do: looks at the rows, and the job that writes the shards."""
-        planned = self._plan_work(run)
-        kept_spans = read_spans(self.output, self.plan.spans.base, self.plan.spans.kept) if self.plan.spans.base else {}
+        planned, spans = self._plan_work(run), self.plan.spans
+        kept_spans = read_spans(self.build.output, spans.base, spans.kept) if spans.base else {}
         self.listener.on_plan(self.plan, planned)
         if not self.runner.is_local and self.runner.probes_workers and run.kept is None:
             probe_workers(planned, self.runner)
@@ -181,7 +165,7 @@ class _Attempt:
         self._write(run, context)
         self.listener.on_stage(Stage.COMPARE)
         inputs.finish(FileDigests(planned.workspace))  # so that what was digested is what was read
-        check_unchanged(self.plan, self.files)
+        check_unchanged(self.plan, self.build.files)
         return collect(self.plan, context, kept_spans)
 
     def _plan_work(self, run: Run) -> PlannedBuild:
@@ -189,7 +173,7 @@ class _Attempt:
         planned = planned_build(
             self.plan,
             run.folder,
-            self.files.files,
+            self.build.files.files,
             inline=not self.runner.is_local,
             threads=self.runner.threads,
             isolated=self.build.options.isolated,
@@ -244,7 +228,7 @@ class _Attempt:
         self.listener.on_publish()
         self.listener.on_stage(Stage.PUBLISH)
         manifest = assemble(
-            results, self.output, descriptions, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
+            results, self.build.output, descriptions, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
         )
         if not manifest.trial and same_as_live(self.build.base, manifest):
             return self._stay()
@@ -260,7 +244,7 @@ class _Attempt:
         for name in (name for name, split in manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")
         return Published(
-            publishing.version_path(self.output, manifest.version),
+            publishing.version_path(self.build.output, manifest.version),
             manifest,
             is_new=True,
             went_live=goes_live,
@@ -273,7 +257,7 @@ class _Attempt:
     def _stay(self) -> Published:
         """Leaves the live version, which holds the same bytes."""
         published = self.build.live()
-        end_uploads(self.output, self.plan.build_key)
+        end_uploads(self.build.output, self.plan.build_key)
         self.build.remember(published.manifest, self.plan)
         self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
         return published
@@ -295,13 +279,13 @@ class _Attempt:
         if self._is_gone(run):
             run.remove()  # a library may have made it again
             with suppress(OSError):
-                os.rmdir(self.output)
-            url = open_store(self.output).url
+                os.rmdir(self.build.output)
+            url = open_store(self.build.output).url
             return OutputError(f"{url} is gone: it was moved or removed in mid-build, and nothing was published")
         try:
             self.lease.check()
             run.give_up()
-            check_unchanged(self.plan, self.files)
+            check_unchanged(self.plan, self.build.files)
         except OutputError:  # a network that is down: the error itself counts
             return disk_error(error, run.folder) or error
         except UserError as cause:
@@ -315,7 +299,7 @@ class _Attempt:
     def _is_gone(self, run: Run) -> bool:
         """Whether the output was moved or removed; False also if it cannot be reached."""
         try:
-            store = open_store(self.output)
+            store = open_store(self.build.output)
             if run.is_there() or store.exists(LATEST_FILE):  # without its work: another process took the lease over
                 return False
             return self.lease.name not in leases.holders(store)

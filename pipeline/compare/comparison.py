@@ -43,7 +43,11 @@ def compare(before: ComparedVersion, after: ComparedVersion, *, is_probed: bool 
     old, new = before.manifest, after.manifest
     figures = [*_count_figures(old, new), *_schema_figures(old, new)]
     damaged = [("", f"{each.manifest.version} is damaged: {each.fault}") for each in (before, after) if each.fault]
-    not_compared = [] if damaged else [*_left_out(old, new)]
+    not_compared = list[str]()
+    if not damaged and _splits_are_edited(old, new):
+        not_compared.append("splits: the spec's `splits` or `split_by` were edited")
+    if not damaged and _spans_are_regrouped(old, new):
+        not_compared.append("duplicates and leakage: they are counted in spans, some of which `--compact` put together")
     edited = [name for name in old.features if is_edited(before.options(name), after.options(name))]
     if edited:
         not_compared.append(f"{', '.join(edited)}: the spec's options were edited")
@@ -57,13 +61,6 @@ def compare(before: ComparedVersion, after: ComparedVersion, *, is_probed: bool 
     except DatasetError as error:
         not_compared.append(f"the label by its probe: {error}")
     return Compared(figures, not_compared, damaged)
-
-
-def _left_out(before: Manifest, after: Manifest) -> Iterator[str]:
-    if _splits_are_edited(before, after):
-        yield "splits: the spec's `splits` or `split_by` were edited"
-    if _spans_are_regrouped(before, after):
-        yield "duplicates and leakage: they are counted within spans, some of which `--compact` put together"
 
 
 def _feature_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> list[Figure]:
@@ -128,18 +125,16 @@ def _splits_are_edited(before: Manifest, after: Manifest) -> bool:
 
 def _schema_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
     """Returns a figure of 1 for each feature before that is missing or of another type after; of 0 for `all`."""
-    changes = {name: change for name in before.features if (change := _schema_change(name, before, after))}
-    yield from (Figure("schema_changes", name, 1.0, change, feature=name) for name, change in changes.items())
-    if not changes:
+    is_same = True
+    for name, old in before.features.items():
+        new = after.features.get(name, {})
+        parts = [f"{part} {old.get(part)} → {new.get(part)}" for part in SCHEMA if old.get(part) != new.get(part)]
+        if parts:
+            is_same = False
+            change = ", ".join(parts) if new else "the feature is gone"
+            yield Figure("schema_changes", name, 1.0, change, feature=name)
+    if is_same:
         yield Figure("schema_changes", "all", 0.0)
-
-
-def _schema_change(name: str, before: Manifest, after: Manifest) -> str:
-    old, new = before.features[name], after.features.get(name)
-    if new is None:
-        return "the feature is gone"
-    parts = [part for part in SCHEMA if old.get(part) != new.get(part)]
-    return ", ".join(f"{part} {old.get(part)} → {new.get(part)}" for part in parts)
 
 
 def _id_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
@@ -150,15 +145,11 @@ def _id_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> I
     """
     if "vocabulary" not in before.manifest.features[name] or "vocabulary" not in after.manifest.features[name]:
         return
-    moved, known = _moved(name, before, after)
+    digest = before.words_digest(name)
+    if digest is not None and digest == after.words_digest(name):  # no vocabulary is read that stayed as it was
+        moved, known = 0, int(before.manifest.features[name]["vocabulary_size"])
+    else:
+        old = before.ids(name)
+        moved, known = len(compare_ids(old, after.ids(name)).moved), len(old)
     detail = f"{moved:,} of {known:,} have another id, so a model needs training anew" if moved else ""
     yield Figure("ids_moved", name, moved / max(1, known), detail, feature=name)
-
-
-def _moved(name: str, before: ComparedVersion, after: ComparedVersion) -> tuple[int, int]:
-    """Counts the names that have another id, and all that had one; reads no vocabulary that stayed as it was."""
-    digest = before.words_digest(name)
-    if digest is not None and digest == after.words_digest(name):
-        return 0, int(before.manifest.features[name]["vocabulary_size"])
-    old = before.ids(name)
-    return len(compare_ids(old, after.ids(name)).moved), len(old)

@@ -44,12 +44,12 @@ class Figure:
     @property
     def is_breach(self) -> bool:
         """Whether the value is above its limit, and above what is usual for a new span."""
-        above = self.limit is not None and self.value > self.limit
-        return above and (self.usual is None or self.value > self._largest_usual(self.usual))
-
-    def _largest_usual(self, usual: float) -> float:
-        """Returns the largest value that is still usual; of a share, below 1 as long as the usual one is."""
-        return SLACK * usual if self.rule in UNBOUNDED else min(SLACK * usual, 1 - (1 - usual) / SLACK)
+        if self.limit is None or self.value <= self.limit:
+            return False
+        if self.usual is None:
+            return True
+        most = SLACK * self.usual  # of a share, below 1 as long as the usual one is
+        return self.value > (most if self.rule in UNBOUNDED else min(most, 1 - (1 - self.usual) / SLACK))
 
     @property
     def name(self) -> str:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,16 +153,12 @@ def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[tuple[memoryview,
             is_rising = bool((np.diff(offsets) >= HEADER_BYTES + FOOTER_BYTES).all())
             if len(offsets) != shard.records + 1 or ends != (0, shard.bytes) or size != shard.bytes or not is_rising:
                 raise DatasetError("the file and its index are not what the manifest says")
-            yield _bytes_of(file, size, is_local=isinstance(dataset.folder, Path)), offsets
+            if size and isinstance(dataset.folder, Path):  # a key touches few pages of a file
+                yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), offsets
+            else:
+                yield memoryview(file.read()), offsets
     except (DatasetError, ValueError) as error:
         raise DatasetError(f"{dataset.folder / shard.file}: {error}: run `recordmill verify`") from None
-
-
-def _bytes_of(file: BufferedReader, size: int, *, is_local: bool) -> memoryview:
-    """Maps a local file, of which a key touches few pages; reads any other."""
-    if is_local and size:
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    return memoryview(file.read())
 
 
 def _records(data: memoryview, offsets: Ints) -> list[memoryview]:
@@ -232,16 +227,12 @@ def _keys(records: Mapping[int, bytes], chosen: Ints) -> list[str]:
 def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
     """Counts the rows in which each feature differs, of pairs of records of one key."""
     counts: Counter[str] = Counter()
-    for before, after in pairs:
-        counts.update(_differing(before, after))
-    return dict(counts.most_common())
-
-
-def _differing(before: bytes, after: bytes) -> list[str]:
-    """Returns the names of the features that differ in two records."""
     try:
-        names = {name: name.decode(errors="replace") for name in dict.fromkeys([*names_of(before), *names_of(after)])}
-        old, new = scan(before, names), scan(after, names)
+        for before, after in pairs:
+            keys = dict.fromkeys([*names_of(before), *names_of(after)])
+            names = {name: name.decode(errors="replace") for name in keys}
+            old, new = scan(before, names), scan(after, names)
+            counts.update(shown for name, shown in names.items() if old.get(name) != new.get(name))
     except Malformed as error:
         raise DatasetError(f"a record is damaged ({error}): run `recordmill verify`") from None
-    return [shown for name, shown in names.items() if old.get(name) != new.get(name)]
+    return dict(counts.most_common())

@@ -195,22 +195,18 @@ def with_last_spans(version: ComparedVersion, most: int) -> ComparedVersion:
 
 
 def with_new_spans(version: ComparedVersion, live: Manifest) -> ComparedVersion:
-    """Adds the spans whose rows the live version lacks; those that are damaged have no values, and make a fault."""
+    """Adds the spans whose rows the live version lacks, if it has some of its spans; damaged ones make a fault."""
     spans, faults = dict[str, SpanProfile](), [version.fault] if version.fault else []
-    for name in _new_spans(live, version.manifest):
+    known = {key for span in live.spans.values() for key in (span.key, *span.members.values())}
+    all_spans = version.manifest.spans
+    new = [name for name, span in all_spans.items() if not known.issuperset(span.members.values() or [span.key])]
+    for name in new if len(new) < len(all_spans) else []:
         try:
             spans[name] = _profile(version.folder, version.manifest, name)
         except DatasetError as error:
             spans[name] = SpanProfile({})
             faults.append(str(error))
     return replace(version, spans=spans, fault="; ".join(faults))
-
-
-def _new_spans(live: Manifest, manifest: Manifest) -> list[str]:
-    """Names the spans whose rows the live version lacks; none where it has no span of this version."""
-    known = {key for span in live.spans.values() for key in (span.key, *span.members.values())}
-    new = [name for name, span in manifest.spans.items() if not known.issuperset(span.members.values() or [span.key])]
-    return new if len(new) < len(manifest.spans) else []
 
 
 def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
-from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space, scratch_bytes
+from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build
@@ -169,7 +169,7 @@ def _forecast(
         chunks=len(plan.chunks),
         splits={name: SplitForecast(round(n * scale), plan.layout.shards[name]) for name, n in of_split.items()},
         shard_bytes=plan.expected_bytes,
-        scratch_bytes=scratch_bytes(plan, planned),
+        scratch_bytes=0 if planned.inline else plan.scratch_bytes,
         free_bytes=_free(output) if output is None or is_local(output) else None,
         memory_bytes=_memory(sample),
         spans_read=tuple(plan.spans.built),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, read_rejects
@@ -20,24 +20,6 @@ from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.faults import Reject
-
-
-class RowPlace(NamedTuple):
-    """The file and line of a row."""
-
-    source: int
-    """The source's index in the spec, from 0."""
-    file: str
-    """Relative to the source's folder."""
-    line: int | None
-    """The line, or the number of the record, from 1.
-
-    None for a listing, if it is unknown yet, or behind a part of the file that a trial leaves out.
-    """
-
-    def words(self) -> str:
-        """The place in a message: `rows.jsonl, line 7`."""
-        return self.file if self.line is None else f"{self.file}, line {self.line}"
 
 
 def one_line(text: str) -> str:
@@ -58,32 +40,39 @@ class RejectPlaces:
             self._bases.append(base)
             before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 
-    def of(self, number: int, position: int) -> RowPlace:
-        """The place of a position of a chunk."""
+    def of(self, number: int, position: int) -> tuple[str, int | None]:
+        """Returns the file of a chunk's position, relative to the source's folder, and the line or record, from 1.
+
+        The line is None for a listing, if it is unknown yet, or behind a part of the file that a trial leaves out.
+        """
         chunk, base = self._plan.chunks[number], self._bases[number]
-        source = self._plan.sources[chunk.source]
-        file, line = source.reader.locate(chunk, position)
-        return RowPlace(source.index, file, None if line is None or base is None else base + line)
+        file, line = self._plan.sources[chunk.source].reader.locate(chunk, position)
+        return file, None if line is None or base is None else base + line
+
+    def words(self, number: int, position: int) -> str:
+        """Returns the place in a message: `rows.jsonl, line 7`."""
+        file, line = self.of(number, position)
+        return file if line is None else f"{file}, line {line}"
 
     def published(self, reject: Reject) -> dict[str, Any]:
         """A reject's line of the published JSONL."""
-        place, message = self.of(reject.chunk, reject.position), reject.message
+        (file, line), message = self.of(reject.chunk, reject.position), reject.message
         if reject.first_chunk is not None and reject.first_position is not None:
-            message += f": {self.of(reject.first_chunk, reject.first_position).words()}, which stays"
+            message += f": {self.words(reject.first_chunk, reject.first_position)}, which stays"
         return {
             "id": reject.key,
             "column": reject.column,
             "code": reject.reason,
             "message": message,
-            "source": place.source,
-            "file": place.file,
-            "line": place.line,
+            "source": self._plan.sources[self._plan.chunks[reject.chunk].source].index,
+            "file": file,
+            "line": line,
         }
 
     def example(self, reject: Reject) -> str:
         """A reject as an example in a message: its place, its column, and its fault."""
         column = "" if reject.column is None else f", column '{reject.column}'"
-        words = f"{self.of(reject.chunk, reject.position).words()}{column}: {self.published(reject)['message']}"
+        words = f"{self.words(reject.chunk, reject.position)}{column}: {self.published(reject)['message']}"
         return one_line(words)
 
 

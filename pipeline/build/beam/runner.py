@@ -67,7 +67,7 @@ class Runner:
             yield pipeline
 
     def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
-        """Runs a job to its end; where the cluster has slots that are idle meanwhile, with a backup (`runners.backup`).
+        """Runs a job to its end; where the cluster has slots that are idle meanwhile, with a backup (`runners.job`).
 
         Args:
             planned: the build.

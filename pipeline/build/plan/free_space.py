@@ -35,7 +35,7 @@ def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str |
         NoSpaceError: it cannot fit.
     """
     shards = max(0, plan.expected_bytes - kept) if is_local(planned.shards.url) else 0
-    scratch = scratch_bytes(plan, planned)
+    scratch = 0 if planned.inline else plan.scratch_bytes  # the runner shuffles the rows themselves
     folder = Path(planned.scratch).parent
     free = shutil.disk_usage(next(at for at in (folder, *folder.parents) if at.exists())).free
     needs = (
@@ -45,11 +45,6 @@ def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str |
     if free < SURELY * (shards + scratch):
         raise NoSpaceError(f"the build needs {needs}: free some space, or use an output on another disk")
     return f"the build may need {needs}" if free < shards + scratch else None
-
-
-def scratch_bytes(plan: BuildPlan, planned: PlannedBuild) -> int:
-    """Estimates the bytes of the packed rows in scratch; 0 where the runner shuffles the rows themselves."""
-    return 0 if planned.inline else plan.scratch_bytes
 
 
 def size(count: int) -> str:

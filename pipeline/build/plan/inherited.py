@@ -15,7 +15,6 @@ from recordmill.pipeline.build.base.live_analysis import (
 )
 from recordmill.pipeline.build.plan.spans import SpanError
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.base import Base, Forgotten
@@ -36,11 +35,6 @@ class Inherited:
     """The keys that are left out."""
     notes: tuple[str, ...] = ()
     """Lines for the user: what cannot be taken over, and why."""
-
-    @property
-    def spans_of(self) -> Manifest | None:
-        """The live version, where shards of its spans may stay."""
-        return self.spans.manifest if self.spans else None
 
 
 def inherit(

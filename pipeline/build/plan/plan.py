@@ -149,9 +149,10 @@ def make_plan(
     feature_files = digest_files(spec, files)
     taken = inherit(spec, base, options, package_versions(), feature_files, keeps_spans=keeps_spans)
     parts = key_parts(spec, code, feature_files) | ({} if options.limit is None else {"limit": options.limit})
-    spans = choose(spec, files, sha256_of(recipe_of(parts)), taken.spans_of, options, inputs)
+    live = taken.spans.manifest if taken.spans else None
+    spans = choose(spec, files, sha256_of(recipe_of(parts)), live, options, inputs)
     plan = _lay_out(spec, spans, files, options.chunk_bytes)
-    live = taken.frozen or (taken.spans if spans.kept else None)
+    analysis = taken.frozen or (taken.spans if spans.kept else None)
     plan = replace(
         plan,
         source_key=sha256_of(parts | {"inputs": plan.inputs_sha256}),
@@ -159,7 +160,7 @@ def make_plan(
         user_code=code,
         kept=taken.names,
         forgotten=taken.forgotten,
-        live=live and replace(live, spans=tuple(spans.kept)),
+        live=analysis and replace(analysis, spans=tuple(spans.kept)),
         feature_files=feature_files,
     )
     return plan if options.limit is None else _trial(plan, options.limit)

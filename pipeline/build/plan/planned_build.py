@@ -38,7 +38,8 @@ def planned_build(
     workspace = workspace or LocalStore(os.path.abspath(folder))
     spec = plan.spec
     texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
-    train = (plan.rows + plan.spans.kept_rows) * spec.splits["train"] / sum(spec.splits.values())
+    kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
+    train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
     return PlannedBuild(
         name=spec.name,
         workspace=workspace,

@@ -91,11 +91,6 @@ class SpanChoice:
         notes = empty + note("spans that are read", list(self.built)) + note("spans that are kept", list(self.kept))
         return notes + note("spans that are gone", [] if COMPACT in self.built else gone)
 
-    @property
-    def kept_rows(self) -> int:
-        """The number of rows read of the kept spans, when they were built."""
-        return sum(span.rows.get("read", 0) for span in self.kept.values())
-
     def listed_again(self, spec: Spec, files: Files) -> "SpanChoice":
         """Lists the inputs of the spans that are read again. Raises: SourceError."""
         spans, _ = _list(spec, self.sources, files, self.recipe, again=True)

@@ -75,26 +75,16 @@ def _own(spec: Any) -> OwnDescription:
 
 def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
     """Writes the files."""
-    into = Path(folder)
-    text = json.dumps(_features(_parts(features)), indent=2) + "\n"
-    (into / "features.json").write_text(text, encoding="utf-8")
+    into, parts = Path(folder), dict[str, Any]()
+    for name, description in features.items():
+        parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
+        parts[name] = description.tfds()
+    described = {
+        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
+        "featuresDict": {"features": {**parts, KEY: tfds_stored(Stored("bytes"))}},
+    }
+    (into / "features.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     for feature, description in features.items():
         if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
             names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
             path_within(into, f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
-
-
-def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-        "featuresDict": {"features": {**features, KEY: tfds_stored(Stored("bytes"))}},
-    }
-
-
-def _parts(features: Mapping[str, Description]) -> dict[str, dict[str, Any]]:
-    """Describes all parts of all features, by their names in a record."""
-    parts: dict[str, dict[str, Any]] = {}
-    for name, description in features.items():
-        parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
-        parts[name] = description.tfds()
-    return parts

@@ -37,6 +37,17 @@ ENVIRONMENT = ("environment_type", "environment_config", "environment_options")
 EXCHANGES = "execution_mode_for_batch"
 """An option of the job server: by `BATCH` a job leaves the slots of a step that has ended, to its backup or other jobs.
 Flink 2 knows no other way, and its job server need not know the option."""
+CONFIGURATION = f"""\
+restart-strategy.type: none
+execution.attached: true
+execution.shutdown-on-attached-exit: true
+client.heartbeat.timeout: {round(1000 * LIFE_SECONDS)}
+"""
+"""Flink's `config.yaml` for the jobs.
+
+A job that Flink starts again finds workers that hold what the first try left in their memory, so the driver tries again
+instead; Flink 1.19 does not heed that of a batch job, so the driver watches for it too. And a job ends when its driver
+has not shown for a while that it is alive: Flink watches for that if a job is attached to its client."""
 ATTEMPT = "RECORDMILL_ATTEMPT"
 """A variable of the workers' environment, different for each attempt: Flink reuses that of a dead worker."""
 
@@ -111,7 +122,7 @@ class FlinkCluster:
             jar = find_jar(self.jar(), self.options.jar_sha256)
             self._folder = tempfile.TemporaryDirectory(prefix="flink-")
             folder = Path(self._folder.name)
-            (folder / "config.yaml").write_text(flink_configuration(LIFE_SECONDS), encoding="ascii")
+            (folder / "config.yaml").write_text(CONFIGURATION, encoding="ascii")
             command = flink_server(java, str(jar), self.rest.address, str(folder), str(folder / "staged"))
             self._server = JobServer(command, str(folder))
         self._server.start()
@@ -131,27 +142,18 @@ class FlinkCluster:
             JobStillRunsError: a job did not end in time.
             FlinkError: the cluster does not answer.
         """
-        self._wait_for_answer()
-        for job in cancel_all(self.rest, prefix(build_key)):
-            on_note(f"the Flink job {job.id} of a driver that is gone was cancelled")
-
-    def _wait_for_answer(self) -> None:
-        """Waits for a cluster that answered before and does not now: its JobManager may be on its way back.
-
-        Raises:
-            FlinkError: it does not answer in time, or has never answered.
-        """
         end = time.monotonic() + (SLOT_SECONDS if self._has_answered else 0)
-        while True:
+        while True:  # a cluster that answered before may have its JobManager on its way back
             try:
-                self.rest.overview()
+                jobs = cancel_all(self.rest, prefix(build_key))
+                break
             except FlinkError:
                 if time.monotonic() >= end:
                     raise
                 time.sleep(1)
-            else:
-                self._has_answered = True
-                return
+        self._has_answered = True
+        for job in jobs:
+            on_note(f"the Flink job {job.id} of a driver that is gone was cancelled")
 
 
 def option_names(arguments: Sequence[str]) -> set[str]:
@@ -226,21 +228,3 @@ def worker_environment(workers: str, attempt: str) -> dict[str, str]:
         "environment_type": "PROCESS",
         "environment_config": json.dumps({"command": command, "env": {ATTEMPT: attempt}}),
     }
-
-
-def flink_configuration(life_seconds: float) -> str:
-    """Writes the `config.yaml` of the jobs.
-
-    A job that Flink starts again finds workers that hold what the first try left in their memory, so the driver tries
-    again instead; Flink 1.19 does not heed that of a batch job, so the driver watches for it too. And a job ends when
-    its driver has not shown for a while that it is alive: Flink watches for that if a job is attached to its client.
-    """
-    return "\n".join(
-        [
-            "restart-strategy.type: none",
-            "execution.attached: true",
-            "execution.shutdown-on-attached-exit: true",
-            f"client.heartbeat.timeout: {round(1000 * life_seconds)}",
-            "",
-        ]
-    )

@@ -281,15 +281,12 @@ def cause_of(traces: Sequence[str]) -> str:
     found = [(match[1], match[2] or "", match[3] or "") for match in JAVA.finditer(text)]
     for _, message, _ in reversed(found):
         if any(sign in message for sign in DEAD_WORKER):
-            return f"a worker process died{_reason(message)}: {_shown(message)}; {REMEDY}"
+            reason = ", most likely because memory ran out" if KILLED in message else ""
+            return f"a worker process died{reason}: {_shown(message)}; {REMEDY}"
     for name, message, frame in reversed(found):
         if message and (name.startswith(SAFE) or frame.startswith("org.apache.flink.")):
             return f"{_short(name)}: {_shown(message)}"
     return _short(found[-1][0]) if found else "the cluster gives no reason"
-
-
-def _reason(message: str) -> str:
-    return ", most likely because memory ran out" if KILLED in message else ""
 
 
 def _short(name: str) -> str:

@@ -1,7 +1,8 @@
 """Beam's job server, a Java process that takes a job from this process and submits it to a cluster.
 
-    with JobServer(flink_server("job-server.jar", "localhost:8081", folder), log) as server:
-        server.endpoint         # localhost:41234, for `--job_endpoint`
+    server = JobServer(flink_server("java", "job-server.jar", "localhost:8081", folder, staged), folder)
+    server.start()
+    server.endpoint         # localhost:41234, for `--job_endpoint`
 
 It is a child of this process, so that it cannot outlive it (`child_process`). Its jar is the one that fits the cluster,
 fetched once, and checked before each start: a job server talks to one minor version of Flink. The Python SDK may be
@@ -20,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, InvalidURL
 from pathlib import Path
-from typing import IO, Self
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -121,13 +121,6 @@ class JobServer:
             self._process.wait()
         self._process = None
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
     def _wait(self, port: int) -> None:
         assert self._process is not None  # noqa: S101 - for mypy
         end = time.monotonic() + START_SECONDS
@@ -141,8 +134,7 @@ class JobServer:
 
     def _reason(self) -> str:
         """Quotes the first line of the log that names an error; it holds no rows before a job was submitted."""
-        with self.log.open("rb") as log:
-            text = _tail(log).decode(errors="replace")
+        text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")  # it ended at once: the log is short
         errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
         return f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
 
@@ -170,12 +162,6 @@ def _listens(port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _tail(log: IO[bytes]) -> bytes:
-    log.seek(0, os.SEEK_END)
-    log.seek(max(0, log.tell() - LOG_BYTES))
-    return log.read()
 
 
 REPOSITORY = "RECORDMILL_MAVEN"
