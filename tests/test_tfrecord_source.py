@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from recordmill.pipeline.dataset.examples import SEVERAL, parse_example
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources import table
-from recordmill.pipeline.sources.formats import reader_of, tfrecord_frames
+from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files
 from recordmill.pipeline.sources.images import parse as parse_reference
 from recordmill.pipeline.sources.options import TFRecord
@@ -149,7 +149,7 @@ def test_compressed_data_that_is_damaged(tmp_path: Path, spoil: Callable[[bytes]
     assert len(found.rows) > 9000
 
 
-@constants(tfrecord_frames, MAX_RECORD_BYTES=1000)
+@constants(tfrecord_files, MAX_RECORD_BYTES=1000)
 def test_a_record_that_is_too_large_costs_itself(tmp_path: Path) -> None:
     records = [*rows(1), example(id=1, text=b"x" * 1000, n=0.0), *rows(1)]
     found = read(source(write(tmp_path / "a.tfrecord", records)), ASKED)

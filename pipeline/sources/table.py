@@ -7,7 +7,7 @@ import posixpath
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import chain, groupby
 from operator import attrgetter
@@ -130,6 +130,17 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         return images_below(files, self.image_root(files))
 
 
+@dataclass(frozen=True)
+class FileRange:
+    """A piece of an archive: the records, or samples, that start in the bytes `[start, end)`."""
+
+    start: int = 0
+    end: int | None = None
+    """None: to the end of the file."""
+    size: int | None = None
+    """The file's bytes; None where it is compressed."""
+
+
 class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
     """Reads files of records that hold the images' bytes themselves, such as TFRecord and tar files."""
 
@@ -138,6 +149,18 @@ class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
     def chunk_bytes(self, columns: Columns, wanted: int) -> int:
         """Returns the bytes of a chunk: those wanted, or more where it has images."""
         return max(wanted, IMAGES_CHUNK_BYTES) if has_images(columns) else wanted
+
+    def chunks_of(self, file: FileInfo, starts: Sequence[int], size: int | None) -> list[Chunk]:
+        """Cuts a file at bytes where records start, from 0 on; `size` is its bytes, None where it is compressed."""
+        bounds = zip(starts, [*starts[1:], size], strict=True)
+        return [
+            Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, FileRange(start, end, size))
+            for start, end in bounds
+        ]
+
+    def referred_bytes(self, columns: Columns, chunks: Iterable[Chunk]) -> int:
+        """Returns the bytes of images that rows only refer to: those in files that are not compressed."""
+        return sum(chunk.bytes for chunk in chunks if chunk.work.size is not None) if has_images(columns) else 0
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         return ()

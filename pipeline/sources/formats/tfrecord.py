@@ -6,33 +6,112 @@ A column is a feature, which is a list: one that is not `many` has one value, or
 are text, a category or an image's bytes, as the column wants them. Files on a local disk are cut where records begin;
 compressed ones, and those behind a URL, are a chunk each. An image's bytes are not copied out of a file that is not
 compressed: a reference to them is delivered.
+
+The frame of a record is in `pipeline.dataset.tfrecord`. A record whose data is damaged costs itself; behind a length
+that is damaged nothing can be found any more.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse_example
 from recordmill.pipeline.dataset.placement import content_digest
-from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, masked_crc, record_length
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import Inflated
+from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.tfrecord_frames import Damage, frames, walk
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
-from recordmill.pipeline.sources.table import ArchiveReader, at_once, has_images
+from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
+
+MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
+SKIPPED_BYTES = 1 << 20  # read at a time of what is passed over
+
+
+class _LostError(Exception):
+    """Nothing can be found in the file from here on."""
+
+
+def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Fault]]:
+    """Reads the records that start in the bytes `[start, end)`, or up to the end of the file.
+
+    The file is at `start`, where a record starts, as one does at `end` unless the file ends there.
+
+    Yields:
+        A record's byte offset, and its data or what is wrong with it.
+    """
+    offset = start
+    while end is None or offset < end:
+        name = f"the record at byte {offset}"
+        try:
+            header = file.read(HEADER_BYTES)
+            if not header and end is None:
+                return
+            left = None if end is None else end - offset - HEADER_BYTES - FOOTER_BYTES
+            length, data = _record(file, name, header, left)
+        except (DamagedDataError, _LostError) as error:
+            reason = f"the compressed data is damaged ({error}) in {name}"
+            reason = str(error) if isinstance(error, _LostError) else reason
+            yield offset, Fault("damaged_record", f"{reason}; what lies behind it in the file cannot be read")
+            return
+        yield offset, data
+        offset += HEADER_BYTES + length + FOOTER_BYTES
+
+
+def walk(file: BinaryIO, size: int) -> Iterator[int]:
+    """Yields the byte offsets of a file's records, reading their headers alone; the last may be damaged.
+
+    The file is at its beginning and can seek; `size` is its bytes.
+    """
+    offset = 0
+    while offset < size:
+        yield offset
+        length = record_length(file.read(HEADER_BYTES))
+        if length is None:
+            return
+        file.seek(length + FOOTER_BYTES, io.SEEK_CUR)
+        offset += HEADER_BYTES + length + FOOTER_BYTES
+
+
+def _record(file: BinaryIO, name: str, header: bytes, left: int | None) -> tuple[int, bytes | Fault]:
+    """The length and the data of a record whose header was read; `left` is the most that its data can be."""
+    length = record_length(header)
+    if length is None:
+        what = "the file is cut off in" if len(header) < HEADER_BYTES else "the checksum is wrong of the length of"
+        raise _LostError(f"{what} {name}")
+    if left is not None and length > left:
+        raise _LostError(f"{name} claims {length} bytes, and the file has {max(left, 0)} more")
+    if length > MAX_RECORD_BYTES:
+        _skip(file, name, length + FOOTER_BYTES)
+        return length, Fault("too_large", f"{name} is longer than 1 GiB")
+    data, footer = file.read(length), file.read(FOOTER_BYTES)
+    if len(footer) < FOOTER_BYTES:
+        raise _LostError(f"the file is cut off in {name}")
+    if int.from_bytes(footer, "little") != masked_crc(data):
+        return length, Fault("damaged_record", f"the checksum is wrong of the data of {name}")
+    return length, data
+
+
+def _skip(file: BinaryIO, name: str, length: int) -> None:
+    while length:
+        read = len(file.read(min(length, SKIPPED_BYTES)))
+        if not read:
+            raise _LostError(f"the file is cut off in {name}")
+        length -= read
+
 
 BYTES, PIECES = "bytes_list", "pieces"
 ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
@@ -43,18 +122,8 @@ HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # looked at when planning
 NO_EXAMPLE = Fault("malformed_row", "the record is no tf.train.Example, or one without features")
 
 
-FramedRecord = tuple[int, bytes | Damage]
+FramedRecord = tuple[int, bytes | Fault]
 """The byte where a record begins, and its data or what is wrong with it."""
-
-
-@dataclass(frozen=True)
-class FrameRange:
-    """A piece of a file: the records that start in the bytes `[start, end)`."""
-
-    start: int = 0
-    end: int | None = None
-    """None: to the end."""
-    compressed: bool = False
 
 
 class TFRecordReader(ArchiveReader[TFRecord]):
@@ -68,23 +137,22 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
         names = self._names(files, join(root, inputs[0].path))
-        plain = sum(chunk.bytes for chunk in chunks if not chunk.work.compressed) if has_images(columns) else 0
-        return Plan(chunks, sum(rows for _, rows in cuts), names=names, referred_bytes=plain)
+        rows, referred = sum(rows for _, rows in cuts), self.referred_bytes(columns, chunks)
+        return Plan(chunks, rows, names=names, referred_bytes=referred)
 
     def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
         path = join(root, file.path)
         compressed = self._is_compressed(files, path)
         if compressed or "://" in path:
-            work = FrameRange(0, None if compressed else file.bytes, compressed)
-            return [Chunk(0, 0, file.path, file.bytes, work)], _head(files, path, compressed, file.bytes)[1]
+            chunks = self.chunks_of(file, [0], None if compressed else file.bytes)
+            return chunks, _head(files, path, compressed, file.bytes)[1]
         starts, rows = [0], 0
         with files.open(path) as opened:
             for offset in walk(opened, file.bytes):
                 rows += 1
                 if offset - starts[-1] >= chunk_bytes:
                     starts.append(offset)
-        bounds = zip(starts, [*starts[1:], file.bytes], strict=True)
-        return [Chunk(0, 0, file.path, end - start, FrameRange(start, end)) for start, end in bounds], rows
+        return self.chunks_of(file, starts, file.bytes), rows
 
     def _is_compressed(self, files: Files, path: str) -> bool:
         if self.source.compression != "auto":
@@ -101,18 +169,18 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         examples = [parse_example(data) for _, data in head if isinstance(data, bytes)]
         names = dict.fromkeys(name for example in examples if example for name in example.names())
         if not names:
-            damage = next((f": {data.message}" for _, data in head if isinstance(data, Damage)), "")
+            damage = next((f": {data.message}" for _, data in head if isinstance(data, Fault)), "")
             raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
         return list(names)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the records that start in the chunk's bytes; a row's default key is the digest of its record."""
-        part: FrameRange = chunk.work
+        part: FileRange = chunk.work
         first = 0
         with files.open(join(self.root(files), chunk.file)) as opened:
             if part.start:
                 opened.seek(part.start)
-            records = frames(Inflated(opened) if part.compressed else opened, part.start, part.end)
+            records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
             for batch in batches(records, _size, BLOCK_RECORDS):
                 yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None), columns, key)
                 first += len(batch)
@@ -139,11 +207,11 @@ def _size(record: FramedRecord) -> int:
 
 def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool) -> TypedRows:
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
-    in_place = not chunk.work.compressed and has_images(columns)
+    in_place = chunk.work.size is not None and has_images(columns)
     positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
     for position, (offset, record) in enumerate(batch, first):
-        if isinstance(record, Damage):
-            unparsed.append(as_reject(chunk, position, Fault(record.reason, record.message)))
+        if isinstance(record, Fault):
+            unparsed.append(as_reject(chunk, position, record))
             continue
         key = content_digest(record) if with_key else b""
         example = parse_example(record)

@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.images import ImageBase, inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
-from recordmill.pipeline.sources.table import ArchiveReader, at_once, has_images
+from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
 from recordmill.pipeline.sources.typing.arrays import (
     arrow_type,
     in_groups,
@@ -44,16 +44,6 @@ KEY = "__key__"
 BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # looked at when planning
 GZIP = (".gz", ".tgz")
-
-
-@dataclass(frozen=True)
-class Samples:
-    """A piece of a file: the samples that start in the bytes `[start, end)`."""
-
-    start: int = 0
-    end: int | None = None
-    size: int | None = None
-    """The file's bytes; None where it is compressed."""
 
 
 @dataclass
@@ -81,18 +71,17 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         """Cuts local files where samples begin, and counts their rows; estimates those of others by all their heads."""
         looks = at_once(partial(_look, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [
-            Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, Samples(start, end, _size(file)))
+            chunk
             for file, look in zip(inputs, looks, strict=True)
-            for start, end in zip(look.starts, [*look.starts[1:], None], strict=True)
+            for chunk in self.chunks_of(file, look.starts, _size(file))
         ]
         extensions = sorted({extension for look in looks for extension in look.extensions})
         if not extensions:
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
             raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
         names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
-        plain = sum(file.bytes for file in inputs if _size(file) is not None) if has_images(columns) else 0
-        rows = sum(look.rows for look in looks)
-        return Plan(chunks, rows, names=names, notes=_notes(inputs, looks), referred_bytes=plain)
+        rows, referred = sum(look.rows for look in looks), self.referred_bytes(columns, chunks)
+        return Plan(chunks, rows, names=names, notes=_notes(inputs, looks), referred_bytes=referred)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the samples that start in the chunk's bytes; a row's default key is its sample's."""
@@ -137,7 +126,7 @@ def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> FileLook
     return look
 
 
-def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -> Iterator[TarSample | str]:
+def _read(files: Files, path: str, part: FileRange, extensions: Collection[str]) -> Iterator[TarSample | str]:
     """Reads the samples of a piece; yields last what is wrong with the file, if anything is."""
     with files.open(path) as opened:
         if part.start:
@@ -161,7 +150,7 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
     if not objects:
         return []
     names = dict[str, None]()
-    read = _read(files, join(root, file.path), Samples(size=_size(file)), objects)
+    read = _read(files, join(root, file.path), FileRange(size=_size(file)), objects)
     for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, TarSample)):
         for extension in sorted(objects & sample.members.keys()):
             row = object_in(sample, extension)
