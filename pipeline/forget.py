@@ -91,11 +91,8 @@ def forget(
 ) -> Forgot:
     """Takes rows out of the live version, and keeps them out of later ones.
 
-    Args:
-        output: the dataset's output.
-        keys: the rows' keys; none to take out of the live version what is on the list, as after a rollback.
-        on_wait: called with the process that builds, whose end is waited for.
-        reason: for the history, which does not hold the keys.
+    Without keys it takes out of the live version what is on the list, as after a rollback. It waits for the process
+    that builds, which it gives to `on_wait`. The history has the reason, and no keys.
 
     Raises:
         PackedError: the records hold several rows each; a build leaves the rows out.

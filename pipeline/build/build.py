@@ -156,9 +156,7 @@ def _publish(build: Build, lease: Lease, *, alone: bool, keeps_spans: bool = Tru
 def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -> Files:
     """Opens the files of sources: those of object stores without Beam, unless its options say how to reach them.
 
-    Args:
-        beam_options: Beam's own options, as on a command line.
-        passes_on: whether options that Beam does not know may be those of a job server.
+    Options that Beam does not know may be those of a job server if `passes_on`.
     """
 
     def parsed() -> "PipelineOptions":

@@ -167,15 +167,10 @@ class Journal:
         return replace(listener, on_plan=on_plan, on_stage=on_stage)
 
     def end(self, exit_code: ExitCode, message: str | None = None, published: Published | None = None) -> list[str]:
-        """Writes down the build's end: history and metrics. Only the first call counts.
-
-        Args:
-            exit_code: that of the command.
-            message: the error, as the user sees it.
-            published: the build's version, if it came to one.
+        """Writes down the build's end, with the error as the user sees it, or the version; only the first call counts.
 
         Returns:
-            A warning for each that could not be written.
+            A warning for each of the history and the metrics that could not be written.
         """
         if not self._once.acquire(blocking=False):
             return []

@@ -71,23 +71,16 @@ def population_stability_index(before: Counts, after: Counts) -> float:
 
     Siddiqi, Credit Risk Scorecards (2006): below 0.1 little has moved, above 0.25 much. It is the symmetric
     Kullback–Leibler divergence (Jeffreys) in nats. A share below 0.0001 counts as 0.0001, so that an empty bin gives a
-    number.
-
-    Args:
-        before: the counts of each bin, at least one of them above 0.
-        after: those of the same bins.
+    number. Counts are as those of `jensen_shannon`.
     """
     old, new = (np.maximum(_shares(counts), SMALLEST_SHARE) for counts in (before, after))
     return float(((new - old) * np.log(new / old)).sum())
 
 
 def standardized_shifts(before: Sequence[float], variances: Sequence[float], after: Sequence[float]) -> list[float]:
-    """Returns the shift of each mean, in standard deviations of the values before (Glass's Δ, 1976).
+    """Returns the shift of each channel's mean, in standard deviations of the values before (Glass's Δ, 1976).
 
-    Args:
-        before: a mean for each channel.
-        variances: the variance of each channel before; a channel that was constant counts in its own units.
-        after: the means of the same channels.
+    A channel that was constant counts in its own units.
     """
     deviations = [math.sqrt(variance) or 1.0 for variance in variances]
     return [(new - old) / scale for old, scale, new in zip(before, deviations, after, strict=True)]
@@ -97,11 +90,7 @@ def middle_shift(before: Histogram, after: Histogram) -> float:
     """Returns the shift of the middle half's mean beyond chance, in the range of the middle 80 % of the values before.
 
     A median jumps where values repeat, and outliers move a mean. Chance is three standard errors (Tukey and McLaughlin,
-    1963: those of a trimmed mean, by the winsorized variance). A range of 0 counts as 1.
-
-    Args:
-        before: at least one value.
-        after: the same.
+    1963: those of a trimmed mean, by the winsorized variance). A range of 0 counts as 1. Both need at least one value.
     """
     count = int(before.counts.sum())
     low, high = before.at([count // 10, count * 9 // 10])

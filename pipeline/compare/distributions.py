@@ -73,10 +73,7 @@ def _unknown_words(
 def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words, Words]) -> Iterator[Figure]:
     """Compares two distributions: of numbers or of texts' lengths in tenths of those before; of names, by name.
 
-    Args:
-        before: the counts of some rows.
-        after: those of others.
-        words: the names by id on either side, since an id may have stood for another name; None compares ids.
+    `words` are the names by id on either side, since an id may have stood for another name; None compares ids.
     """
     if before.histogram and after.histogram:
         counted = min(int(before.histogram.counts.sum()), int(after.histogram.counts.sum()))

@@ -92,16 +92,9 @@ def rise(
     feature: str = "",
     span: str = "",
 ) -> Iterator[Figure]:
-    """Compares the share that some rows or values have, where there are any on both sides.
+    """Compares the share of `parts` in `wholes`, before and after, where there are any on both sides.
 
-    Args:
-        rule: the rule.
-        subject: as `Figure.subject`.
-        parts: their numbers before and after.
-        wholes: the numbers of all, before and after.
-        unit: shows both numbers, in this unit; empty shows the shares.
-        feature: as `Figure.feature`.
-        span: as `Figure.span`.
+    The detail shows the numbers in a unit, or without one the shares.
     """
     if min(wholes):
         before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))

@@ -68,16 +68,10 @@ def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -> dict[str, Any]:
-    """Compares a version with the live one, for its manifest's entry `gate`.
+    """Compares a version, published or assembled in a folder, with the live one, for its manifest's entry `gate`.
 
     A live version that cannot be read is no reason to publish none: the entry says so. Where a file of either version
     is damaged, they are compared as far as it goes, and that is a breach.
-
-    Args:
-        spec: the dataset's, with the limits.
-        base: the live version.
-        folder: the folder of the other one, or the one in which it is assembled.
-        manifest: the other one's.
 
     Returns:
         The figures, the breaches, and what was not compared; empty where nothing is live, or the spec has no gate.
@@ -97,13 +91,7 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
 
 
 def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:
-    """Compares a version with the live one, rule by rule.
-
-    Args:
-        before: the live version.
-        after: the one that is to follow it.
-        gate: the limits.
-    """
+    """Compares a version with the live one, `before`, rule by rule."""
     usual, compared = _usual(before, gate), compare(before, after, is_probed=gate.probe is not None)
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]

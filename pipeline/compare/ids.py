@@ -63,12 +63,6 @@ def id_changes(before: Manifest, old: Location, after: Mapping[str, Description]
     """Returns a line for each feature some of whose words have another id than before, are new, or have none any more.
 
     Names of classes are shown, words of texts are not: a message holds no value of a row.
-
-    Args:
-        before: the earlier version.
-        old: its folder.
-        after: the new version's features.
-        new: the folder with its vocabularies.
     """
     for name, description in after.items():
         if name in before.features and isinstance(description, Ids) and description.vocabulary is not None:
@@ -97,11 +91,8 @@ def names_gone(
 ) -> Iterator[str]:
     """Returns a line for each feature that keeps ids of names which the data no longer holds.
 
-    Args:
-        kept: the names that keep their ids, by feature.
-        label: the feature that is the label, which learns from all splits; the others learn from the train split.
-        statistics: the analysis' results, by feature.
-        labels: the number of records of each of the label's ids; empty where a user's function made another label.
+    The label learns from all splits, the others from the train split. `labels` counts its records by id, and is empty
+    where a user's function made another label.
     """
     for name, names in kept.items():
         words = statistics.get(name, {}).get("gone", [])

@@ -70,10 +70,7 @@ def _edit_pins(
 def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
     """Makes another version live by moving the pointer; mends a broken `LATEST`.
 
-    Args:
-        output: the dataset's output.
-        wanted: the version, as `listing.find` takes it; by default the one published before the live one.
-        reason: for the history.
+    `wanted` is as `listing.find` takes it; by default the version published before the live one.
 
     Returns:
         The version that is live now, and the name of the one that was; None if none was.
@@ -105,13 +102,9 @@ def _make_live(
 
 
 def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
-    """Makes a version live that the gate held back.
+    """Makes a version live that the gate held back, by default the newest.
 
-    Args:
-        output: the dataset's output.
-        wanted: the version, as `listing.find` takes it: goes live even if another version became live since the gate
-            compared them; by default the newest.
-        reason: for the history.
+    The version `wanted` (`listing.find`) goes live even if another one became live since the gate compared them.
 
     Returns:
         The version that is live now, and the name of the one that was.
@@ -196,13 +189,8 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
     indexes in `files`, and `provenance.materialized`. Records, their order, digests and the version's name stay. Who
     has the version open reads on from the earlier folders, which a prune keeps for its grace.
 
-    Args:
-        output: the dataset's output.
-        wanted: the version, as `listing.find` takes it.
-        reason: for the history.
-
     Raises:
-        DatasetError: there is no such version, or a file that it needs is missing.
+        DatasetError: there is no such version, as `listing.find` takes it, or a file that it needs is missing.
         OutputError: the output cannot be read or written.
     """
     store, version = open_existing(output), find(output, wanted).version

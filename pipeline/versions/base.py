@@ -59,12 +59,8 @@ def compare_and_swap(
 ) -> Latest:
     """Replaces `LATEST` atomically by what `edit` makes of it.
 
-    Args:
-        store: the output.
-        edit: takes the pointer, None if nothing is published, and returns the new one. It is called again if another
-            process wrote first.
-        mend: treats a broken `LATEST` as missing.
-        pause_seconds: how long it waits after another process wrote first.
+    `edit` takes the pointer, None if nothing is published, and returns the new one. It is called again if another
+    process wrote first. With `mend`, a broken `LATEST` counts as missing.
 
     Raises:
         OutputError: it is broken, cannot be written, or others replace it again and again.
@@ -170,11 +166,9 @@ class Forgotten:
         return hashlib.sha256(f"{key}\nforgotten {self.sha256}".encode()).hexdigest() if self.keys else key
 
     def entry(self, source_key: str, learned_of: str | None = None) -> Json:
-        """Describes the list in a manifest's provenance.
+        """Describes the list in a manifest's provenance, with the source key of a build that leaves nothing out.
 
-        Args:
-            source_key: the source key of a build that leaves nothing out.
-            learned_of: the version that the statistics are of, where these rows were taken out later.
+        `learned_of` is the version that the statistics are of, where these rows were taken out later.
         """
         entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
         return entry | ({LEARNED_OF: learned_of} if learned_of else {})
@@ -250,11 +244,7 @@ class Base:
 
     @classmethod
     def read(cls, output: str, name: str | None = None) -> "Base":
-        """Reads what an output holds now.
-
-        Args:
-            output: a dataset's.
-            name: the name of that dataset; None for any.
+        """Reads what an output holds now, of the dataset of a name, or of any.
 
         Raises:
             OutputError: `LATEST` or the list of forgotten keys is broken, the output cannot be read, or it holds a
@@ -294,10 +284,7 @@ class Base:
         return latest_of(store) == self.latest and read_forgotten(store).sha256 == self.forgotten.sha256
 
     def check(self, latest: Latest | None) -> None:
-        """Checks that an output still holds this.
-
-        Args:
-            latest: its `LATEST` as it is now.
+        """Checks that an output, whose `LATEST` is given, still holds this.
 
         Raises:
             UnsettledOutputError: another version is live, or more keys are forgotten.

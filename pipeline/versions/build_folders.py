@@ -120,13 +120,7 @@ def ownerless(store: Store) -> list[str]:
 
 
 def end_upload(store: Store, version: str, needs: Needs | None = None) -> None:
-    """Ends one of `uploads`: removes the claim of a published version, or all of an unpublished one that nobody needs.
-
-    Args:
-        store: the output.
-        version: its name.
-        needs: the files that other versions need, where they are known.
-    """
+    """Ends one of `uploads`: removes the claim of a published version, or an unpublished one that nobody needs."""
     folder = f"{VERSIONS_FOLDER}/{version}"
     if store.exists(f"{folder}/{MANIFEST_FILE}"):
         store.delete(f"{folder}/{CLAIM_FILE}")

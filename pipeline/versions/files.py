@@ -109,13 +109,7 @@ def inventory(
 ) -> dict[str, dict[str, Any]]:
     """Maps each file of a version but its shards and its manifest to its `bytes` and its `sha256` in hex, by path.
 
-    Args:
-        folder: the local folder of the files.
-        shards: the names of the shards, which are left out.
-        known: entries of files that need not be in the folder.
-
-    Raises:
-        OSError: a file cannot be read.
+    The files of `known` need not be in the folder. Raises: OSError: a file cannot be read.
     """
     root, entries = Path(folder), dict(known)
     paths = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}

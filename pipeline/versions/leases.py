@@ -155,15 +155,9 @@ class Lease:
 
 @contextmanager
 def hold(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda holder: None) -> Iterator[Lease]:
-    """Takes a lease, and releases it at the end.
+    """Takes a lease, of `BUILD` or a version's name, and releases it at the end.
 
-    Args:
-        store: the output.
-        name: what is worked on: `BUILD`, or a version's name.
-        on_wait: called once for each living holder that is waited for.
-
-    Raises:
-        OutputError: the output cannot be written.
+    `on_wait` gets each living holder that is waited for, once. Raises: OutputError: the output cannot be written.
     """
     lease = take(store, name, on_wait)
     try:
@@ -211,11 +205,7 @@ def census(
 ) -> tuple[dict[str, Holder], dict[str, Holder]]:
     """Finds out which leases the living hold, and which the dead; changes nothing.
 
-    For a holder on another host that takes until its next beat, or 60 seconds if none comes.
-
-    Args:
-        store: the output.
-        on_wait: called once for each holder that is waited for.
+    `on_wait` gets each holder on another host; that takes until its next beat, or 60 seconds if none comes.
     """
     living: dict[str, Holder] = {}
     dead: dict[str, Holder] = {}

@@ -190,15 +190,9 @@ def seconds_of(grace: str) -> float:
 def choose(
     latest: Latest, manifests: list[Manifest], living: Collection[str], keep: int, grace: float, now: datetime
 ) -> tuple[Latest, dict[str, str]]:
-    """Chooses the versions to remove: returns `LATEST` with these marked, and why other old versions stay.
+    """Chooses the versions to remove but the newest: returns `LATEST` with these marked, and why other old ones stay.
 
-    Args:
-        latest: the pointer.
-        manifests: the versions that were live, in the order of publishing.
-        living: the names of the leases that are held.
-        keep: how many of the newest stay.
-        grace: seconds since a version stopped being live.
-        now: the time.
+    `manifests` are those that were live, in the order of publishing; `grace` is in seconds since they stopped.
     """
     kept, retired, removing = {}, dict(latest.retired), list(latest.removing)
     for version in [manifest.version for manifest in manifests][: max(0, len(manifests) - keep)]:

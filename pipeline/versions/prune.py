@@ -98,11 +98,8 @@ def prune(
 def sweep(output: str, building: str) -> None:
     """Removes the work and leases of builds whose processes are known to be dead at once; waits for nobody.
 
-    Also removes held-back versions that a later one followed, and what a killed prune left.
-
-    Args:
-        output: the dataset's output.
-        building: the folder of its builds (`build_folders.building_folder`).
+    Also removes held-back versions that a later one followed, and what a killed prune left. `building` is the folder of
+    the output's builds (`build_folders.building_folder`).
     """
     store = open_store(output)
     pruning = _impatient(store)

@@ -171,16 +171,8 @@ def version_path(output: str, version: str) -> str:
 def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
     """Makes an assembled version visible, and live or not.
 
-    Args:
-        base: what the output held as the version was begun; it still must.
-        assembled: the local folder with all files of the version but the manifest. In a local output it becomes the
-            version's folder. In a bucket files may be there already, if this build's claim is.
-        manifest: the version's; it gets its number, and another name if its own is taken.
-        lease: the output's.
-        live: whether `LATEST` is moved to the version.
-
-    Returns:
-        The manifest as it is published.
+    In a local output the folder of its files becomes the version's. In a bucket files may be there already, if this
+    build's claim is. The manifest gets its number, and another name if its own is taken.
 
     Raises:
         LeaseLostError: another process took the work over; nothing was published.
@@ -265,10 +257,7 @@ def make_live(
 ) -> tuple[Manifest, str | None]:
     """Moves `LATEST` to another version by compare-and-swap: what a rollback, an approval and a repeated build do.
 
-    Args:
-        store: the output.
-        choose: takes the pointer and returns the version; called again where another process wrote first.
-        mend: treats a broken `LATEST` as missing.
+    `choose` takes the pointer and returns the version; it is called again where another process wrote first.
 
     Returns:
         The version that is live now, and the name of the one that was; None where none was.

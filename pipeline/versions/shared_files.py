@@ -49,16 +49,9 @@ class Needs:
 def needs_of(
     store: Store, but: Collection[str] = (), is_recent: Callable[[Manifest], bool] = lambda manifest: True
 ) -> Needs:
-    """Reads what all versions need of others.
+    """Reads what all versions, but some, need of others. Raises: OutputError: the output cannot be read.
 
-    Args:
-        store: the output.
-        but: versions that do not count.
-        is_recent: decides whether somebody may still read a version as it was before it was made whole; what it
-            needed then counts, too.
-
-    Raises:
-        OutputError: the output cannot be read.
+    Where `is_recent` says that a version may still be read as before it was made whole, what it needed counts, too.
     """
     names = store.children(VERSIONS_FOLDER)
     needs = Needs()

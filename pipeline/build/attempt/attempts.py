@@ -55,12 +55,7 @@ def begin(
 ) -> Run:
     """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the output's lease.
 
-    Args:
-        output: the dataset's.
-        building: the folder of all builds on this machine (`building_folder`).
-        build_key: the build's key.
-        pieces: the chunks; work on other chunks is useless.
-        is_doubtful: whether a row that was rejected may be a good one.
+    Work on other chunks than `pieces` is useless, and so is all of an attempt with a rejected row that `is_doubtful`.
 
     Raises:
         OSError: the folder cannot be made or written.

@@ -26,12 +26,7 @@ class DiskError(UserError):
 
 
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
-    """The error as one line for the user; None if no disk caused it.
-
-    Args:
-        error: the exception that a build raised.
-        folder: the folder that was written, in case the error names no file.
-    """
+    """The error as one line for the user, naming the folder if it names no file; None if no disk caused it."""
     chain = _chain(error)
     if any(isinstance(cause, UserError) for cause in chain):
         return None

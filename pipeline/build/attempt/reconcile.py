@@ -18,11 +18,7 @@ def take_groups(chunk: dict[str, Any]) -> dict[int, int]:
 
 
 def check_shards(expected: Mapping[int, int], shards: Mapping[int, Report]) -> None:
-    """Checks that every row packed for a shard is one of its records, one of the documents in these, or a reject.
-
-    Args:
-        expected: the rows packed for each group, of all chunks.
-        shards: the reports of shards, by group.
+    """Checks by group that every row packed is one of its shard's records, a document in one, or a reject.
 
     Raises:
         ReconcileError: a shard is missing, or holds more or fewer rows, or not all ids of documents that share records.

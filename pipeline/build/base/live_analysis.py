@@ -201,11 +201,7 @@ def graph_digest(manifest: Manifest) -> str:
 def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files: Mapping[str, str]) -> list[str]:
     """Lists what keeps a build from taking the live version's graph over, for people; nothing: it can.
 
-    Args:
-        live: the live version.
-        spec: the dataset's.
-        packages: the versions of the packages, by name.
-        files: the SHA-256 of each file that features name, in hexadecimal, by feature and option: `text.model`.
+    `packages` are versions by name; `files` the SHA-256 of files in hexadecimal, by feature and option: `text.model`.
     """
     before, after = live.spec, published_spec(spec)
     made, known = live.provenance.get("packages", {}), live.provenance.get(FEATURE_FILES, {})

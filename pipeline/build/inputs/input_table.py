@@ -121,12 +121,7 @@ class Remembered:
         return taken(self.table["sha256"], np.where(known, rows, -1))
 
     def times(self, groups: Iterable[Group], files: Files) -> Times:
-        """Compares files of another time of change than the remembered one by their content.
-
-        Args:
-            groups: all inputs as they are listed.
-            files: opens them.
-        """
+        """Compares the content of listed files whose time of change is another than the remembered one."""
         times = Times()
         for group in groups:
             rows, now, path = self._rows(group), _times(group), group.of.reader.input_path(files)

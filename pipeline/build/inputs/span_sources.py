@@ -131,14 +131,7 @@ ADDED = re.compile(r"added-([0-9]+)")
 def by_added(spec: Spec, files: Files, base: Manifest, inputs: pa.Table) -> tuple[SpanSource, ...]:
     """Returns the sources of a spec by the spans of the live version, and the files that it does not know as one more.
 
-    Args:
-        spec: the spec.
-        files: lists the sources.
-        base: the live version.
-        inputs: its inputs: the columns `source`, `span` and `path`.
-
-    Raises:
-        SourceError: a source is not there.
+    `inputs` has the columns `source`, `span` and `path`. Raises: SourceError: a source is not there.
     """
     names = [name for span in base.spans for name in (base.spans[span].members or [span])]
     new = f"added-{1 + max((int(match[1]) for match in map(ADDED.fullmatch, names) if match), default=0)}"

@@ -21,12 +21,7 @@ class NoSpaceError(UserError):
 
 
 def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str | None:
-    """Compares the estimate with the free space.
-
-    Args:
-        plan: what will be written.
-        planned: the build, with its folder.
-        kept: the bytes of the shards that are there already.
+    """Compares the estimate, less the bytes of shards that are kept, with the free space.
 
     Returns:
         A note for the user if it may not fit; None if it should.

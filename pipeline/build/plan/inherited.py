@@ -40,14 +40,10 @@ class Inherited:
 def inherit(
     spec: Spec, base: Base | None, options: RunOptions, *graph: Mapping[str, str], keeps_spans: bool
 ) -> Inherited:
-    """Decides what a build takes over.
+    """Decides what a build takes over, nothing without a base.
 
-    Args:
-        spec: the dataset.
-        base: what the output holds; None for a build that follows no version.
-        options: those of the build.
-        graph: the versions of packages, and the digests of files, that decide the graph (`graph_changes`).
-        keeps_spans: whether shards of spans may stay; False where their graph turned out to be another.
+    `graph` are the versions of packages, and the digests of files, that decide the graph (`graph_changes`).
+    `keeps_spans` is False where the graph of the live version's spans turned out to be another.
 
     Raises:
         OutputError: the live version is damaged, so that its ids or its analysis cannot be kept.

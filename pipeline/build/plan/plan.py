@@ -128,15 +128,9 @@ def make_plan(
     *,
     keeps_spans: bool = True,
 ) -> BuildPlan:
-    """Lists the sources and lays out the build.
+    """Lists the sources and lays out the build, which follows no version without a base.
 
-    Args:
-        spec: the spec.
-        files: lists and opens the sources.
-        options: those of the build.
-        base: what the output holds; None for a build that follows no version.
-        inputs: the inputs of the live version, where files without placeholders may have been added.
-        keeps_spans: whether shards of the live version's spans may stay.
+    `inputs` are those of the live version, where files without placeholders may have been added.
 
     Raises:
         SourceError: a source is not there, is empty, or lacks a column.

@@ -110,16 +110,9 @@ def choose(
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     inputs: pa.Table | None = None,
 ) -> SpanChoice:
-    """Chooses what is read.
+    """Chooses what is read: some spans, all together, or those that differ from the base's or have rejects to mend.
 
-    Args:
-        spec: the spec.
-        files: lists the sources.
-        recipe: the digest of all that decides the records of every span.
-        base: the live version, if its spans may be kept.
-        options: those of the build: the only spans to build, or whether all are put together, or those with rejected
-            rows read again.
-        inputs: the inputs of the live version, where files without placeholders may have been added.
+    `inputs` are those of the base, where files without placeholders may have been added.
 
     Raises:
         SourceError: a source is not there, or a span to be built has no data.

@@ -128,14 +128,10 @@ class Build:
 def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str] = ()) -> Remembered | None:
     """Sets the remembered time for files that have the content, but not the time, that a version remembers.
 
-    Args:
-        spec: the dataset's.
-        folder: the version's.
-        files: the files of the sources.
-        only: the spans whose files are listed; none for all files.
+    Only files of some spans are listed, where `only` names any.
 
     Returns:
-        The inputs that it remembers; None where it has none.
+        The inputs that the version remembers; None where it has none.
     """
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     if remembered is not None:

@@ -100,13 +100,7 @@ def assemble(
 ) -> Manifest:
     """Assembles a version of a finished job, whose shards and serving model lie in the run's folder `version`.
 
-    Args:
-        results: the job's reports.
-        output: the dataset's folder, or its URL.
-        described: the descriptions of the stored features.
-        version: its name, where the shards lie in its folder already.
-        more: further files by name.
-        on_note: takes a line for the user.
+    It gets a name, unless its shards lie in its folder already, and the files of `more` by their names.
 
     Returns:
         Its manifest, which is not written yet.

@@ -47,12 +47,7 @@ def describe_features(results: Results) -> Described:
 
 
 def with_own_features(export: str, built_in: Described) -> Described:
-    """Describes the features that a transform graph stores.
-
-    Args:
-        export: the folder of the graph.
-        built_in: the spec's features; one stays as it is where all its parts are stored in its types.
-    """
+    """Describes the features that a graph stores: the spec's, if stored in its types, and all others."""
     stored = tft.TFTransformOutput(export).transformed_feature_spec()
     kept = {name: each for name, each in built_in.items() if _is_stored(name, each, stored)}
     known = stored_features(kept)

@@ -47,15 +47,7 @@ def find_origins(
 ) -> Iterator[Origin]:
     """Reads the sources until the rows of a key are found: of each span that has a record, the first one.
 
-    Where paths name spans, the files of these spans alone are read.
-
-    Args:
-        spec: the dataset's.
-        folder: the version's.
-        manifest: the version's.
-        rows: the key's records in the version.
-        key: the key.
-        files: lists and opens the sources.
+    Where paths name spans, the files of these spans alone are read. `rows` are the key's records in the version.
 
     Raises:
         UserError: the sources cannot be listed or read, or the spec names other columns.

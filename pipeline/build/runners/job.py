@@ -68,11 +68,7 @@ class Job(Protocol):
 
 @contextmanager
 def failing_as_job(describe: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Raises a `JobFailedError` in the place of any `Exception` but a `UserError`.
-
-    Args:
-        describe: says in one line why the job failed; empty if it cannot.
-    """
+    """Raises a `JobFailedError` for any `Exception` but a `UserError`; `describe` says why in a line, if it can."""
     try:
         yield
     except UserError:
