@@ -62,7 +62,9 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
         DatasetError: there is no such split, or a record is damaged.
         OSError: the folder cannot be written.
     """
-    writer, target, columns = _writer(to), _target(target), columns_of(dataset)
+    if to not in FORMATS:
+        raise ExportError(f"there is no format '{to}'{did_you_mean(to, FORMATS)}; there are: {', '.join(FORMATS)}")
+    writer, target, columns = FORMATS[to], _target(target), columns_of(dataset)
     writer.check(columns)
     spec = _spec(dataset, writer, columns) if split in (None, "train") else None
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +73,9 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
         folder.chmod(0o755)  # `mkdtemp` lets nobody else read
         rows = _write(dataset, writer, columns, folder, split)
         if spec is not None:
-            _write_spec(spec, columns, folder)
+            for path, lines in columns.files.items():
+                path_within(folder, path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
         files = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
         folder.rename(target)  # in the place of an empty folder, too
     except BaseException:
@@ -79,12 +83,6 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
             shutil.rmtree(folder)
         raise
     return Exported(rows, len(files), sum(files), columns.notes, spec is not None)
-
-
-def _writer(to: str) -> type[ExportWriter]:
-    if to not in FORMATS:
-        raise ExportError(f"there is no format '{to}'{did_you_mean(to, FORMATS)}; there are: {', '.join(FORMATS)}")
-    return FORMATS[to]
 
 
 def _target(given: Path) -> Path:
@@ -143,12 +141,6 @@ def _key(record: Record) -> str:
     except UnicodeEncodeError:
         raise ExportError(f"the key {record.key!a} is no UTF-8, which no column of an export holds") from None
     return record.key
-
-
-def _write_spec(spec: str, columns: Columns, folder: Path) -> None:
-    for path, lines in columns.files.items():
-        path_within(folder, path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
 
 
 def _spec(dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns) -> str:

@@ -44,11 +44,6 @@ def is_installed(name: str) -> bool:
     return bool(imported) and imported <= _places(_installed(top))
 
 
-def where_from(name: str) -> str | None:
-    """Returns the place that an import of `name`'s package takes it from; None where there is no such package."""
-    return min(_places(_imported(name.partition(".")[0])), default=None)
-
-
 def _imported(top: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(top)
@@ -316,7 +311,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 def _check_place(reference: str, name: str) -> bool:
     """Whether Python finds a module's package elsewhere than in the folder; refuses what is not installed."""
-    place = where_from(name)
+    place = min(_places(_imported(name.partition(".")[0])), default=None)
     if place is None or _is_taken(name) or is_installed(name):
         return place is not None
     raise UserCodeError(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -82,14 +82,12 @@ class SplitBy(Options):
 
     def places(self, values: Sequence[str], splits: Sequence[str]) -> Places:
         """Returns the splits of rows by a column's or a time's values, shape [rows]; -1 for a value that has none."""
-        known = dict.fromkeys(values, -1)
         if self.column:
-            names = self._names(splits)
-            known = {value: names.get(value, -1) for value in known}
+            known = self._names(splits)
         else:
             starts = self._starts(splits)
-            known = {value: _at(instant(value), starts) for value in known}
-        return np.array([known[value] for value in values], np.int64)
+            known = {value: _at(instant(value), starts) for value in set(values)}
+        return np.array([known.get(value, -1) for value in values], np.int64)
 
     def _names(self, splits: Sequence[str]) -> dict[str, int]:
         """Returns the index of a split by each value that stands for it."""
@@ -219,31 +217,22 @@ def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, dupl
     """
     for source in sources:
         _check_placeholders(source)
-    if not any(map(is_template, sources)):
-        return
-    if comparison := compares_all_rows(split_by, duplicates):
-        message = f"{comparison.reason}: {comparison.remedy}, or choose a `path` without placeholders"
-        raise WrongValueError(message, *comparison.option)
+    if any(map(is_template, sources)) and (error := compares_all_rows(split_by, duplicates)):
+        raise error
 
 
-class ComparedRows(NamedTuple):
-    """The option of a spec that compares the rows of all spans."""
-
-    option: tuple[str, ...]
-    reason: str
-    remedy: str
-
-
-def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> ComparedRows | None:
-    """Finds the option that compares each row with those of all spans, which a build of one does not read."""
+def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> WrongValueError | None:
+    """Returns an error of the option that compares each row with those of all spans, which a build of one lacks."""
     others = "each row with those of all spans, which a build of one does not read"
     if duplicates.action != "keep":
-        return ComparedRows(("duplicates",), f"`{duplicates.action}` compares {others}", "choose `keep`")
-    if duplicates.near:
-        return ComparedRows(("duplicates", "near"), f"`near` compares {others}", "leave it out")
-    if split_by is not None and split_by.stratify is not None:
-        return ComparedRows(("split_by",), f"`stratify` counts {others}", "split by a column")
-    return None
+        wrong, option = f"`{duplicates.action}` compares {others}: choose `keep`", ["duplicates"]
+    elif duplicates.near:
+        wrong, option = f"`near` compares {others}: leave it out", ["duplicates", "near"]
+    elif split_by is not None and split_by.stratify is not None:
+        wrong, option = f"`stratify` counts {others}: split by a column", ["split_by"]
+    else:
+        return None
+    return WrongValueError(f"{wrong}, or choose a `path` without placeholders", *option)
 
 
 def _check_placeholders(source: SourceOptions) -> None:

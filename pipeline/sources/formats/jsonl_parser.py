@@ -91,7 +91,7 @@ class Parser:
         faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it does not begin with {{ and end with }}")
                   for line in lines.others.tolist()}  # fmt: skip
         faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
-        deep = too_deep(lines)
+        deep = [row for row in lines.opening_more_than(MAX_DEPTH).tolist() if depth(lines[row]) > MAX_DEPTH]
         faults |= {line: Fault("malformed_row", TOO_DEEP) for line in deep}
         objects_only = _without(lines.objects, deep)
         misfits = self._with_dotted_keys(lines, objects_only)
@@ -175,11 +175,6 @@ def peek(lines: Iterable[bytes]) -> list[dict[str, Any]]:
             if depth(line) <= MAX_DEPTH and isinstance(row := load_json(line), dict):
                 rows.append(row)
     return rows
-
-
-def too_deep(lines: Lines) -> list[int]:
-    """Finds lines that are nested deeper than `MAX_DEPTH`; few have so many brackets that it counts their levels."""
-    return [row for row in lines.opening_more_than(MAX_DEPTH).tolist() if depth(lines[row]) > MAX_DEPTH]
 
 
 def depth(line: bytes) -> int:

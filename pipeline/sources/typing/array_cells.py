@@ -44,12 +44,12 @@ def _encoded(layout: ArrayLayout, value: Any) -> bytes | None:
     if isinstance(value, list | tuple):
         return _of_lists(layout, value)
     if not hasattr(value, "__array__") or isinstance(value, np.generic):
-        raise ArrayError(layout.wrong_type(_type_name(value)))
+        raise ArrayError(layout.wrong_type(_type_name(type(value))))
     return layout.encode(np.asarray(value))
 
 
-def _type_name(value: object) -> str:
-    return PYTHON_NAMES.get(type(value), f"a value of the type {type(value).__name__}")
+def _type_name(kind: type) -> str:
+    return PYTHON_NAMES.get(kind, f"a value of the type {kind.__name__}")
 
 
 def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
@@ -79,7 +79,7 @@ def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:
         wanted = None
     else:
         odd = next(kind for kind in sorted(types, key=str) if kind not in (int, float, Decimal))
-        raise ArrayError(layout.wrong_type(PYTHON_NAMES.get(odd, f"a value of the type {odd.__name__}")))
+        raise ArrayError(layout.wrong_type(_type_name(odd)))
     try:
         return layout.encode(np.array(lists, wanted))
     except OverflowError:  # an integer beyond 64 bits
