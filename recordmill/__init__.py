@@ -76,65 +76,39 @@ def __getattr__(name: str) -> Any:
 
 
 def _load(name: str) -> Any:
+    module: Any
     match name:
         case "Dataset" | "open_dataset":
-            from recordmill import dataset
-
-            return getattr(dataset, name)
+            from recordmill import dataset as module
         case "Input":
-            from recordmill.pipeline.reader import input
-
-            return getattr(input, name)
+            from recordmill.pipeline.reader import input as module
         case "ReadOptions":
-            from recordmill.pipeline.reader import options
-
-            return getattr(options, name)
+            from recordmill.pipeline.reader import options as module
         case "DamagedRecordError":
-            from recordmill.pipeline.reader import rows
-
-            return getattr(rows, name)
+            from recordmill.pipeline.reader import rows as module
         case "mix":
-            from recordmill.pipeline.reader import mix
-
-            return getattr(mix, name)
+            from recordmill.pipeline.reader import mix as module
         case "with_progress":
-            from recordmill.pipeline.reader import metrics
-
-            return getattr(metrics, name)
+            from recordmill.pipeline.reader import metrics as module
         case "ArraySpec" | "Ragged":
-            from recordmill.transforms.contract import stored
-
-            return getattr(stored, name)
+            from recordmill.transforms.contract import stored as module
         case "DatasetError" | "UserError":
-            from recordmill.pipeline import errors
-
-            return getattr(errors, name)
+            from recordmill.pipeline import errors as module
         case "build":
-            from recordmill.pipeline.build import build as entry
-
-            return getattr(entry, name)
+            from recordmill.pipeline.build import build as module
         case "GateBreachedError" | "Published":
-            from recordmill.pipeline.build import outcome
-
-            return getattr(outcome, name)
+            from recordmill.pipeline.build import outcome as module
         case "RunOptions":
-            from recordmill.pipeline.build import run_options
-
-            return getattr(run_options, name)
+            from recordmill.pipeline.build import run_options as module
         case "decodable":
-            from recordmill.pipeline.build.images import transcode
-
-            return getattr(transcode, name)
+            from recordmill.pipeline.build.images import transcode as module
         case "Spec" | "load_spec" | "parse_spec":
-            from recordmill.pipeline.spec import model
-
-            return getattr(model, name)
+            from recordmill.pipeline.spec import model as module
         case "serving_model":
-            from recordmill.pipeline.verify import files
-
-            return getattr(files, name)
+            from recordmill.pipeline.verify import files as module
         case _:
             raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

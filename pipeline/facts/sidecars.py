@@ -13,7 +13,6 @@ lines that open the version.
 import hashlib
 import html
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,9 +136,10 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
 def card(folder: Location, manifest: Manifest) -> bytes:
     """Returns the card. Raises: DatasetError: a file of class names is missing or damaged."""
     facts, about = VersionFacts(folder, manifest), manifest.spec.get("about") or {}
-    header = to_yaml({name: value for name, value in _header(facts, about).items() if value})
+    header = {name: value for name, value in _header(facts, about).items() if value}
     body = "\n".join(_body(facts, about))
-    return f"---\n{header}---\n\n{body}\n".encode()
+    # JSON is YAML, and so are the escapes of `printable`.
+    return f"---\n{printable(json.dumps(header, indent=1, ensure_ascii=False))}\n---\n\n{body}\n".encode()
 
 
 def _header(facts: VersionFacts, about: Json) -> Json:
@@ -237,54 +237,6 @@ def _rows(manifest: Manifest) -> str:
 def _text(text: str) -> str:
     """Returns a line of text that Markdown and HTML show as it is."""
     return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
-
-
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
-_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-"""Words that a reader of YAML 1.1 takes for something else than a string."""
-
-
-def to_yaml(value: dict[str, Any]) -> str:
-    """Writes a mapping of strings, whole numbers, lists and mappings as YAML, in its order.
-
-    A reading machine needs no YAML library for it.
-
-    >>> print(to_yaml({"tags": ["a b", "no"], "splits": [{"name": "train", "num_examples": 3}]}), end="")
-    tags:
-    - "a b"
-    - "no"
-    splits:
-    - name: train
-      num_examples: 3
-    """
-    return "".join(f"{line}\n" for line in _mapping(value))
-
-
-def _mapping(value: dict[str, Any]) -> Iterator[str]:
-    for key, item in value.items():
-        if isinstance(item, dict):
-            yield f"{_scalar(key)}:"
-            yield from (f"  {line}" for line in _mapping(item))
-        elif isinstance(item, list):
-            yield f"{_scalar(key)}:"
-            yield from _items(item)
-        else:
-            yield f"{_scalar(key)}: {_scalar(item)}"
-
-
-def _items(items: list[Any]) -> Iterator[str]:
-    for item in items:
-        first, *others = _mapping(item) if isinstance(item, dict) else [_scalar(item)]
-        yield f"- {first}"
-        yield from (f"  {line}" for line in others)
-
-
-def _scalar(value: str | int) -> str:
-    if isinstance(value, int):
-        return str(value)
-    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
-        return value
-    return json.dumps(printable(value), ensure_ascii=False)
 
 
 _USE = """## Use
