@@ -188,7 +188,7 @@ def order(positions: int, folder: Path) -> Task:
 
     def task() -> None:
         for start in starts:
-            records = shuffle.records(0, np.arange(start, start + BATCH))
+            records = shuffle(0, np.arange(start, start + BATCH))
             np.searchsorted(firsts[1:], records, side="right")
 
     return task

@@ -37,7 +37,7 @@ READING = modules(
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts",
     "transforms.contract", "transforms.numpy",
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.reader.keras_data",
-         "pipeline.reader.jax_data", "pipeline.reader.torch_data", "pipeline.facts.page",
+         "pipeline.reader.torch_data", "pipeline.facts.page",
          "pipeline.facts.features", "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.repair", "pipeline.verify.with_sources"),
 )  # fmt: skip

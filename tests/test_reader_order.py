@@ -14,7 +14,6 @@ from recordmill.pipeline.reader.order import (
     Balanced,
     Bucketed,
     GlobalShuffle,
-    InOrder,
     Lanes,
     Order,
     Permutation,
@@ -32,7 +31,7 @@ def sizes_of(records: np.ndarray) -> np.ndarray:
 
 
 ORDERS: dict[str, Callable[[int, int], Order]] = {
-    "in order": lambda size, seed: InOrder(size),
+    "in order": lambda size, seed: Order(size),
     "global": GlobalShuffle,
     "lanes": lambda size, seed: Lanes(size, seed, 300_000 * size, lanes=10),
     "a small split": lambda size, seed: Lanes(size, seed, size, lanes=240),
@@ -43,7 +42,7 @@ ORDERS: dict[str, Callable[[int, int], Order]] = {
 
 
 def epoch_of(order: Order, epoch: int) -> list[int]:
-    return order.records(epoch, np.arange(order.size)).tolist()
+    return order(epoch, np.arange(order.size)).tolist()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -59,7 +58,7 @@ def test_any_positions_may_be_asked_for(name: str) -> None:
     order = ORDERS[name](97, 3)
     whole = epoch_of(order, 2)
     positions = np.random.default_rng(0).permutation(97)[:31]
-    assert order.records(2, positions).tolist() == [whole[place] for place in positions]
+    assert order(2, positions).tolist() == [whole[place] for place in positions]
 
 
 @pytest.mark.parametrize("name", sorted(set(ORDERS) - {"in order"}))
@@ -88,15 +87,15 @@ def test_neighbours_do_not_stay_together() -> None:
 
 def test_the_order_of_a_seed_never_changes() -> None:
     """A resumed run depends on it: these numbers are part of the format of a state."""
-    assert GlobalShuffle(10, 1).records(0, np.arange(10)).tolist() == [6, 8, 9, 4, 3, 5, 2, 0, 1, 7]
-    assert Lanes(10, 1, 16 << 20, 5).records(1, np.arange(10)).tolist() == [4, 1, 2, 7, 8, 5, 6, 3, 9, 0]
+    assert GlobalShuffle(10, 1)(0, np.arange(10)).tolist() == [6, 8, 9, 4, 3, 5, 2, 0, 1, 7]
+    assert Lanes(10, 1, 16 << 20, 5)(1, np.arange(10)).tolist() == [4, 1, 2, 7, 8, 5, 6, 3, 9, 0]
     drawn = uniform(combine(1, 2), np.arange(2), 2)
     assert drawn.tolist() == [[0.4586366009457423, 0.5579707213525092], [0.06266048611631447, 0.18899281481322427]]
 
 
 def test_ten_million_records_take_no_memory_and_no_time() -> None:
     order = GlobalShuffle(10**7, 1)
-    last = order.records(1000, np.array([10**7 - 1, 0]))
+    last = order(1000, np.array([10**7 - 1, 0]))
     assert len(set(last.tolist())) == 2
     assert 0 <= last.min() <= last.max() < 10**7
 
@@ -106,7 +105,7 @@ def test_each_block_is_one_hosts_in_every_epoch(size: int, groups: int, total: i
     order = Lanes(size, 3, total, groups * hosts * LANES_OF_GROUP)
     owners = []
     for epoch in (0, 1):
-        records = order.records(epoch, np.arange(size))
+        records = order(epoch, np.arange(size))
         assert sorted(records.tolist()) == list(range(size))
         blocks = np.searchsorted(order.begins(), records, side="right")
         owner = np.full(size + 1, -1)
@@ -118,7 +117,7 @@ def test_each_block_is_one_hosts_in_every_epoch(size: int, groups: int, total: i
 
 def test_each_block_is_read_within_a_stretch_and_neighbours_are_of_different_blocks() -> None:
     order = Lanes(24_000, 1, 24_000 << 17, 240)  # 7 or 8 records a block, 13 blocks a lane
-    blocks = np.searchsorted(order.begins(), order.records(0, np.arange(24_000)), side="right")
+    blocks = np.searchsorted(order.begins(), order(0, np.arange(24_000)), side="right")
     assert (np.diff(blocks) != 0).all()
     assert np.bincount(blocks)[1:].max() <= 8
     places = np.stack([blocks, np.arange(24_000) // 240], 1)
@@ -128,7 +127,7 @@ def test_each_block_is_read_within_a_stretch_and_neighbours_are_of_different_blo
 
 def test_long_and_short_blocks_come_at_any_time() -> None:
     order = Lanes(10_500, 1, 10_500 << 17, 10)  # 132 blocks a lane, of 7 or 8 records
-    firsts = np.mean([order.records(epoch, np.arange(500)) for epoch in range(40)])
+    firsts = np.mean([order(epoch, np.arange(500)) for epoch in range(40)])
     assert 0.47 < firsts / 10_500 < 0.53  # the first records of an epoch come from anywhere
 
 
@@ -152,14 +151,14 @@ def test_buckets_hold_records_of_like_sizes() -> None:
 def test_classes_come_as_often_as_each_other() -> None:
     labels = np.array([0] * 90 + [2] * 9 + [5])
     order = Balanced(labels, 1)
-    drawn = np.concatenate([labels[order.records(epoch, np.arange(100))] for epoch in range(3)])
+    drawn = np.concatenate([labels[order(epoch, np.arange(100))] for epoch in range(3)])
     assert Counter(drawn.tolist()) == {0: 100, 2: 100, 5: 100}
     assert any(drawn[place] == drawn[place + 1] for place in range(299))  # the turns are shuffled
-    zeros = np.concatenate([order.records(epoch, np.arange(100)) for epoch in range(3)])
+    zeros = np.concatenate([order(epoch, np.arange(100)) for epoch in range(3)])
     assert len(set(zeros[zeros < 90].tolist())) == 90  # all of a class come before one comes again
 
 
 def test_ranges_are_numbered_one_after_another() -> None:
     selected = Selected([(3, 5), (7, 7), (0, 2)])
     assert selected.size == 4
-    assert selected.records(np.arange(4)).tolist() == [3, 4, 0, 1]
+    assert selected(np.arange(4)).tolist() == [3, 4, 0, 1]

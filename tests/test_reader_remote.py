@@ -209,7 +209,7 @@ def fetched(shards: list[ShardFile]) -> list[int]:
 
 def epoch(records: Records, threads: int = 2, batch: int = 50) -> None:
     """Reads all records in the order of blocks, and compares them."""
-    order = Lanes(RECORDS, 1, RECORDS // BLOCK << 20, lanes=GROUP).records(0, np.arange(RECORDS))
+    order = Lanes(RECORDS, 1, RECORDS // BLOCK << 20, lanes=GROUP)(0, np.arange(RECORDS))
     with ThreadPoolExecutor(threads) as pool:
         for numbers, read in zip(
             order.reshape(-1, batch), pool.map(records.read, order.reshape(-1, batch)), strict=True
@@ -248,7 +248,7 @@ def test_hosts_together_fetch_each_byte_once(
     for epoch in (0, 1):
         for host in range(hosts):
             positions = np.arange(host, RECORDS, hosts)
-            for some in np.array_split(order.records(epoch, positions), 5):
+            for some in np.array_split(order(epoch, positions), 5):
                 worker = Records(shards, order.begins(), caches[host])  # each batch by another process
                 assert [bytes(data) for data in worker.read(some)] == [b"%d" % each * (SIZE // 3) for each in some]
         if not epoch:

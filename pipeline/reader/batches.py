@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -47,17 +47,17 @@ class BatchSource(Protocol):
     """Threads that make batches; 0: the one that asks for them."""
     of_epoch: int
     """Steps of an epoch."""
-    steps_together: int
+    steps_together: int = 1
     """Steps that are made at once."""
     decodes: bool
     """Whether images are decoded."""
-    is_for_tf_data: bool
+    is_for_tf_data: bool = False
     """Whether TensorFlow takes the batches."""
     element_spec: Any
     """The structure of a batch, of `ArraySpec`."""
 
     def order_facts(self) -> dict[str, Any]:
-        """Returns the facts that determine the order of the batches."""
+        """Returns the facts that determine the order of the batches, without the number of hosts."""
 
     def consumed(self, step: int) -> int:
         """Counts the records that all hosts have read when a step begins."""
@@ -65,18 +65,17 @@ class BatchSource(Protocol):
     def open(self) -> Batches:
         """Opens the records, and returns the maker of batches."""
 
-    def starting_at(self, step: int, lanes: int = 0) -> "BatchSource":
+    def starting_at(self, step: int, lanes: int = 0) -> Self:
         """Returns the same source, beginning at another step, with the order of so many lanes where it has lanes."""
 
 
-class SplitBatches:
+class SplitBatches(Batches):
     """The batches of a split."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.counters = rows, rows.counters
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
-        """Returns the batches of steps."""
         chosen = [choose(self.rows, step) for step in steps]
         self.rows.read_ahead(steps[0])
         read = self.rows.read([records for records, _ in chosen])
@@ -94,7 +93,6 @@ class SplitBatches:
         return structured(self.rows.request, ready, draws, None if weights is None else weights[kept])
 
     def close(self) -> None:
-        """Closes files and frees memory."""
         self.rows.close()
 
 
@@ -128,7 +126,7 @@ BYTES_TOGETHER = 2 << 20  # 2 MiB of records: a step of NumPy then costs little 
 MOST_TOGETHER = 32  # steps
 
 
-class SplitSource:
+class SplitSource(BatchSource):
     """The batches of a request's steps."""
 
     def __init__(self, request: Request) -> None:
@@ -141,20 +139,28 @@ class SplitSource:
         images = images_of(request.features)
         self.steps_together = 1 if images else together
         self.decodes = any(request.features[name].is_image_file for name in images)
-        self.is_for_tf_data = False
         self.element_spec = element_spec(request)
         self._labels: Any = None
 
     def order_facts(self) -> dict[str, Any]:
-        """Returns the facts that determine the order of the batches."""
-        return self.request.order_facts()
+        request, given, lanes = self.request, self.given, self.request.steps.lanes
+        return {
+            "dataset": request.dataset,
+            "version": request.version,
+            "split": given.split,
+            "seed": given.seed,
+            "shuffle": given.shuffle,
+            "balance": given.balance,
+            "bucketed": given.text == "bucketed",
+            "drop_remainder": given.drop_remainder,
+            "global_batch_size": request.steps.global_batch,
+            **({"lanes": lanes} if lanes else {}),
+        }
 
     def consumed(self, step: int) -> int:
-        """Counts the records that all hosts have read when a step begins."""
         return self.request.steps.consumed(step)
 
     def open(self) -> SplitBatches:
-        """Opens the records, and returns the maker of batches."""
         return SplitBatches(self.rows())
 
     def rows(self, counters: Counters | None = None) -> Rows:
@@ -164,11 +170,10 @@ class SplitSource:
             self._labels = rows.labels
         return rows
 
-    def starting_at(self, step: int, lanes: int = 0) -> "SplitSource":
-        """Returns the same source, beginning at another step, with the order of so many lanes where it has lanes."""
+    def starting_at(self, step: int, lanes: int = 0) -> Self:
         steps = self.request.steps
         steps = replace(steps, lanes=steps.lanes and (lanes or steps.lanes))
-        return SplitSource(replace(self.request, given=replace(self.given, start_step=step), steps=steps))
+        return type(self)(replace(self.request, given=replace(self.given, start_step=step), steps=steps))
 
 
 def element_spec(request: Request) -> Any:

@@ -28,7 +28,7 @@ from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request
 from recordmill.pipeline.reader.rows import DamagedRecordError
-from recordmill.pipeline.reader.steps import Passes, State, lanes_of, make_state, step_of
+from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
 from recordmill.pipeline.reader.workers import default_workers, in_processes
 
 if TYPE_CHECKING:
@@ -157,9 +157,18 @@ class Input:
             DatasetError: JAX is not installed.
         """
         check_installed("jax", "JAX")
-        from recordmill.pipeline.reader.jax_data import as_jax
+        import jax
 
-        return as_jax(self, sharding)
+        from recordmill.pipeline.reader.on_device import OnDevice, mapped
+
+        def placed(array: Any) -> Any:
+            if array.dtype == object:  # strings, which JAX does not have
+                return array
+            if sharding is None:
+                return jax.device_put(array)
+            return jax.make_array_from_process_local_data(sharding, array)
+
+        return OnDevice(self, lambda batch: mapped(placed, batch))
 
     def as_keras(self, model: Any = None) -> "KerasBatches":
         """Returns the batches as a `keras.utils.PyDataset`, for any backend: `fit(train.as_keras(), shuffle=False)`.
@@ -217,7 +226,9 @@ def check_installed(module: str, name: str, package: str = "") -> None:
 
 
 def _state(source: BatchSource, step: int) -> State:
-    return make_state(source.order_facts(), step, source.of_epoch, source.consumed(step))
+    """Returns the state after so many steps, counted from the first of epoch 0."""
+    epoch = step // source.of_epoch if source.of_epoch else 0
+    return {"format": FORMAT, **source.order_facts(), "step": step, "epoch": epoch, "records": source.consumed(step)}
 
 
 @dataclass
@@ -250,16 +261,13 @@ class NumpyBatches(Iterator[Batch]):
             with self.meter.waiting():
                 step, batch = next(self._made)
             self.position.step = step + 1
-            self._check_skipped()
+            if self.skipped > self.source.given.max_skipped:
+                raise DamagedRecordError(
+                    f"{self.skipped} records could not be read, more than max_skipped={self.source.given.max_skipped}: "
+                    "the log names them; copy the version again, or build again"
+                )
         self.meter.count(batch)
         return batch
-
-    def _check_skipped(self) -> None:
-        if self.skipped > self.source.given.max_skipped:
-            raise DamagedRecordError(
-                f"{self.skipped} records could not be read, more than max_skipped={self.source.given.max_skipped}: "
-                "the log names them; copy the version again, or build again"
-            )
 
     def __enter__(self) -> "NumpyBatches":
         return self

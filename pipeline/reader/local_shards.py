@@ -68,9 +68,11 @@ class Shards(Protocol):
 
     def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
         """Begins to fetch records that are read next, where that takes time."""
+        return
 
     def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
         """Drops copies of damaged records on this machine; returns whether reading them again may help."""
+        return False
 
     def check(self) -> None:
         """Checks that every file is there and of its size. Raises: DatasetError for the first that is not."""
@@ -82,7 +84,7 @@ class Shards(Protocol):
         """Closes all files; a later read opens them again."""
 
 
-class LocalShards:
+class LocalShards(Shards):
     """`Shards` of local files."""
 
     def __init__(self, shards: Sequence[ShardFile]) -> None:
@@ -101,15 +103,7 @@ class LocalShards:
             frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
         return frames
 
-    def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
-        """See `Shards`."""
-
-    def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
-        """See `Shards`."""
-        return False
-
     def check(self) -> None:
-        """See `Shards`."""
         for shard in self._shards:
             for path, expected in shard.sizes():
                 try:
@@ -118,7 +112,6 @@ class LocalShards:
                     raise unreadable(path, error) from None
 
     def sha256(self, shard: int) -> str:
-        """See `Shards`."""
         path = self._shards[shard].file
         try:
             with open_file(path) as file:
@@ -127,7 +120,6 @@ class LocalShards:
             raise unreadable(path, error) from None
 
     def close(self) -> None:
-        """See `Shards`."""
         self.index.cache_clear()
         self._mapped.cache_clear()
 

@@ -14,9 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 from recordmill.transforms.contract.stored import Ragged
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.reader.input import NumpyBatches
 
 STAGES = ("reading", "parsing", "decoding", "finishing")
 """Reading the bytes of records; parsing them; decoding and augmenting images; making arrays of the values."""
@@ -24,7 +27,6 @@ SKIPPED = "skipped"
 FETCHED, CACHED, REQUESTS, RETRIES, WAITED = "bytes_fetched", "bytes_cached", "requests", "retries", "fetch_seconds"
 """The cost of remote shards: bytes that came from the store, bytes of records that came from the cache, requests, those
 of them that were repeated, and seconds of all threads in which batches waited for the store."""
-Batch = TypeVar("Batch", covariant=True)
 
 
 class Counters:
@@ -169,20 +171,7 @@ class Meter:
         return Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
 
 
-class Metered(Protocol[Batch]):
-    """Batches with a meter and the number of steps: `NumpyBatches`."""
-
-    meter: Meter
-
-    @property
-    def step(self) -> int:
-        """The step of the next batch."""
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Returns the batches."""
-
-
-def with_progress(batches: Metered[Batch], every: float = 10.0, out: TextIO | None = None) -> Iterator[Batch]:
+def with_progress(batches: "NumpyBatches", every: float = 10.0, out: TextIO | None = None) -> Iterator[Any]:
     """Yields the batches, and prints every few seconds how fast they come and how long they were waited for.
 
     Args:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from math import lcm
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from recordmill.pipeline.dataset.version import padding_id
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import Batch, SplitSource, structured
+from recordmill.pipeline.reader.batches import Batch, Batches, BatchSource, SplitSource, structured
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
@@ -85,7 +85,7 @@ def quotas(weights: Sequence[float]) -> list[int]:
     return [max(1, round(weight / total * BLOCK)) for weight in weights]
 
 
-class MixedSource:
+class MixedSource(BatchSource):
     """The source of an input that mixes several."""
 
     def __init__(self, sources: Sequence[SplitSource], quotas: Sequence[int], given: ReadOptions) -> None:
@@ -94,13 +94,10 @@ class MixedSource:
         self.threads = given.threads or sources[0].threads
         self.steps = sources[0].request.steps
         self.of_epoch = sum(source.request.steps.records for source in sources) // self.steps.global_batch
-        self.steps_together = 1
         self.decodes = any(source.decodes for source in sources)
-        self.is_for_tf_data = False
         self.element_spec = sources[0].element_spec
 
     def order_facts(self) -> dict[str, Any]:
-        """Returns the facts that determine the order of the batches."""
         common = ("global_batch_size", "lanes")
         mixed = [source.order_facts() for source in self.sources]
         return {
@@ -111,21 +108,18 @@ class MixedSource:
         }
 
     def consumed(self, step: int) -> int:
-        """Counts the records that all hosts have read when a step begins."""
         return step * self.steps.global_batch
 
     def open(self) -> "MixedBatches":
-        """Opens the records, and returns the maker of batches."""
         counters = Counters()
         return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.given.seed)
 
-    def starting_at(self, step: int, lanes: int = 0) -> "MixedSource":
-        """Returns the same source, beginning at another step, with the order of so many lanes where it has lanes."""
+    def starting_at(self, step: int, lanes: int = 0) -> Self:
         sources = [source.starting_at(source.given.start_step, lanes) for source in self.sources]
-        return MixedSource(sources, self.quotas, replace(self.given, start_step=step))
+        return type(self)(sources, self.quotas, replace(self.given, start_step=step))
 
 
-class MixedBatches:
+class MixedBatches(Batches):
     """The batches of a mixture."""
 
     def __init__(self, rows: Sequence[Rows], quotas: Sequence[int], seed: int) -> None:
@@ -133,7 +127,6 @@ class MixedBatches:
         self._quotas, self._seed = quotas, seed
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
-        """Returns the batches of steps, counted from the first."""
         return [self._batch(step) for step in steps]
 
     def _batch(self, step: int) -> Batch | None:
@@ -150,7 +143,6 @@ class MixedBatches:
         return structured(self.rows[0].request, ready, draws, None)
 
     def close(self) -> None:
-        """Closes files and frees memory."""
         for rows in self.rows:
             rows.close()
 

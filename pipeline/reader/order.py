@@ -3,14 +3,13 @@
 An order computes the records at any positions of any epoch; nothing is read and no buffer is kept. Random numbers and
 permutations are functions of their arguments alone, so a resumed run needs no history, and every machine gets the same.
 
->>> GlobalShuffle(5, seed=1).records(epoch=0, positions=np.arange(5)).tolist()
+>>> GlobalShuffle(5, seed=1)(epoch=0, positions=np.arange(5)).tolist()
 [2, 4, 1, 3, 0]
 >>> sorted(Permutation(10, key=combine(1, 0))(np.arange(10)).tolist())
 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -102,36 +101,25 @@ SMALL_BYTES = 16 << 20  # 16 MiB: a smaller split is one block, which each host 
 CHUNK = 4096  # positions worked out at once: 0.6 µs each, 3.3 for 256 alone
 
 
-class Order(Protocol):
-    """A sequence of records for each epoch."""
-
-    size: int
-    """The number of positions of an epoch."""
-
-    def records(self, epoch: int, positions: Integers) -> Integers:
-        """Returns the records at positions 0..size-1, int64 [rows]."""
-
-
-class InOrder:
-    """The dataset's own order, in every epoch."""
+class Order:
+    """The records of each epoch, by position: of this class in the dataset's own order."""
 
     def __init__(self, size: int) -> None:
+        """Takes the number of positions of an epoch."""
         self.size = size
 
-    def records(self, epoch: int, positions: Integers) -> Integers:
-        """Returns the positions themselves."""
+    def __call__(self, epoch: int, positions: Integers) -> Integers:
+        """Returns the records at positions 0..size-1, int64 [rows]."""
         return positions
 
 
-class GlobalShuffle:
+class GlobalShuffle(Order):
     """A permutation of all records, another one each epoch."""
 
     def __init__(self, size: int, seed: int) -> None:
-        self.size = size
-        self._seed = seed
+        self.size, self._seed = size, seed
 
-    def records(self, epoch: int, positions: Integers) -> Integers:
-        """Returns the records at positions."""
+    def __call__(self, epoch: int, positions: Integers) -> Integers:
         return Permutation(self.size, combine(self._seed, RECORDS, epoch))(positions)
 
 
@@ -140,7 +128,7 @@ def lanes_for(hosts: int) -> int:
     return LANES_OF_GROUP * hosts * -(-GROUPS // hosts)
 
 
-class Lanes:
+class Lanes(Order):
     """A shuffle in which each block of neighbours belongs to one lane, and is read once, by one host.
 
     Position p belongs to lane p mod `lanes`; host h of H takes the positions p = h (mod H), and so whole lanes where H
@@ -162,8 +150,7 @@ class Lanes:
         self._of_lane = max(1, min(size // lanes, -(-total_bytes // (lanes * BLOCK_BYTES))))
         self._block, self._longer = divmod(size, lanes * self._of_lane)
 
-    def records(self, epoch: int, positions: Integers) -> Integers:
-        """Returns the records at positions."""
+    def __call__(self, epoch: int, positions: Integers) -> Integers:
         at, lane = np.divmod(positions, self._lanes)
         keys = scramble(np.uint64(combine(self._seed, BLOCKS, epoch)) ^ lane.astype(np.uint64))
         place, is_long, long_before, within = self._places(at, lane, (keys >> _S11).astype(np.int64) % self._of_lane)
@@ -202,7 +189,7 @@ class Lanes:
         return blocks * self._block + np.minimum(blocks, self._longer)
 
 
-class Balanced:
+class Balanced(Order):
     """Every class as often as any other: shuffled classes take turns, and a class that is used up begins anew.
 
     An epoch has as many positions as there are records. The order of the classes within each turn is shuffled too.
@@ -216,8 +203,7 @@ class Balanced:
         starts = np.flatnonzero(np.diff(labels[by_class])) + 1
         self._members = [part for part in np.split(by_class, starts) if len(part)]
 
-    def records(self, epoch: int, positions: Integers) -> Integers:
-        """Returns the records at positions."""
+    def __call__(self, epoch: int, positions: Integers) -> Integers:
         running = epoch * self.size + positions  # the turns go on from epoch to epoch
         turns, seats = np.divmod(running, max(1, len(self._members)))
         classes = np.empty_like(positions)
@@ -239,7 +225,7 @@ class Balanced:
         return result
 
 
-class Bucketed:
+class Bucketed(Order):
     """Another order's records in batches of like sizes: sorted in windows of many batches, the batches shuffled.
 
     Records that fill no batch, and the batches that fill no window, follow at the end.
@@ -252,8 +238,7 @@ class Bucketed:
         self.size = order.size
         self._order, self._seed, self._batch, self._sizes = order, seed, batch, sizes
 
-    def records(self, epoch: int, positions: Integers) -> Integers:
-        """Returns the records at positions."""
+    def __call__(self, epoch: int, positions: Integers) -> Integers:
         windows = positions // (self._batch * self.WINDOW)
         result = np.empty_like(positions)
         for window in np.unique(windows).tolist():
@@ -264,7 +249,7 @@ class Bucketed:
     def _window(self, epoch: int, window: int) -> tuple[int, Integers]:
         start = window * self._batch * self.WINDOW
         rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
-        result = self._order.records(epoch, rows)
+        result = self._order(epoch, rows)
         batches = len(rows) // self._batch
         full = result[: batches * self._batch]
         full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
@@ -272,7 +257,7 @@ class Bucketed:
         return start, np.concatenate([shuffled.reshape(-1), result[batches * self._batch :]])
 
 
-class Ahead:
+class Ahead(Order):
     """Another order, computed a chunk of positions at a time; the last few chunks are kept."""
 
     def __init__(self, order: Order, chunk: int = CHUNK) -> None:
@@ -280,8 +265,7 @@ class Ahead:
         self._order, self._chunk = order, chunk
         self._kept: dict[tuple[int, int], Integers] = {}
 
-    def records(self, epoch: int, positions: Integers) -> Integers:
-        """Returns the records at positions."""
+    def __call__(self, epoch: int, positions: Integers) -> Integers:
         if not len(positions):
             return positions
         first, last = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk
@@ -292,7 +276,7 @@ class Ahead:
         kept = self._kept.get((epoch, number))
         if kept is None:
             start = number * self._chunk
-            kept = self._order.records(epoch, np.arange(start, min(start + self._chunk, self.size)))
+            kept = self._order(epoch, np.arange(start, min(start + self._chunk, self.size)))
             # One assignment, so that threads see whole chunks; the last few of them, as threads work side by side.
             self._kept = {**dict(list(self._kept.items())[-3:]), (epoch, number): kept}
         return kept
@@ -308,6 +292,6 @@ class Selected:
         self._shift = np.array([first for first, _ in ranges], np.int64) - (self._ends - lengths)
         self.size = int(lengths.sum())
 
-    def records(self, numbers: Integers) -> Integers:
+    def __call__(self, numbers: Integers) -> Integers:
         """Returns the records of numbers 0..size-1."""
         return numbers + self._shift[np.searchsorted(self._ends, numbers, side="right")]

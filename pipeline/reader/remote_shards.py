@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
-from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, check_size
+from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, Shards, check_size
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
 from recordmill.pipeline.reader.version_files import MISSING, readable
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -30,7 +30,7 @@ CONNECTIONS = 32  # at once, for one request a file
 GAP = 64 << 10  # 64 KiB: reading this much more takes less time than another request
 
 
-class RemoteShards:
+class RemoteShards(Shards):
     """`Shards` of URLs."""
 
     def __init__(
@@ -47,14 +47,11 @@ class RemoteShards:
         self._process = os.getpid()
 
     def index(self, shard: int) -> memoryview:
-        """See `Shards`."""
         self._load([shard])
         return self._indexes[shard]
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
-        """See `Shards`."""
-        self._load(list(dict.fromkeys(shards)))
-        spans = [self._range(shard, record, record + 1) for shard, record in zip(shards, records, strict=True)]
+        spans = self._spans(shards, records)
         rows = [row for row, shard in enumerate(shards) if self._possible(shard, spans[row])]
         frames: list[Frame] = [b""] * len(spans)
         if self._cuts is None:
@@ -95,12 +92,7 @@ class RemoteShards:
         """Begins to fetch the blocks of records that are not here yet, where records are read by blocks."""
         if self._cuts is None:
             return
-        self._load(list(dict.fromkeys(shards)))
-        pairs = zip(shards, records, strict=True)
-        blocks = dict.fromkeys(
-            self._block(shard, record, self._range(shard, record, record + 1)) for shard, record in pairs
-        )
-        for block in blocks:
+        for block in dict.fromkeys(map(self._block, shards, records, self._spans(shards, records))):
             if not self._cache.has(block):
                 self._pool("ahead").submit(self._cache.fetch, block, self._fetch, wait=False)
 
@@ -108,9 +100,7 @@ class RemoteShards:
         """Drops the blocks and indexes of records that are damaged; returns whether they are on this machine's disk."""
         if self._cuts is None:
             return False
-        self._load(list(dict.fromkeys(shards)))
-        for shard, record in zip(shards, records, strict=True):
-            span = self._range(shard, record, record + 1)
+        for shard, record, span in zip(shards, records, self._spans(shards, records), strict=True):
             if self._possible(shard, span):
                 self._cache.drop(self._block(shard, record, span))
         for shard in set(shards):
@@ -127,13 +117,11 @@ class RemoteShards:
         self._load(range(len(self._shards)))
 
     def sha256(self, shard: int) -> str:
-        """See `Shards`."""
         path = self._shards[shard].file
         with readable(path), open_stream(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        """See `Shards`."""
         self._indexes.clear()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
@@ -145,6 +133,11 @@ class RemoteShards:
         if name not in self._pools:
             self._pools = {name: ThreadPoolExecutor(CONNECTIONS // 2), **self._pools}  # another thread's stays
         return self._pools[name]
+
+    def _spans(self, shards: Sequence[int], records: Sequence[int]) -> list[Block]:
+        """Returns the ranges of records, by indexes that are loaded at once."""
+        self._load(list(dict.fromkeys(shards)))
+        return [self._range(shard, record, record + 1) for shard, record in zip(shards, records, strict=True)]
 
     def _range(self, shard: int, first: int, end: int) -> Block:
         """Returns the range of records, by the index."""

@@ -69,21 +69,6 @@ class Request:
         full = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
         return self.given.batch_size if full and self.given.text != "packed" else None
 
-    def order_facts(self) -> dict[str, Any]:
-        """The facts that determine the order of the batches, without the number of hosts."""
-        return {
-            "dataset": self.dataset,
-            "version": self.version,
-            "split": self.given.split,
-            "seed": self.given.seed,
-            "shuffle": self.given.shuffle,
-            "balance": self.given.balance,
-            "bucketed": self.given.text == "bucketed",
-            "drop_remainder": self.given.drop_remainder,
-            "global_batch_size": self.steps.global_batch,
-            **({"lanes": self.steps.lanes} if self.steps.lanes else {}),
-        }
-
 
 def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
     """Checks options against a dataset.

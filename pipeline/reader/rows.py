@@ -20,7 +20,6 @@ from recordmill.pipeline.reader.order import (
     Balanced,
     Bucketed,
     GlobalShuffle,
-    InOrder,
     Integers,
     Lanes,
     Order,
@@ -91,7 +90,7 @@ class Rows:
 
     def choose(self, epoch: int, positions: Integers) -> Chosen:
         """Returns the records at positions of an epoch."""
-        return Chosen(epoch, positions, self._selected.records(self.order.records(epoch, positions)))
+        return Chosen(epoch, positions, self._selected(self.order(epoch, positions)))
 
     def read_ahead(self, step: int) -> None:
         """Begins to fetch the blocks of the epoch's steps from `step` on, as far ahead as `AHEAD_BYTES` of records."""
@@ -197,7 +196,7 @@ class Rows:
         elif steps.lanes:
             order = Lanes(steps.records, given.seed, self.request.bytes, steps.lanes)
         else:
-            return InOrder(steps.records)
+            return Order(steps.records)
         if self.request.given.text != "bucketed":
             return Ahead(order)
         window = steps.global_batch * Bucketed.WINDOW
@@ -214,11 +213,11 @@ class Rows:
         if (given.shuffle == "global" or given.balance) and self.request.bytes > self._cache.room():
             return None
         lanes = self.request.steps.lanes or lanes_for(1)
-        begin = self._selected.records(Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
+        begin = self._selected(Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
         return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
 
     def _sizes(self, positions: Integers) -> Integers:
-        return self.records.sizes(self._selected.records(positions))
+        return self.records.sizes(self._selected(positions))
 
     @property
     def labels(self) -> Integers:
@@ -234,7 +233,7 @@ class Rows:
         stored = {label: self._stored[label]}
         for start in range(0, size, LABELS_AT_ONCE):
             positions = np.arange(start, min(start + LABELS_AT_ONCE, size))
-            chosen = Chosen(0, positions, self._selected.records(positions))
+            chosen = Chosen(0, positions, self._selected(positions))
             try:
                 parts.append(np.asarray(wire.parse(self.payloads(chosen), stored)[label]))
             except RowError as error:

@@ -123,23 +123,11 @@ State = dict[str, Any]
 """A state: strings, numbers and None alone, JSON under 1 KB."""
 
 
-def make_state(order: Mapping[str, Any], step: int, of_epoch: int, records: int) -> State:
-    """Returns the state after so many steps, in which all hosts together have read so many records.
-
-    Args:
-        order: the facts that determine the order of the batches, by name: dataset, version, split, seed, ….
-        step: steps from the first of epoch 0 on.
-        of_epoch: steps of an epoch.
-        records: as `Steps.consumed` counts them.
-    """
-    return {"format": FORMAT, **order, "step": step, "epoch": step // of_epoch if of_epoch else 0, "records": records}
-
-
 def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | None = None) -> int:
     """Returns the step at which a state goes on, for an input of the same order; the number of hosts may differ.
 
     Args:
-        state: as `make_state` returns it.
+        state: as `Input.state` returns it.
         order: the input's facts; those of a state may have another number of lanes, which follows from its hosts.
         folder: that of the input's version, in whose parent the state's version is looked for.
 

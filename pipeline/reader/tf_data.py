@@ -122,7 +122,7 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     spec = source.element_spec
     specs = _mapped(_tensor_spec, spec)
     batches = in_groups(
-        lambda: (tf.nest.flatten(_pairs(batch)) for batch in begin(source)),
+        lambda: (tf.nest.flatten(batch) for batch in begin(source)),
         tf.nest.flatten(specs),
         lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
         min(MOST_TOGETHER, _ready(source)),
@@ -167,15 +167,6 @@ def _has_ragged(spec: Any) -> bool:
     ragged: list[bool] = []
     _mapped(lambda array: ragged.append(array.ragged), spec)
     return any(ragged)
-
-
-def _pairs(batch: Any) -> Any:
-    """Makes each `Ragged` a plain tuple, which tf.data takes for a structure."""
-    if isinstance(batch, dict):
-        return {name: _pairs(value) for name, value in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(map(_pairs, batch))
-    return batch
 
 
 def _is_whole(source: BatchSource) -> bool:

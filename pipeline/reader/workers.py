@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -82,7 +82,7 @@ def in_processes(
         starting = starter.submit(_started, workers, task)
         try:
             if threads:
-                yield from _in_threads(make, _until(_Ready(starting, may_stay), steps), threads)
+                yield from _in_threads(make, _until(partial(_are_ready, starting, may_stay), steps), threads)
             if not (may_stay and starting.exception()):
                 yield from _in_turn(make, steps, starting.result())
         finally:
@@ -110,19 +110,13 @@ def _started(workers: int, task: bytes) -> list["_Worker"]:
     return pool
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """Looks whether all processes are ready: never where they cannot be started and the threads may stay."""
-
-    starting: "Future[list[_Worker]]"
-    may_stay: bool
-
-    def __call__(self) -> bool:
-        if not self.starting.done():
-            return False
-        if self.starting.exception() is not None:
-            return not self.may_stay
-        return all(worker.is_ready() for worker in self.starting.result())
+def _are_ready(starting: "Future[list[_Worker]]", may_stay: bool) -> bool:
+    """Whether all processes are ready: never where they cannot be started and the threads may stay."""
+    if not starting.done():
+        return False
+    if starting.exception() is not None:
+        return not may_stay
+    return all(worker.is_ready() for worker in starting.result())
 
 
 def _until(is_over: Callable[[], bool], steps: Iterator[Asked]) -> Iterator[Asked]:
