@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from recordmill.pipeline.inspection.records import Record
+    from recordmill.pipeline.reader.batches import RowSource
     from recordmill.pipeline.reader.input import Input
-    from recordmill.pipeline.reader.row_source import RowSource
     from recordmill.transforms.numpy.augment.base import Augmentation
 
 Options = ParamSpec("Options")
@@ -237,9 +237,8 @@ class Dataset(DatasetVersion):
         Raises:
             DatasetError, TypeError: as `evaluation_input`.
         """
-        from recordmill.pipeline.reader.batches import SplitSource
+        from recordmill.pipeline.reader.batches import RowSource, SplitSource
         from recordmill.pipeline.reader.request import make_request
-        from recordmill.pipeline.reader.row_source import RowSource
 
         given = evaluation_options(split, {"batch_size": 1, **options})
         source = SplitSource(make_request(str(self.folder), self.manifest, given))

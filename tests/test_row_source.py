@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recordmill import Dataset, DatasetError, open_dataset
-from recordmill.pipeline.reader.row_source import RowSource
+from recordmill.pipeline.reader.batches import RowSource
 from tests.published import write_version
 
 GIVEN: dict[str, Any] = {"features": ["text", "price"], "text": "ragged", "with_key": True}
