@@ -24,7 +24,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import recordmill
-import recordmill.augment
 import recordmill.keras
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli.extras import BUILD, CLI
@@ -267,7 +266,7 @@ def test_the_page_has_a_row_for_each_extra() -> None:
     assert set(re.findall(r"^\| `recordmill\[(\w+)\]`", page, re.MULTILINE)) == EXTRAS - {"s3"}
 
 
-@pytest.mark.parametrize("module", [recordmill, recordmill.augment, recordmill.keras])
+@pytest.mark.parametrize("module", [recordmill, recordmill.keras])
 def test_every_public_name_loads(module: ModuleType) -> None:
     assert module.__all__ == sorted(module.__all__)
     assert [name for name in module.__all__ if getattr(module, name, None) is None] == []

@@ -90,8 +90,11 @@ class LocalShards(Shards):
     def __init__(self, shards: Sequence[ShardFile]) -> None:
         self._shards = shards
         # Functions of the module, not methods: a cache of a method would keep `self` alive.
-        self.index = lru_cache(_most_open())(partial(_map_index, shards))
-        self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self.index))
+        self._index = lru_cache(_most_open())(partial(_map_index, shards))
+        self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self._index))
+
+    def index(self, shard: int) -> memoryview:
+        return self._index(shard)
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """See `Shards`. Arrays keep their map, also when it is let go here."""
@@ -120,7 +123,7 @@ class LocalShards(Shards):
             raise unreadable(path, error) from None
 
     def close(self) -> None:
-        self.index.cache_clear()
+        self._index.cache_clear()
         self._mapped.cache_clear()
 
 
