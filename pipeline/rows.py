@@ -114,11 +114,7 @@ def open_records(folder: str, shard: Shard, blocks: Numbers | None = None) -> Re
 
 
 def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
-    """Returns the numbers of the records of one shard whose keys have some digests, rising.
-
-    Raises:
-        DatasetError: a record that was looked at is damaged, or the shard or its index is.
-    """
+    """Returns the numbers of the records of one shard whose keys have some digests, rising. Raises: DatasetError."""
     numbers = []
     for wanted in sorted(digests, key=_position):
         record = bisect_left(range(len(records)), _position(wanted), key=lambda at: key_at(records, at)[0].position)

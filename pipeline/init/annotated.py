@@ -85,13 +85,7 @@ class Listing:
 def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
     """Finds the sources of annotated images at an absolute path or a URL: their folder, or a file of annotations.
 
-    Args:
-        files: lists and opens the data.
-        path: leads to it.
-        in_folder: its files, where it is a folder.
-
-    Returns:
-        None where nothing of these formats is there.
+    `in_folder` are the files of the path, where it is a folder. Returns None where nothing of these formats is there.
 
     Raises:
         UnknownDataError: there are annotations, and their images are not there.

@@ -20,14 +20,9 @@ WORD = re.compile(rb"[^\s,;\"']+")
 
 
 def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
-    """Finds the encoding of some files, and why; `utf-8` needs no reason.
+    """Finds the encoding of some files by their first bytes, and why; `utf-8` needs no reason.
 
-    Args:
-        path: names the files in the message.
-        heads: the first bytes of each file.
-
-    Raises:
-        UserError: the text is neither Unicode nor, by its bytes, cp1252.
+    Raises: UserError: the text is neither Unicode nor, by its bytes, cp1252; the message names `path`.
     """
     for head in heads:
         if mark := next((mark for mark in MARKS if head.startswith(mark)), None):

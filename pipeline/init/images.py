@@ -40,11 +40,7 @@ MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
 def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
-    """Reads the headers of about 200 rows' images, as a build does before it decodes.
-
-    Returns:
-        For each row that has images their sizes and colour profiles, or the reasons of their rejects.
-    """
+    """Reads the headers of about 200 rows' images, as a build does before it decodes; a row without images has none."""
     blocks, _ = sample.take({name: Column(ColumnType.IMAGE, many=many, optional=True)}, rows=LOOKED_AT)
     rows = [
         [(number, reference) for reference in (value if many else [value]) if reference]
@@ -232,14 +228,8 @@ def guess_boxes(
 ) -> Guess:
     """Makes boxes of a guess whose column is called so and holds lists of four numbers; returns any other as it is.
 
-    Args:
-        item: a guess of any kind.
-        name: the feature of the image that they are boxes of.
-        image: its guess, whose headers bound the boxes; EXIF may have turned its sides.
-        answers: decide between several orders.
-        known: the order and the unit, where the source's format states them.
-
-    Raises: UserError: they do not.
+    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. `known` are the order
+    and the unit, where the source's format states them. Raises: UserError: several orders fit, and nobody decides.
     """
     is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
     if not is_called or any(len(value) % 4 for value in item.reading.values):

@@ -101,13 +101,7 @@ def list_folder(files: Files, path: str) -> list[FileInfo] | None:
 
 
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
-    """Finds the sources of the data at an absolute path or a URL: a folder, a file or a glob.
-
-    Args:
-        files: lists and opens the data.
-        path: leads to it.
-        in_folder: its files, where it is a folder.
-        encoding: that of files of text; None where it is to be found.
+    """Finds the sources of the data at an absolute path or a URL; `in_folder` are its files, where it is a folder.
 
     Raises:
         UnknownDataError: nothing is there, or nothing that a source reads; the message says what could be done.

@@ -152,12 +152,9 @@ def _checked(option: str, kind: Any, value: str) -> str:
 def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, list[str]]:
     """Reads the sample as a build of a draft does; `spec` is the draft's, with the sample's paths.
 
-    Returns:
-        The draft with what the trial adds, and the result in words, a limit of rejects that it needs first.
+    Returns the draft with what the trial adds, and the result in words, a limit of rejects that it needs first.
 
-    Raises:
-        UserError: no row is good.
-        SourceError: a build could not be planned.
+    Raises: UserError, SourceError: no row is good, or a build could not be planned.
     """
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
     rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)
@@ -225,14 +222,7 @@ def _rejected(rejects: Rejects) -> str:
 
 
 def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], notes: Sequence[str] = ()) -> str:
-    """Writes a draft.
-
-    Args:
-        draft: everything that the spec says.
-        name: the dataset's name.
-        written_path: makes a path of the spec of an absolute one, or of a URL.
-        notes: the first comments.
-    """
+    """Writes a draft as YAML; `written_path` makes a path of the spec of an absolute one, or of a URL."""
     lines = [
         *chain.from_iterable(map(comment, notes)),
         option_line("name", (name, "the shards are named after it")),

@@ -115,14 +115,9 @@ class Gate(Options):
         return own is not None and own is not False and rule in own.model_fields_set
 
     def check(self, features: Mapping[str, Any], *, may_be_others: bool) -> None:
-        """Checks that the features exist, and that their limits are of their kinds.
+        """Checks that features exist, unless others may be stored (`may_be_others`), and limits are of their kinds.
 
-        Args:
-            features: the spec's features by name.
-            may_be_others: whether a function of the user's may store features of other names.
-
-        Raises:
-            WrongValueError: a feature does not exist, or a limit is never of its kind.
+        Raises: WrongValueError: a feature does not exist, or a limit is never of its kind.
         """
         for name, own in self.features.items():
             feature = features.get(name)

@@ -33,9 +33,7 @@ class JsonDamageError(ValueError):
 def json_items(file: BinaryIO) -> Iterator[tuple[str, Any]]:
     """Yields each item of the lists in a JSON object, with the list's key; other values are left out.
 
-    Raises:
-        JsonDamageError: it is no JSON object in UTF-8, is nested too deeply, or has an item of over 64 Mi characters.
-        OSError: the file cannot be read.
+    Raises: JsonDamageError: it is no JSON object in UTF-8, is nested too deeply, or an item has over 64 Mi characters.
     """
     window = _Window(file)
     try:
@@ -201,18 +199,10 @@ class CocoImage:
 
 
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
-    """Reads files, relative to a root, whole.
+    """Reads files, relative to a root, whole; the first that lists an image gives it its place among the rows.
 
-    Args:
-        files: opens them.
-        root: the folder of the paths.
-        paths: the files; the first that lists an image gives it its place among the rows.
-        images: the folder of the images; None: that of the file that names them.
-        listed: the images that are rows.
-
-    Raises:
-        SourceError: a file is damaged, or not COCO's.
-        OSError: it cannot be read.
+    Paths in them are relative to the folder `images`; if that is None, to the file's own. `listed` are the images that
+    are rows. Raises: SourceError, OSError: a file is damaged, or not COCO's, or cannot be read.
     """
     rows, by_path, unlisted, outside = list[tuple[str, CocoImage]](), dict[str, CocoImage](), list[str](), list[str]()
     for path in paths:

@@ -173,14 +173,9 @@ class Cells(NamedTuple):
 
 
 def read_cells(records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool) -> Cells:
-    """Reads the cells of some columns; each record, none of them blank, comes out as it would alone.
+    """Reads some columns of records that follow one another, none of them blank; each comes out as it would alone.
 
-    Args:
-        records: some records.
-        batch: those that are read, which follow one another.
-        part: their file's dialect and columns.
-        columns: the numbers of the columns, rising; with keys all, since a key is made of all.
-        with_keys: whether the default keys are wanted.
+    With keys, the columns are all, since a key is made of all.
     """
     is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
     cells = None if is_broken else _by_arrow(records, batch, part, columns)

@@ -97,16 +97,9 @@ def stated(file: pq.ParquetFile, group: int, leaf: int) -> Expected:
 
 
 def expected(opened: BinaryIO, file: pq.ParquetFile, group: int, leaf: int) -> Expected:
-    """Reads the headers of a column chunk's pages.
+    """Reads the headers of a column chunk's pages in `opened`, a second file object of the same file.
 
-    Args:
-        opened: the file, at any place; it is sought in.
-        file: the same, with a file object of its own.
-        group: the number of the row group.
-        leaf: the number of the stored column.
-
-    Raises:
-        OSError: a page, or the values of a row group's lists, expand beyond the bounds; or a header is damaged.
+    Raises: OSError: a page, or the values of a row group's lists, expand beyond the bounds; or a header is damaged.
     """
     metadata = file.metadata.row_group(group)
     chunk, column = metadata.column(leaf), file.metadata.schema.column(leaf)
@@ -182,15 +175,9 @@ def _longest(opened: BinaryIO, group: int, path: str, dictionary: Page, rows: in
 
 
 def pages(file: BinaryIO, start: int, values: int) -> Iterator[Page]:
-    """Reads the headers of a column chunk's pages, as far as Arrow will read it: until it has all `values`.
+    """Reads the headers of a column chunk's pages from a byte on, until Arrow has all `values` that the footer states.
 
-    Args:
-        file: can seek.
-        start: the byte of the first header.
-        values: the number of values that the footer states.
-
-    Raises:
-        OSError: a header is damaged, or the file ends before its page does.
+    Raises: OSError: a header is damaged, or the file ends before its page does.
     """
     end, seen = file.seek(0, io.SEEK_END), 0
     if start < 0:

@@ -188,15 +188,11 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) -> Iterator[TarSample]:
-    """Yields the samples of a tar file.
+    """Yields the samples of a tar file that is at a header, with the bytes of members whose extensions are in `read`.
 
-    Args:
-        tar: the file, at a member's header.
-        read: the extensions of which the bytes are wanted, too.
-        left_out: is called with the names of the members that are no part of a sample, folders aside.
+    `left_out` is called with the names of the members that are no part of a sample, folders aside.
 
-    Raises:
-        DamagedTarError: the file is damaged or cut off; the sample that it happened in is not yielded.
+    Raises: DamagedTarError: the file is damaged or cut off; the sample that it happened in is not yielded.
     """
     sample: TarSample | None = None
     for member in tar:

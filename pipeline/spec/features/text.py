@@ -29,13 +29,7 @@ SHARED_ALIKE = (
 
 
 def _wrong(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
-    """Yields the options that do not go together, with a message each.
-
-    Args:
-        text: the options.
-        changed: the names of those that have another value than the default.
-        given: the names of those that the spec gives.
-    """
+    """Yields the options that do not go together, of those that are `changed` from the default or `given`, and why."""
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
     yield from _wrong_tokens(text, changed)
