@@ -131,18 +131,8 @@ class Journal:
         self._planned: PlannedBuild | None = None
         self._once = threading.Lock()
         self.entry: Entry = new_entry(BUILD) | {
-            "exit_code": None,
-            "stages": {},
-            "name": None,
-            "build_key": None,
-            "version": None,
-            "live_before": None,
-            "rows": {},
-            "rejects": {},
-            "bytes": None,
-            "spans": {},
-            "gate": {},
-            ASKED: {},
+            **dict.fromkeys(("exit_code", "name", "build_key", "version", "live_before", "bytes")),
+            **{name: {} for name in ("stages", "rows", "rejects", "spans", "gate", ASKED)},
             "runner": options.runner,
         }
 

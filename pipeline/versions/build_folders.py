@@ -71,15 +71,10 @@ def remove_run(folder: str | Path) -> None:
     _remove_empty(removed.parent)
 
 
-def remove_stored_run(store: Store, folder: str) -> None:
-    """Removes an attempt's folder in a bucket; one that is half removed is no attempt any more."""
-    store.remove(folder, PLAN_FILE)
-
-
 def remove_stored_build(store: Store, folder: str) -> None:
-    """Removes all attempts at a build in a bucket."""
+    """Removes all attempts at a build in a bucket; one that is half removed is no attempt any more."""
     for name in store.children(folder):
-        remove_stored_run(store, f"{folder}/{name}")
+        store.remove(f"{folder}/{name}", PLAN_FILE)
 
 
 def _remove_empty(build: Path) -> None:

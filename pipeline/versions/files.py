@@ -26,6 +26,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER,
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.versions.stores.base import Copied
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 
@@ -43,7 +44,7 @@ class KeptFiles:
     def __init__(self, output: str, base: Manifest, assembled: str, version: str) -> None:
         self._store, self._base = open_store(output), base
         self._folder = f"{VERSIONS_FOLDER}/{base.version}"
-        self.made = self._store.assembly(assembled, f"{VERSIONS_FOLDER}/{version}")
+        self.made = LocalStore(assembled) if self._store.links else self._store.at(f"{VERSIONS_FOLDER}/{version}")
         self._refusal = ""
         self.entries: dict[str, Json] = {}
         self.copied_bytes = 0

@@ -29,7 +29,6 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable, redacted
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.base import TRIES, now
-from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import holds_dataset, live_version
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -177,16 +176,9 @@ def _settled(entries: list[Entry], store: Store) -> list[Entry]:
     if not any(entry.get("end") == RUNNING for entry in entries):
         return entries
     holder = leases.holders(store).get(leases.BUILD)
-    return [
-        {**entry, "end": KILLED} if entry.get("end") == RUNNING and not _is_of(entry, holder) else entry
-        for entry in entries
-    ]
-
-
-def _is_of(entry: Entry, holder: Holder | None) -> bool:
-    """Whether the living holder of a lease is the process of a build."""
-    is_its = holder is not None and (holder.host, holder.process) == (entry.get("host"), entry.get("process"))
-    return holder is not None and is_its and not holder.is_dead()
+    living = None if holder is None or holder.is_dead() else (holder.host, holder.process)
+    killed = [each.get("end") == RUNNING and (each.get("host"), each.get("process")) != living for each in entries]
+    return [{**each, "end": KILLED} if is_killed else each for each, is_killed in zip(entries, killed, strict=True)]
 
 
 def _lines(entries: list[Entry]) -> bytes:

@@ -212,8 +212,8 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
 
     def check() -> None:
         lease.check()
-        if is_stored:
-            _check_whole(store, manifest)
+        for name in _missing(store, manifest) if is_stored else ():
+            raise UnsettledOutputError(f"{store.url}/{name} was removed meanwhile: run the same command again")
 
     def reveal(latest: Latest | None) -> None:
         nonlocal manifest, shown
@@ -239,12 +239,6 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
         with store.locked():
             reveal(latest_of(store))
     return manifest
-
-
-def _check_whole(store: Store, manifest: Manifest) -> None:
-    """Checks that a version has all its files. Raises: OutputError."""
-    for name in _missing(store, manifest):
-        raise UnsettledOutputError(f"{store.url}/{name} was removed meanwhile: run the same command again")
 
 
 def next_sequence(store: Store, latest: Latest | None) -> int:

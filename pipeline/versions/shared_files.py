@@ -102,12 +102,12 @@ class Removal:
 
     def freed(self, names: Iterable[str]) -> int:
         """Returns the bytes that removing some of the files frees, after those of earlier calls."""
-        return sum(self._freed(name) for name in names)
-
-    def _freed(self, name: str) -> int:
-        identity, names = self._identities[name]
-        self._removed[identity] += 1
-        return self._sizes[name] if self._removed[identity] == names else 0
+        freed = 0
+        for name in names:
+            identity, count = self._identities[name]
+            self._removed[identity] += 1
+            freed += self._sizes[name] if self._removed[identity] == count else 0
+        return freed
 
 
 def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:

@@ -26,7 +26,6 @@ from recordmill.pipeline.versions.build_folders import (
     RUN,
     end_upload,
     remove_run,
-    remove_stored_run,
     runs,
     uploads,
 )
@@ -224,7 +223,7 @@ class BucketPlace:
         """Also removes versions that other attempts at this build began."""
         for name in self._store.children(self._folder):
             if name != Path(run.folder).name:
-                remove_stored_run(self._store, f"{self._folder}/{name}")
+                self._store.remove(f"{self._folder}/{name}", PLAN_FILE)
         for version, holder in uploads(self._store).items():
             if holder == self._key[:16] and version != run.version:
                 end_upload(self._store, version)
@@ -233,5 +232,5 @@ class BucketPlace:
 
     def remove(self, run: Run) -> None:
         remove_run(run.folder)
-        remove_stored_run(self._store, f"{self._folder}/{Path(run.folder).name}")
+        self._store.remove(f"{self._folder}/{Path(run.folder).name}", PLAN_FILE)
         end_upload(self._store, run.version)

@@ -159,6 +159,7 @@ class Store(Protocol):
 
     def names(self, folder: str = "") -> list[str]:
         """Lists every finished object below a folder, by its name in the store."""
+        return list(self.sizes(folder))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         """Returns the bytes of every finished object below a folder, by its name in the store."""
@@ -182,9 +183,6 @@ class Store(Protocol):
         Raises:
             Conflict: it is claimed, or not empty.
         """
-
-    def assembly(self, assembled: str, folder: str) -> "Store":
-        """Returns where files of a folder are written before it is shown: on a disk `assembled`; else the folder."""
 
     def newest(self, folder: str) -> datetime | None:
         """Returns when the last object below an unfinished folder was written; None where folders appear whole."""

@@ -168,10 +168,6 @@ class BucketStore(Store):
         """Reads a part as `range`, by the store's client. Raises: as there, or the library's errors."""
         raise NotImplementedError
 
-    def _chunks(self, key: str) -> Iterator[bytes]:
-        """Reads an object piece by piece. Raises: FileNotFoundError, or the library's errors."""
-        raise NotImplementedError
-
     def _copy(self, key: str, target: str) -> None:
         raise NotImplementedError
 
@@ -259,10 +255,12 @@ class BucketStore(Store):
 
     def _digest(self, name: str) -> bytes | None:
         """Returns an object's SHA-256; None if it does not exist."""
-        sha256 = hashlib.sha256()
-        with refusals(self.url, "read"), suppress(FileNotFoundError):
-            for chunk in self._chunks(self._key(name)):
-                sha256.update(chunk)
+        sha256, start, size = hashlib.sha256(), 0, 1
+        with suppress(FileNotFoundError):
+            while start < size:
+                data, size = self.range(name, start, start + PART_BYTES)
+                sha256.update(data)
+                start += PART_BYTES
             return sha256.digest()
         return None
 
@@ -280,9 +278,6 @@ class BucketStore(Store):
     def children(self, folder: str) -> list[str]:
         prefix = self._below(folder)
         return sorted({key[len(prefix) :].rstrip("/") for key in self._listed(prefix, "/")} - {""})
-
-    def names(self, folder: str = "") -> list[str]:
-        return list(self.sizes(folder))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         objects = self._listed(self._below(folder))
@@ -313,9 +308,6 @@ class BucketStore(Store):
         names = [f"{folder}/{path.relative_to(assembled).as_posix()}" for path in files]
         with ThreadPoolExecutor(UPLOADS) as threads:
             list(threads.map(self._upload, files, names))
-
-    def assembly(self, assembled: str, folder: str) -> Store:
-        return self.at(folder)
 
     def claim(self, folder: str, claim: bytes) -> None:
         mine = self.write_if(f"{folder}/{CLAIM_FILE}", claim, None)

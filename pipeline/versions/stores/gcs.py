@@ -113,14 +113,6 @@ class GcsStore(BucketStore):
             size = size_of(answer.headers.get("Content-Range"), int(answer.headers.get("Content-Length", 0)), most)
             return Part(answer.content if is_part else answer.content[start:end], size)  # a server may send all
 
-    def _chunks(self, key: str) -> Iterator[bytes]:
-        try:
-            with self._bucket.blob(key).open("rb", chunk_size=PART_BYTES) as stream:
-                while data := stream.read(PART_BYTES):
-                    yield data
-        except self._errors.NotFound:
-            raise self._absent(key) from None
-
     def _copy(self, key: str, target: str) -> None:
         self._bucket.copy_blob(self._bucket.blob(key), self._bucket, target)
 

@@ -209,9 +209,6 @@ class LocalStore(Store):
     def claim(self, folder: str, claim: bytes) -> None:
         """Does nothing."""
 
-    def assembly(self, assembled: str, folder: str) -> Store:
-        return type(self)(assembled)
-
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Fsyncs the files where they are."""
         with self._refusals("written"):

@@ -26,7 +26,6 @@ from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _CONFLICTS = ("409", "412", "ConditionalRequestConflict", "PreconditionFailed")
-_READ_BYTES = 1 << 20
 _DELETED_AT_ONCE = 1000  # the most that S3 takes
 _CONFIG = {
     "max_pool_connections": CONNECTIONS,
@@ -153,12 +152,6 @@ class S3Store(BucketStore):
                 return Part(answer["Body"].read(), size)
             raise self._absent(key)
         return Part(b"", 0)
-
-    def _chunks(self, key: str) -> Iterator[bytes]:
-        with self._passing(*_MISSING):
-            yield from self._client.get_object(Bucket=self._bucket_name, Key=key)["Body"].iter_chunks(_READ_BYTES)
-            return
-        raise self._absent(key)
 
     def _copy(self, key: str, target: str) -> None:
         source = {"Bucket": self._bucket_name, "Key": key}
