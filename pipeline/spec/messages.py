@@ -95,10 +95,6 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
 """The wanted values in words, by pydantic's type of the error."""
 
 
-def _expected(problem: Any) -> list[str]:
-    return re.findall("'(.*?)'", problem["ctx"]["expected"])
-
-
 def _got(problem: Any, path: Path, document: Document) -> str:
     if problem["loc"][-1] == "[key]":
         return f"`{path[-1]}`"
@@ -110,7 +106,8 @@ def _got(problem: Any, path: Path, document: Document) -> str:
     if problem["type"] == "string_type":
         return f"`{_one_line(text)}`, which YAML reads as {taken}: put it in quotes"
     if problem["type"] == "literal_error":
-        return f"`{_one_line(text)}`{did_you_mean(text, _expected(problem))}"
+        expected = re.findall("'(.*?)'", problem["ctx"]["expected"])
+        return f"`{_one_line(text)}`{did_you_mean(text, expected)}"
     return f"`{_one_line(text)}`"
 
 

@@ -76,23 +76,28 @@ class ImageFolderReader(SourceReader[ImageFolder]):
 
     def _listed(self, files: Files) -> FileList:
         if not files.is_folder(self.source.path):
-            raise SourceError(self._no_folder(files))
+            is_file, folder = bool(files.match(escape(self.source.path))), posixpath.dirname(self.source.path) or "."
+            if is_file and self.source.path.lower().endswith(ARCHIVES):
+                raise SourceError(f"{self.source.path} is an archive: unpack it, and give the folder")
+            remedy = f" is a file: give the folder that it lies in, `path: {folder}`"
+            raise SourceError(f"{self.source.path}{remedy if is_file else ': no such folder'}")
         root = self.root(files)
         below = files.match(f"{escape(root)}/**")
         return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
 
-    def _no_folder(self, files: Files) -> str:
-        if not files.match(escape(self.source.path)):
-            return f"{self.source.path}: no such folder"
-        if self.source.path.lower().endswith(ARCHIVES):
-            return f"{self.source.path} is an archive: unpack it, and give the folder"
-        folder = posixpath.dirname(self.source.path) or "."
-        return f"{self.source.path} is a file: give the folder that it lies in, `path: {folder}`"
-
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows; the images themselves are not looked at."""
-        read = read_listing if isinstance(chunk.work, Listing) else read_metadata
-        return read(chunk, self.root(files), files, columns, key)
+        """Reads a chunk's rows; the images themselves are not looked at.
+
+        A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
+        names.
+        """
+        root, work = self.root(files), chunk.work
+        if isinstance(work, Listing):
+            yield from read_listing(chunk, root, files, columns, key)
+            return
+        asked, inner = work.fields.asked(columns), replace(chunk, work=work.work)
+        for block in _table(root, chunk.file).read(inner, files, asked, work.fields.asked_key(key, asked)):
+            yield with_paths(chunk, block, columns, work.fields, key)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """Returns the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
@@ -190,18 +195,3 @@ def _notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> li
         *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
         *note("other files, left out", [path for path in left if not is_image(path)]),
     ]
-
-
-def read_metadata(
-    chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None
-) -> Iterator[Block]:
-    """Reads a chunk's rows.
-
-    A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
-    names.
-    """
-    rows: MetadataRows = chunk.work
-    asked = rows.fields.asked(columns)
-    inner = replace(chunk, work=rows.work)
-    for block in _table(root, chunk.file).read(inner, files, asked, rows.fields.asked_key(key, asked)):
-        yield with_paths(chunk, block, columns, rows.fields, key)

@@ -24,7 +24,6 @@ from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, Rows, cut_file, read_range
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
@@ -71,9 +70,16 @@ class TextReader(TableReader[TextFiles]):
         if self.source.document == "line":
             whole = RecordRange(Dialect(quote=None), self.source.encoding, has_header=False)
             cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
-            chunks, rows = [chunk for ranges, _ in cuts for chunk in ranges], sum(count for _, count in cuts)
+            chunks = [chunk for ranges, _ in cuts for chunk in ranges]
+            rows = sum(count for _, count in cuts)
         else:
-            chunks, rows = list(_whole_files(inputs, chunk_bytes)), len(inputs)
+            sizes = np.fromiter((file.bytes for file in inputs), np.int64, len(inputs))
+            parts = even_parts(np.maximum(sizes, FILE_BYTES), chunk_bytes)
+            chunks = [
+                Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(pack([file.path for file in some])))
+                for part, some in zip(parts, cut(inputs, parts), strict=True)
+            ]
+            rows = len(inputs)
         mentioned = [name for name in names if name == TEXT or name in columns]
         return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
 
@@ -101,15 +107,16 @@ class TextReader(TableReader[TextFiles]):
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
-            raw = rows_of_texts(chunk, texts, columns, base, with_key=key is None)
+            faults: Faults = {}
+            typed = {
+                name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
+                for name, column in columns.items()
+            }
+            default = map(content_digest, texts.texts) if texts.lines is not None else map(path_key, texts.names)
+            keys = pa.array(default, pa.binary()) if key is None else None
+            unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
+            raw = TypedRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
             yield make_block(chunk, raw, columns, key, self.source.encoding)
-
-
-def _whole_files(inputs: Sequence[FileInfo], chunk_bytes: int) -> Iterator[Chunk]:
-    sizes = np.fromiter((file.bytes for file in inputs), np.int64, len(inputs))
-    parts = even_parts(np.maximum(sizes, FILE_BYTES), chunk_bytes)
-    for part, files in zip(parts, cut(inputs, parts), strict=True):
-        yield Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(pack([file.path for file in files])))
 
 
 def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
@@ -141,19 +148,6 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
 
 def _bytes(content: tuple[int, object]) -> int:
     return len(content[1]) if isinstance(content[1], bytes) else 0
-
-
-def rows_of_texts(chunk: Chunk, texts: RawTexts, columns: Columns, base: ImageBase, with_key: bool) -> TypedRows:
-    """Makes rows of texts."""
-    faults: Faults = {}
-    typed = {
-        name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
-        for name, column in columns.items()
-    }
-    keys = map(content_digest, texts.texts) if texts.lines is not None else map(path_key, texts.names)
-    unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
-    made = pa.array(keys, pa.binary()) if with_key else None
-    return TypedRows(typed, texts.positions, made, texts.covered, faults, unparsed)
 
 
 def _column(name: str, texts: RawTexts) -> pa.Array:
