@@ -1,4 +1,4 @@
-"""The options of every source, as a spec gives them; `sources.readers` finds the reader of each, which loads Arrow.
+"""The options of every source, as a spec gives them; `sources.formats` finds the reader of each, which loads Arrow.
 
 >>> Csv(format="csv", path="rows.csv").separator
 ','

@@ -1,4 +1,4 @@
-"""The reader of each source, by its options: all that reads sources imports it, and Arrow with it."""
+"""The reader of each source, by its format: all that reads sources imports it, and Arrow with it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,35 +12,22 @@ from recordmill.pipeline.sources.formats.text import TextReader
 from recordmill.pipeline.sources.formats.tfrecord import TFRecordReader
 from recordmill.pipeline.sources.formats.user_rows import UserRowsReader
 from recordmill.pipeline.sources.formats.webdataset import WebDatasetReader
-from recordmill.pipeline.sources.options import (
-    AnnotatedImages,
-    Csv,
-    ImageFolder,
-    JsonLines,
-    Parquet,
-    SourceOptions,
-    TextFiles,
-    TFRecord,
-    Tsv,
-    UserRows,
-    WebDataset,
-)
+from recordmill.pipeline.sources.options import SourceOptions
 from recordmill.pipeline.sources.source_reader import SourceReader
 
-READERS: Mapping[type[SourceOptions], type[SourceReader[Any]]] = {
-    ImageFolder: ImageFolderReader,
-    AnnotatedImages: AnnotatedImagesReader,
-    Csv: CsvReader,
-    Tsv: CsvReader,
-    JsonLines: JsonLinesReader,
-    Parquet: ParquetReader,
-    TextFiles: TextReader,
-    TFRecord: TFRecordReader,
-    WebDataset: WebDatasetReader,
-    UserRows: UserRowsReader,
+READERS: Mapping[str, type[SourceReader[Any]]] = {
+    "image_folder": ImageFolderReader,
+    **dict.fromkeys(("coco", "voc", "yolo", "open_images"), AnnotatedImagesReader),
+    **dict.fromkeys(("csv", "tsv"), CsvReader),
+    "jsonl": JsonLinesReader,
+    "parquet": ParquetReader,
+    "text": TextReader,
+    "tfrecord": TFRecordReader,
+    "webdataset": WebDatasetReader,
+    "python": UserRowsReader,
 }
 
 
 def reader_of(source: SourceOptions) -> SourceReader[Any]:
     """Returns the reader of a source."""
-    return READERS[type(source)](source)
+    return READERS[source.format](source)

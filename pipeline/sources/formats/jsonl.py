@@ -8,7 +8,7 @@ Each line is read once, and its outcome does not depend on the ranges.
 
 import posixpath
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -16,26 +16,29 @@ from shlex import quote
 from typing import Any, BinaryIO, ClassVar, cast
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest
-from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import codec, is_utf8, naming_damage, open_plain, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.jsonl_fields import Fields, find_field
-from recordmill.pipeline.sources.formats.jsonl_parser import Parser, peek
+from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
 from recordmill.pipeline.sources.lines import Lines, pieces
 from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
-from recordmill.pipeline.sources.typing.arrays import python_names
+from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
 SAMPLE_BYTES = 64 << 10  # 64 KiB: the number of rows is estimated from them
 COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: some blocks of bzip2, which are 900 KB each
+LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
+UNKNOWN = 1, pa.string()
+"""The number of lists, and the type, of values that are all null or empty lists."""
 COUNTED_BYTES = 1 << 20  # read at a time to count lines
 
 
@@ -130,6 +133,51 @@ def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]
         hint = _hint(first, path)
         raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
     return rows
+
+
+def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> Field:
+    """Returns the place of a column in some objects; one that none of them holds lies where its name says.
+
+    >>> rows = [{"objects": [{"box": [1, 2]}, {"box": [3, 4]}]}]
+    >>> find_field(rows, "objects.box", Column(ColumnType.NUMBER, many=True))
+    Field(steps=(('objects', 1), ('box', 1)), type=DataType(double))
+    """
+    steps, leaf = _steps(rows, name, column.many or column.array is not None)
+    return Field(steps, _type(column, steps, leaf))
+
+
+def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[Steps, pa.DataType]:
+    """Returns the steps, and the Arrow type of the first value that is no list and no object."""
+    for key, rest in cuts(name):
+        values = list(_in_lists(row[key] for row in rows if key in row))
+        objects = [(depth, value) for depth, value in values if isinstance(value, dict)]
+        if rest is not None and objects:
+            steps, leaf = _steps([value for _, value in objects], rest, many)
+            return ((key, objects[0][0]), *steps), leaf
+        if rest is None and any(key in row for row in rows):
+            depth, leaf = next(((at, LEAVES[type(each)]) for at, each in values if type(each) in LEAVES), UNKNOWN)
+            return ((key, depth if many else 0),), leaf
+    *outer, last = name.split(".")
+    return (*((key, 0) for key in outer), (last, int(many))), pa.string()
+
+
+def _in_lists(values: Iterable[Any], depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yields the values in nested lists, each with the number of lists around it."""
+    for value in values:
+        if isinstance(value, list):
+            yield from _in_lists(value, depth + 1)
+        else:
+            yield depth, value
+
+
+def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
+    is_text, may_be_text = pt.is_string(leaf), column.many or column.array is not None
+    is_one_string = may_be_text and is_text and not any(depth for _, depth in steps)
+    if column.type is ColumnType.IMAGE or is_one_string or (column.parse and is_text):
+        return pa.string()
+    if column.array is not None:
+        return pa.int64() if column.array.holds_integers else pa.float64()
+    return leaf if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf) else ARROW_TYPES[column.type]
 
 
 def _hint(first: list[bytes], path: str) -> str:

@@ -29,9 +29,9 @@ import pyarrow.json
 
 from recordmill.pipeline.sources.columns import Column
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.pipeline.sources.formats.jsonl_fields import Fields, arrow_schema
 from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.lines import Lines, Rows
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -45,6 +45,63 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, which halving them would take
 NOT_ONE_OBJECT = "the line is not one JSON object: "
 TOO_DEEP = f"the line is nested deeper than {MAX_DEPTH} levels; flatten it, or write the inner part as a string"
+
+Steps = tuple[tuple[str, int], ...]
+"""Keys, one inside the other, each with the number of lists around its value."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """The usual place of a column's values in an object.
+
+    A column is a key of the object, or, where its name is dotted, a key inside another (`meta.author.name`); a key that
+    holds the dot itself comes first. Objects may lie in lists: of `{"objects": [{"id": 1}, {"id": 2}]}` the column
+    `objects.id` is 1, 2.
+    """
+
+    steps: Steps
+    type: pa.DataType
+    """The Arrow type of their usual JSON type."""
+
+    @property
+    def path(self) -> str:
+        """The keys, with dots between them."""
+        return ".".join(key for key, _ in self.steps)
+
+
+Fields = Mapping[str, Field]
+"""The place of each column, by its name."""
+
+
+def arrow_schema(fields: Fields) -> pa.Schema:
+    """Makes the schema for Arrow's parser: the fields, one inside the other.
+
+    Raises: SourceError: one column is wanted as a value, and another as a part of it.
+    """
+    tree: dict[str, Any] = {}
+    in_two_ways = "the column {!r} is wanted in two ways: as a value, and as an object that holds others"
+    for name, target in fields.items():
+        branch, (*outer, (last, depth)) = tree, target.steps
+        for key, lists in outer:
+            there = branch.setdefault(key, (lists, {}))
+            if there[0] != lists or not isinstance(there[1], dict):
+                raise SourceError(in_two_ways.format(name))
+            branch = there[1]
+        if branch.setdefault(last, (depth, target.type)) != (depth, target.type):
+            raise SourceError(in_two_ways.format(name))
+    return pa.schema(_arrow_fields(tree))
+
+
+def _arrow_fields(tree: dict[str, Any]) -> list[pa.Field]:
+    types = {
+        key: pa.struct(_arrow_fields(value)) if isinstance(value, dict) else value for key, (_, value) in tree.items()
+    }
+    return [pa.field(key, _nested(types[key], depth)) for key, (depth, _) in tree.items()]
+
+
+def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
+    """The type of lists of lists of it, so many."""
+    return kind if depth == 0 else pa.list_(_nested(kind, depth - 1))
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class Repeating(dict[str, Any]):
 
 
 def comes_twice(value: Any, name: str) -> bool:
-    """Whether a key on the way to a column, as `fields.python_field` goes, comes twice in its object."""
+    """Whether a key on the way to a column, as `arrays.python_field` goes, comes twice in its object."""
     if isinstance(value, list):
         return any(comes_twice(item, name) for item in value)
     for outer, rest in cuts(name) if isinstance(value, dict) else ():
