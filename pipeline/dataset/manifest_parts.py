@@ -22,9 +22,7 @@ TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "toke
 """The statistics of a feature that are read together."""
 
 
-class RowCounts(TypedDict, total=False):
-    """The rows of all sources, or of a span."""
-
+class _Rows(TypedDict, total=False):
     read: Count
     written: Count
     rejected: Count
@@ -32,9 +30,7 @@ class RowCounts(TypedDict, total=False):
     forgotten: Count
 
 
-class SourceJson(RowCounts, total=False):
-    """The rows of one source."""
-
+class _Source(_Rows, total=False):
     format: str
     path: str
 
@@ -51,15 +47,13 @@ class RejectFile(_File, total=False):
     sha256: str
 
 
-class RejectsJson(TypedDict, total=False):
-    """Rejected rows."""
-
+class _Rejects(TypedDict, total=False):
     by_reason: Counts
     in_statistics: Count
     files: list[RejectFile]
 
 
-class Lengths(TypedDict):
+class _Lengths(TypedDict):
     """Lengths of a text, as `dataset.profile` counts them."""
 
     rows: Count
@@ -68,13 +62,11 @@ class Lengths(TypedDict):
     in_batches: Count
 
 
-class PackedLengths(Lengths, total=False):
-    """Lengths of a text that may be packed."""
-
+class _PackedLengths(_Lengths, total=False):
     packed_rows: Count
 
 
-class StatisticsJson(TypedDict, total=False):
+class _Statistics(TypedDict, total=False):
     """The statistics of a feature: lists by channel for images, else numbers."""
 
     words: Count
@@ -82,7 +74,7 @@ class StatisticsJson(TypedDict, total=False):
     tokens: Count
     known_tokens: Count | None
     gone: list[str]
-    lengths: PackedLengths
+    lengths: _PackedLengths
     count: Count
     images: Count
     mean: float | list[float]
@@ -96,9 +88,7 @@ class StatisticsJson(TypedDict, total=False):
     profiles: Counts
 
 
-class AboutJson(TypedDict, total=False):
-    """A dataset in words."""
-
+class _About(TypedDict, total=False):
     title: str | None
     description: str | None
     license: str | None
@@ -109,14 +99,12 @@ class AboutJson(TypedDict, total=False):
     tags: list[str]
 
 
-class SpecJson(TypedDict, total=False):
-    """The spec as it was."""
-
+class _Spec(TypedDict, total=False):
     features: dict[str, dict[str, Any]]
-    about: AboutJson | None
+    about: _About | None
 
 
-class Analysis(TypedDict):
+class _Analysis(TypedDict):
     """The version that a graph was taken over from."""
 
     version: str
@@ -124,68 +112,54 @@ class Analysis(TypedDict):
     label_counts: list[Count]
 
 
-class UserCodeJson(TypedDict):
-    """The user's own functions."""
-
+class _UserCode(TypedDict):
     files: dict[str, str]
 
 
-Materialized = TypedDict("Materialized", {"from": list[str], "at": str}, total=False)
+_Materialized = TypedDict("_Materialized", {"from": list[str], "at": str}, total=False)
 """The versions whose files were copied, and the time."""
 
 
-class Provenance(TypedDict, total=False):
-    """The origin of a version."""
-
+class _Provenance(TypedDict, total=False):
     built_at: str
     packages: dict[str, str]
     source_key: str
     kept_names: Counts
     inputs_sha256: str
-    analysis: Analysis
+    analysis: _Analysis
     forgotten: dict[str, Any]
-    user_code: UserCodeJson
+    user_code: _UserCode
     feature_files: dict[str, str]
     sample_share: float
-    materialized: Materialized
+    materialized: _Materialized
 
 
-class RecordJson(TypedDict):
-    """A record."""
-
+class _Record(TypedDict):
     split: str
     key: str
 
 
-class DuplicatesJson(TypedDict):
-    """Groups of rows of one content."""
-
+class _Duplicates(TypedDict):
     groups: Count
     rows: Count
     within: Counts
     across: dict[str, Counts]
-    examples: list[tuple[RecordJson, RecordJson]]
+    examples: list[tuple[_Record, _Record]]
 
 
-class NearDuplicates(DuplicatesJson):
-    """Groups of rows whose images look alike."""
-
+class _NearDuplicates(_Duplicates):
     distance: Count
 
 
-class AllDuplicates(TypedDict, total=False):
-    """Duplicates, within splits and across."""
-
+class _AllDuplicates(TypedDict, total=False):
     action: str
     content: list[str]
     keys_across: Count
-    exact: DuplicatesJson
-    near: NearDuplicates
+    exact: _Duplicates
+    near: _NearDuplicates
 
 
-class DriftFigures(TypedDict, total=False):
-    """The drift of a feature: lists by channel for images, else numbers."""
-
+class _DriftFigures(TypedDict, total=False):
     images: Count
     count: Count
     unknown_share: float
@@ -194,16 +168,12 @@ class DriftFigures(TypedDict, total=False):
     mean_shift: float | list[float]
 
 
-class Drift(TypedDict):
-    """The distance from the rows that a graph was learned from."""
-
+class _Drift(TypedDict):
     against: str
-    features: dict[str, DriftFigures]
+    features: dict[str, _DriftFigures]
 
 
-class Breach(TypedDict):
-    """A figure of the gate above its limit."""
-
+class _Breach(TypedDict):
     rule: str
     subject: str
     figure: float
@@ -211,28 +181,24 @@ class Breach(TypedDict):
     detail: str
 
 
-class GateJson(TypedDict, total=False):
-    """The figures of the gate."""
-
+class _Gate(TypedDict, total=False):
     live: str
     figures: dict[str, dict[str, float]]
-    breaches: list[Breach]
+    breaches: list[_Breach]
     not_compared: list[str]
 
 
-class Parts(TypedDict, total=False):
-    """The parts, by name."""
-
+class _Parts(TypedDict, total=False):
     features: dict[str, Any]
-    statistics: dict[str, StatisticsJson]
-    rows: RowCounts
-    sources: list[SourceJson]
-    rejects: RejectsJson
-    spec: SpecJson
-    provenance: Provenance
-    duplicates: AllDuplicates
-    drift: Drift
-    gate: GateJson
+    statistics: dict[str, _Statistics]
+    rows: _Rows
+    sources: list[_Source]
+    rejects: _Rejects
+    spec: _Spec
+    provenance: _Provenance
+    duplicates: _AllDuplicates
+    drift: _Drift
+    gate: _Gate
 
 
 def check_parts(manifest: Mapping[str, Any]) -> None:
@@ -244,7 +210,7 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
     Raises:
         DatasetError: a value has another type, is out of range, or lacks what belongs to it.
     """
-    for name, hint in typing.get_type_hints(Parts, include_extras=True).items():
+    for name, hint in typing.get_type_hints(_Parts, include_extras=True).items():
         if manifest.get(name):
             read_as(manifest[name], hint, name)
     features = manifest.get("features", {})
@@ -269,29 +235,25 @@ MOST_CONTAINERS = 1 << 23  # lists and objects: 128 of each of these shards
 Report = dict[str, Any]
 
 
-class ShardReport(TypedDict):
+class _ShardReport(TypedDict):
     """A shard of a span, as far as a later build reads it; its profile is read by `profile`."""
 
     split: str
     records: Count
     transcoded: dict[str, Count]
-    lengths: dict[str, PackedLengths]
+    lengths: dict[str, _PackedLengths]
 
 
-class _Labels(TypedDict, total=False):
+class _CountedShard(_ShardReport, total=False):
     label_counts: dict[str, Count]
 
 
-class _CountedShard(ShardReport, _Labels):
-    pass
-
-
-class SpanReport(TypedDict):
+class _SpanReport(TypedDict):
     """The report of a span, but for its shards' profiles."""
 
-    sources: dict[str, RowCounts]
+    sources: dict[str, _Rows]
     reasons: dict[str, Count]
-    duplicates: AllDuplicates
+    duplicates: _AllDuplicates
     shards: list[_CountedShard | None]
 
 
@@ -302,7 +264,7 @@ def read_report(data: bytes) -> Report:
     if not isinstance(shards, list) or not all(isinstance(shard, dict | None) for shard in shards):
         raise DatasetError("it has no shards")
     without = [shard and {name: value for name, value in shard.items() if name != "profile"} for shard in shards]
-    read_as({**report, "shards": without}, SpanReport, "it")
+    read_as({**report, "shards": without}, _SpanReport, "it")
     ids = chain(report["sources"], *(shard.get("label_counts", ()) for shard in shards if shard))
     if not all(map(str.isdecimal, ids)):
         raise DatasetError("it has sources or labels without numbers")
