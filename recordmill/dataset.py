@@ -117,9 +117,6 @@ class Dataset(DatasetVersion):
 
     folder: Path | RemotePath
 
-    def __init__(self, folder: Path | RemotePath, manifest: Manifest) -> None:
-        super().__init__(folder, manifest)
-
     def _repr_html_(self) -> str:
         """Shows the dataset in a notebook: splits, features, and some records."""
         from recordmill.pipeline.facts.notebook import dataset_html

@@ -123,16 +123,11 @@ class Display:
         if self._reader is None:
             return Moment(self._stage, None, "")
         counts = self._reader.read()
-        view = self._state.view(counts, bool(counts.get("analyzed")), self._clock())
-        view = self._with_job(view)
+        view, job = self._state.view(counts, bool(counts.get("analyzed")), self._clock()), self.job
+        if job is not None and job.state:
+            self.note(f"the job runs at {job.url}")
+            view = view._replace(details=f"{view.details}, {job.state}")
         return view._replace(details=self._stage) if view.stage == PUBLISHING and self._stage else view
-
-    def _with_job(self, view: "Moment") -> "Moment":
-        job = self.job
-        if job is None or not job.state:
-            return view
-        self.note(f"the job runs at {job.url}")
-        return view._replace(details=f"{view.details}, {job.state}")
 
 
 class Moment(NamedTuple):

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
+from rich.console import Console
 
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
 from recordmill.pipeline.cli.inspect_commands import choose
-from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
+from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import DatasetError
 
@@ -88,7 +89,7 @@ def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
         from textual_image.renderable import SixelImage, TGPImage
 
         if issubclass(Shown, SixelImage | TGPImage):
-            print_with_codes(Shown(image))
+            Console().print(Shown(image))  # a `Screen` would show the codes of an image as text
             return
     file = output or Path(f"{dataset.name}-preview.png")
     try:

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -233,10 +234,8 @@ class _Notes(logging.Handler):
 def kill_children() -> None:
     """Kills all processes that this one started."""
     for child in psutil.Process().children(recursive=True):
-        try:
+        with suppress(psutil.NoSuchProcess):
             child.kill()
-        except psutil.NoSuchProcess:
-            continue
 
 
 def change_lines(output: str, published: "Published") -> Iterator[str]:

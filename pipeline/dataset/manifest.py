@@ -186,7 +186,9 @@ class Manifest:
             DatasetError: the format is newer, an earlier Recordmill wrote it, or something is of a wrong type.
         """
         if isinstance(manifest, dict):
-            _check_format(read_as(manifest.get("format"), Count, "format"))
+            if (written := read_as(manifest.get("format"), Count, "format")) > FORMAT:
+                known = f"format {written}, this one knows {FORMAT}"
+                raise NewerFormatError(f"was written by a newer Recordmill ({known}): upgrade, or build again")
             missing = [each.name for each in fields(cls) if each.name not in LEFT_OUT and each.name not in manifest]
             if missing:
                 raise DatasetError(f"it has no `{missing[0]}`: an earlier Recordmill wrote it, so build again")
@@ -303,13 +305,6 @@ def _to_text(value: Json) -> str:
     # Keys keep their order, which is the spec's and is read by people. ASCII, because a name from a file system may
     # hold half a surrogate pair, which UTF-8 cannot.
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
-
-
-def _check_format(written: int) -> None:
-    if written > FORMAT:
-        raise NewerFormatError(
-            f"was written by a newer Recordmill (format {written}, this one knows {FORMAT}): upgrade, or build again"
-        )
 
 
 def _check_names(manifest: Manifest) -> None:

@@ -119,7 +119,7 @@ def open_file(path: str) -> BufferedReader:
     Raises:
         OSError: it is missing, cannot be read, or is a pipe, a device or a folder.
     """
-    file = open(path, "rb", opener=_open_at_once)
+    file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
     try:
         _check_regular(path, os.fstat(file.fileno()))
     except OSError:
@@ -133,10 +133,6 @@ def file_bytes(path: str) -> int:
     state = os.stat(path)
     _check_regular(path, state)
     return state.st_size
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check_regular(path: str, state: os.stat_result) -> None:

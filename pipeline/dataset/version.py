@@ -28,7 +28,6 @@ class DatasetVersion:
     def __init__(self, folder: Location, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self._descriptions: dict[str, Description] = {}
         self._vocabularies: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
@@ -122,10 +121,8 @@ class DatasetVersion:
         return to_words(self.vocabulary(feature), ids, padding_id(self._description(feature)))
 
     def _description(self, feature: str) -> Description:
-        """Returns a feature's description, read at its first use: a feature of an unknown kind hinders no other."""
-        if feature not in self._descriptions:
-            self._descriptions |= read_descriptions({feature: self.manifest.feature(feature)})
-        return self._descriptions[feature]
+        """Returns a feature's description, read alone: a feature of an unknown kind hinders no other."""
+        return read_descriptions({feature: self.manifest.feature(feature)})[feature]
 
     def label_counts(self, split: str) -> dict[str, int]:
         """Returns the records of each class in a split, in the order of `classes`.

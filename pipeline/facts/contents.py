@@ -57,13 +57,6 @@ class WordCounts:
         self.frequent, self.rare = self.frequent[:SHOWN_WORDS], self.rare[:SHOWN_WORDS]
 
 
-class Pair(NamedTuple):
-    """Two records of the same content, or nearly."""
-
-    first: ShownRecord
-    second: ShownRecord
-
-
 @dataclass(frozen=True)
 class Contents:
     """A version, as far as its files say."""
@@ -76,8 +69,8 @@ class Contents:
     """Whether words are left out, since they were counted before rows were taken out: some may occur there alone."""
     rejects: Sequence[RejectFacts]
     sample: RecordSample | None
-    pairs: Mapping[str, Sequence[Pair]]
-    """The examples of duplicates: `exact`, `near`."""
+    pairs: Mapping[str, Sequence[Sequence[ShownRecord]]]
+    """The examples of duplicates, `exact` and `near`: two records of the same content, or nearly."""
     damage: str = ""
     """The reason for which records could not be read."""
     reject_images: Mapping[str, str] = field(default_factory=dict)
@@ -100,7 +93,12 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
     Raises:
         DatasetError: a file other than a shard is missing or damaged.
     """
-    facts, damage, sample, pairs = VersionFacts(dataset.folder, dataset.manifest), "", None, dict[str, list[Pair]]()
+    facts, damage, sample, pairs = (
+        VersionFacts(dataset.folder, dataset.manifest),
+        "",
+        None,
+        dict[str, list[list[ShownRecord]]](),
+    )
     rejects = facts.rejects(SHOWN_REJECTS)
     try:
         sample = read_sample(dataset)
@@ -163,7 +161,7 @@ def _first(words: pa.Table, way: str) -> Iterator[tuple[str, int]]:
         yield word.decode("utf-8", "replace"), count
 
 
-def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[Pair]:
+def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
     """Reads the records of the examples of duplicates that are stored; a dropped one is away."""
     if not is_sorted(dataset.manifest):  # records of several rows have no key
         return
@@ -171,7 +169,7 @@ def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[Pair]:
         rows = [next(read_records(dataset, row["split"], key=row["key"], limit=1), None) for row in pair]
         records = [record for record in rows if record is not None]
         if len(records) == len(pair):
-            yield Pair(*read_examples(dataset, records))
+            yield read_examples(dataset, records)
 
 
 class Remark(NamedTuple):

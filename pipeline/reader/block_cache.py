@@ -47,11 +47,6 @@ Spans = Sequence[tuple[int, int]]
 """The first byte and the end of pieces of a shard."""
 
 
-def default_folder() -> str:
-    """Returns the user's folder for caches (XDG Base Directory), with a folder of Recordmill's."""
-    return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recordmill" / "blocks")
-
-
 class BlockCache:
     """The blocks in a folder. Pickles; threads and processes may share it."""
 
@@ -62,8 +57,10 @@ class BlockCache:
 
     @cached_property
     def folder(self) -> str:
-        """The folder's absolute path."""
-        return os.path.abspath(os.path.expanduser(self._given or default_folder()))
+        """The folder's absolute path; by default in the user's folder for caches (XDG Base Directory)."""
+        if self._given:
+            return os.path.abspath(os.path.expanduser(self._given))
+        return os.path.abspath(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "recordmill/blocks"))
 
     def room(self, used: int = 0) -> int:
         """Returns the bytes that a cache of so many may hold. Raises: DatasetError: the folder cannot be made."""

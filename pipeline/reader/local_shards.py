@@ -89,8 +89,8 @@ class LocalShards(Shards):
 
     def __init__(self, shards: Sequence[ShardFile]) -> None:
         self._shards = shards
-        # Functions of the module, not methods: a cache of a method would keep `self` alive.
-        self._index = lru_cache(_most_open())(partial(_map_index, shards))
+        # No methods: a cache of a method would keep `self` alive.
+        self._index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
         self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self._index))
 
     def index(self, shard: int) -> memoryview:
@@ -149,10 +149,6 @@ def _most_open() -> int:
         if allowed != resource.RLIM_INFINITY:
             return max(1, min(allowed // 4, MOST_OPEN))
     return MOST_OPEN
-
-
-def _map_index(shards: Sequence[ShardFile], number: int) -> memoryview:
-    return memoryview(_map(*shards[number].sizes()[1])).cast("Q")
 
 
 def _map_shard(

@@ -78,11 +78,10 @@ class Permutation:
         result = self._network(numbers.astype(np.uint64)).astype(np.int64)
         outside = np.flatnonzero(result >= self._size)
         if len(outside):
-            result[outside] = self._of_rows(outside)(result[outside])
+            is_one = len(self._size) == len(self._key) == 1
+            again = self if is_one else Permutation(self._size[outside], self._key[outside])
+            result[outside] = again(result[outside])
         return result
-
-    def _of_rows(self, rows: Integers) -> "Permutation":
-        return self if len(self._size) == len(self._key) == 1 else Permutation(self._size[rows], self._key[rows])
 
     def _network(self, numbers: _U64) -> _U64:
         high, low = numbers >> self._shift, numbers & self._low

@@ -74,17 +74,15 @@ class Records:
         self._blocks, self._cache, self._counters = blocks, cache, counters
         self._firsts = np.cumsum([0, *(shard.records for shard in self._shards)], dtype=np.int64)
         self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
-        remote = any("://" in shard.file for shard in self._shards)
-        self._files: Shards = self._remote() if remote else LocalShards(self._shards)
+        self._files: Shards = LocalShards(self._shards)
+        if any("://" in shard.file for shard in self._shards):
+            self._files = RemoteShards(self._shards, self._cuts(), cache or BlockCache(), counters or Counters())
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Records, (self._shards, self._blocks, self._cache, self._counters)
-
-    def _remote(self) -> RemoteShards:
-        return RemoteShards(self._shards, self._cuts(), self._cache or BlockCache(), self._counters or Counters())
 
     def __enter__(self) -> "Records":
         return self

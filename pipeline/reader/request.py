@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordmill.pipeline.dataset.file_names import shard_paths
-from recordmill.pipeline.dataset.manifest import Manifest, Shard
+from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
@@ -212,12 +212,9 @@ def _shards(
     for name, _, _ in wanted:
         if name not in starts:
             starts[name] = sum(shard.records for shard in shards)
-            shards += [_shard_file(folder, shard) for shard in manifest.splits[name].shards]
+            for shard in manifest.splits[name].shards:
+                shards.append(ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256))
     return tuple(shards), tuple((starts[name] + first, starts[name] + end) for name, first, end in wanted)
-
-
-def _shard_file(folder: str, shard: Shard) -> ShardFile:
-    return ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256)
 
 
 def _check_batches(request: Request) -> None:

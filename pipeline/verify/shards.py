@@ -5,7 +5,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -158,7 +158,7 @@ class RecordChecks:
         """Reports each record that is no Example of the features, belongs elsewhere, or holds an unknown id."""
         for start in range(0, len(batch.numbers), TOGETHER):
             part = batch.keep(range(start, min(start + TOGETHER, len(batch.numbers))))
-            part, columns = self._parsed(self._named(part))
+            part, columns = self._parsed(part)
             if part.numbers:
                 self._check_keys(part, [bytes(key) for key in columns.pop(KEY)])
                 for name, size in self._ids.items():
@@ -170,48 +170,37 @@ class RecordChecks:
                     known = labels[(labels >= 0) & (labels < len(self.label_counts))]
                     self.label_counts += np.bincount(known, minlength=len(self.label_counts))
 
-    def _named(self, batch: FrameBatch) -> FrameBatch:
-        """Keeps the records with exactly the features' names; of small records of one layout it looks at the first."""
-        if batch.records and sum(map(len, batch.records)) <= SMALL * len(batch.records):
-            if walk(batch.records, {}) is not None and self._name_fault(batch.records[0]) is None:
-                return batch
-        return self._without_faults(batch, self._name_fault)
+    def _parsed(self, batch: FrameBatch) -> tuple[FrameBatch, dict[str, Any]]:
+        """Keeps the records with exactly the features' names, and values of their types and shapes; returns these too.
 
-    def _name_fault(self, record: bytes | memoryview) -> str | None:
+        Of small records of one layout only the first one's names are looked at.
+        """
+        records = batch.records
+        is_alike = sum(map(len, records)) <= SMALL * len(records) and records and walk(records, {}) is not None
+        try:
+            if all(sorted(names_of(record)) == self._names for record in (records[:1] if is_alike else records)):
+                return batch, parse(records, self._features)
+        except (Malformed, RowError):  # found below, record by record
+            pass
+        faults = [self._fault(record) for record in records]
+        for row, fault in enumerate(faults):
+            if fault is not None:
+                self._report_row(batch, row, fault)
+        batch = batch.keep([row for row, fault in enumerate(faults) if fault is None])
+        return batch, parse(batch.records, self._features)
+
+    def _fault(self, record: bytes | memoryview) -> str | None:
         try:
             names = names_of(record)
+            if sorted(names) == self._names:
+                parse([record], self._features)
+                return None
         except Malformed as error:
             return str(error)
-        if sorted(names) == self._names:
-            return None
-        odd = set(names) ^ set(self._names) or {name for name in names if names.count(name) > 1}
-        return f"its features are not those of the manifest: {', '.join(shown(name) for name in sorted(odd)[:5])}"
-
-    def _parsed(self, batch: FrameBatch) -> tuple[FrameBatch, dict[str, Any]]:
-        """Keeps the records with values of the features' types and shapes; also returns these."""
-        try:
-            return batch, parse(batch.records, self._features)
-        except RowError:
-            batch = self._without_faults(batch, self._parse_fault)
-            return batch, parse(batch.records, self._features)
-
-    def _parse_fault(self, record: bytes | memoryview) -> str | None:
-        try:
-            parse([record], self._features)
         except RowError as error:
             return error.message
-        return None
-
-    def _without_faults(self, batch: FrameBatch, fault_of: Callable[[bytes | memoryview], str | None]) -> FrameBatch:
-        """Reports the records with a fault and keeps the others."""
-        good = []
-        for row, record in enumerate(batch.records):
-            fault = fault_of(record)
-            if fault is None:
-                good.append(row)
-            else:
-                self._report_row(batch, row, fault)
-        return batch.keep(good)
+        odd = set(names) ^ set(self._names) or {name for name in names if names.count(name) > 1}
+        return f"its features are not those of the manifest: {', '.join(shown(name) for name in sorted(odd)[:5])}"
 
     def _check_keys(self, batch: FrameBatch, keys: list[bytes]) -> None:
         splits, positions, _ = hash_keys(keys)
