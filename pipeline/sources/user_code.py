@@ -24,6 +24,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.abc import SourceLoader
@@ -296,17 +297,9 @@ def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            module = _absolute(node, package)
-            yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
-
-
-def _absolute(node: ast.ImportFrom, package: str) -> str:
-    """Returns the module of a `from` import, which may be relative to the package."""
-    if not node.level:
-        return node.module or ""
-    parts = package.split(".") if package else []
-    base = parts[: len(parts) - node.level + 1]
-    return ".".join([*base, *([node.module] if node.module else [])])
+            with suppress(ImportError):  # of what leaves the package: Python says so where it runs
+                module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
 
 
 def _check_place(reference: str, name: str) -> bool:

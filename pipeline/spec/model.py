@@ -37,6 +37,7 @@ from recordmill.pipeline.spec.messages import explain
 from recordmill.pipeline.spec.split_by import (
     Action,
     Duplicates,
+    Names,
     SplitBy,
     check_duplicates,
     check_spans,
@@ -55,9 +56,6 @@ def _power_of_two(count: int) -> int:
 
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
-ColumnNames = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
-]
 
 
 def _source(value: Any) -> Any:
@@ -100,7 +98,7 @@ class ContentKey(Options):
 
 
 Key = Annotated[
-    Annotated[ContentKey, Tag("a content")] | Annotated[ColumnNames, Field(min_length=1), Tag("columns")],
+    Annotated[ContentKey, Tag("a content")] | Annotated[Names, Field(min_length=1), Tag("columns")],
     Discriminator(lambda value: "a content" if isinstance(value, dict | ContentKey) else "columns"),
 ]
 DuplicatesOrAction = Annotated[

@@ -29,7 +29,7 @@ SYNONYMS = {"train": ("training",), "validation": ("valid", "val", "dev", "eval"
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
 """The split that a usual word for it means."""
 
-Values = Annotated[
+Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
 ]
 Instant = Annotated[
@@ -42,7 +42,7 @@ class SplitBy(Options):
 
     column: str | None = Field(default=None, min_length=1)
     """The column that holds the split's name."""
-    values: dict[str, Values] | None = None
+    values: dict[str, Names] | None = None
     """With `column`: the values that stand for a split; by default its name and usual synonyms."""
     group: str | None = Field(default=None, min_length=1)
     """The column whose value's hash decides: all rows of one value are in one split."""

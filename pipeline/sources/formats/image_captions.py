@@ -82,17 +82,12 @@ class _Beside:
     """The files beside images."""
 
     def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
-        self._sizes: dict[str, dict[str, int]] = {TEXT_ENDING: {}, OBJECT_ENDING: {}}
-        self.alone: dict[str, list[str]] = {TEXT_ENDING: [], OBJECT_ENDING: []}
-        captions = [file for file in others if file.path.endswith(CAPTION_ENDINGS)]
+        captions = captions_of(images, others)
         self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
-        known = frozenset(self._stems)
+        self._sizes: dict[str, dict[str, int]] = {ending: {} for ending in CAPTION_ENDINGS}
         for file in captions:
             stem, ending = posixpath.splitext(file.path)
-            if stem in known:
-                self._sizes[ending][stem] = file.bytes
-            else:
-                self.alone[ending].append(file.path)
+            self._sizes[ending][stem] = file.bytes
 
     @property
     def endings(self) -> list[str]:
@@ -150,15 +145,15 @@ def _of(captions: Captions, images: slice) -> Captions:
 
 
 def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
-    notes, taken = list[str](), set[str]()
+    notes, read = list[str](), {name for ending in endings for name in side.names(ending)}
+    alone = [file.path for file in others if file.path.endswith(tuple(endings)) and file.path not in read]
     for ending in endings:
         without = side.sizes(ending).count(None)
         notes += [f"images without a {ending} beside them: {without:,}"] if without else []
-        notes += note(f"{ending} without an image, left out", side.alone[ending])
-        taken.update(side.names(ending), side.alone[ending])
+        notes += note(f"{ending} without an image, left out", [path for path in alone if path.endswith(ending)])
     unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
     notes += note("files beside images that nothing reads", unread)
-    left = taken.union(unread)
+    left = read.union(alone, unread)
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
 
 
