@@ -10,7 +10,7 @@ from 0, where it starts; the header's lines and blank lines are positions too, a
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -94,19 +94,19 @@ class CsvReader(TableReader[DelimitedOptions]):
             reason = "too_large" if records.is_too_large else "malformed_row"
             lines = records.lines + first
             for batch, covered in records.batches(rows, BATCH_RECORDS):
-                cells, faults = read_cells(records, batch, part, needed, key is None), Faults()
-                absent = pa.nulls(len(cells.good), pa.string())
+                good, cells, keys, broken = read_cells(records, batch, part, needed, key is None)
+                absent, faults = pa.nulls(len(good), pa.string()), Faults()
                 typed = {
                     name: typed_values(
-                        name, column, cells.columns.get(numbers.get(name, -1), absent), base, faults, as_cells=True
+                        name, column, cells.get(numbers.get(name, -1), absent), base, faults, as_cells=True
                     )
                     for name, column in columns.items()
                 }
                 unparsed = [
                     as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
-                    for record, (message, row_key) in cells.faults.items()
+                    for record, (message, row_key) in broken.items()
                 ]
-                raw = TypedRows(typed, lines[cells.good], cells.keys, covered, faults, unparsed)
+                raw = TypedRows(typed, lines[good], keys, covered, faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
 
 
@@ -159,28 +159,22 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str]]:
     return csv.reader(texts, delimiter=dialect.separator, quotechar=dialect.quote or '"', quoting=quoting, strict=True)
 
 
-class Cells(NamedTuple):
-    """The cells of some records."""
-
-    good: Rows
-    """The records that are rows."""
-    columns: Mapping[int, pa.Array]
-    """The cells by the columns' numbers: Arrow `string` of shape [good], any bytes."""
-    keys: pa.Array | None
-    """The default keys as Arrow `binary`, shape [good]; None where they are not asked for."""
-    faults: Mapping[int, tuple[str, str | None]]
-    """The other records: a message, and the default key where it is asked for and known."""
+Broken = dict[int, tuple[str, str | None]]
+"""Records that are no rows: a message, and the default key where it is asked for and known."""
 
 
-def read_cells(records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool) -> Cells:
+def read_cells(
+    records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
+) -> tuple[Rows, Mapping[int, pa.Array], pa.Array | None, Broken]:
     """Reads some columns of records that follow one another, none of them blank; each comes out as it would alone.
 
-    With keys, the columns are all, since a key is made of all.
+    With keys, the columns are all, since a key is made of all. Returns the records that are rows; their cells by the
+    columns' numbers, Arrow `string` of shape [rows], any bytes; their default keys, Arrow `binary`; and the others.
     """
     is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
     cells = None if is_broken else _by_arrow(records, batch, part, columns)
     good, cells, faults = _by_python(records, batch, part, columns, with_keys) if cells is None else (batch, cells, {})
-    return Cells(good, cells, digests(list(cells.values())) if with_keys else None, faults)
+    return good, cells, digests(list(cells.values())) if with_keys else None, faults
 
 
 def _by_arrow(
@@ -215,7 +209,7 @@ def _by_arrow(
 
 def _by_python(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
-) -> tuple[Rows, dict[int, pa.Array], dict[int, tuple[str, str | None]]]:
+) -> tuple[Rows, dict[int, pa.Array], Broken]:
     """Finds the records that are rows, their columns, and what is wrong with the others."""
     good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
     readable = [record for record in batch.tolist() if record not in records.faults]

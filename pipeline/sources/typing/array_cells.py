@@ -7,7 +7,7 @@ list of all its values.
 import json
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,34 +97,26 @@ def typed_arrays(name: str, layout: ArrayLayout, values: pa.Array, faults: Fault
         return pa.nulls(len(values), pa.binary())
     if not is_list(values.type):
         return arrays_of_objects(name, layout, values.cast(pa.binary()).to_pylist(), faults)
-    flat = _unnested(layout, values)
-    add_faults(faults, flat.holds_null, Fault("wrong_type", NULL, name))
+    flat, row_of, holds_null, is_misshapen = _unnested(layout, values)
+    add_faults(faults, holds_null, Fault("wrong_type", NULL, name))
     try:
-        numbers, bad = _numbers(layout, flat.values)
+        numbers, bad = _numbers(layout, flat)
     except ArrayError as error:
         add_faults(faults, ~absent(values), Fault("wrong_type", str(error), name))
         return pa.nulls(len(values), pa.binary())
-    add_faults(faults, flat.is_misshapen, Fault("wrong_type", layout.wrong_shape(), name))
+    add_faults(faults, is_misshapen, Fault("wrong_type", layout.wrong_shape(), name))
     holds_bad = np.zeros(len(values), bool)
-    holds_bad[flat.row_of[bad]] = True
+    holds_bad[row_of[bad]] = True
     add_faults(faults, holds_bad, Fault("wrong_type", layout.out_of_range, name))
-    good = ~(absent(values) | flat.holds_null | flat.is_misshapen | holds_bad)
-    return _cut(numbers, np.searchsorted(flat.row_of, np.arange(len(values) + 1)), good)
+    good = ~(absent(values) | holds_null | is_misshapen | holds_bad)
+    return _cut(numbers, np.searchsorted(row_of, np.arange(len(values) + 1)), good)
 
 
-class _Unnested(NamedTuple):
-    values: pa.Array
-    """The innermost values of all rows, one after another."""
-    row_of: npt.NDArray[np.int64]
-    """The row of each."""
-    holds_null: Mask
-    """The rows with a null among their lists and values."""
-    is_misshapen: Mask
-    """The rows with lists of other lengths than the layout's."""
+def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask, Mask]:
+    """Unnests lists, and compares their lengths with the layout's sides; one list may hold all values.
 
-
-def _unnested(layout: ArrayLayout, values: pa.Array) -> _Unnested:
-    """Unnests lists, and compares their lengths with the layout's sides; one list may hold all values."""
+    Returns the innermost values one after another, the row of each, and the rows with nulls and those misshapen.
+    """
     rank, depth, outer = len(layout.shape), 0, lengths(values)
     flat, row_of = values, np.arange(len(values))
     null, odd = np.zeros(len(values), bool), np.zeros(len(values), bool)
@@ -142,7 +134,7 @@ def _unnested(layout: ArrayLayout, values: pa.Array) -> _Unnested:
         odd = np.array([not layout.fits((count,)) for count in outer.tolist()], bool) & ~absent(values)
     elif depth != rank:
         odd[row_of] = True
-    return _Unnested(flat, row_of, null, odd)
+    return flat, row_of, null, odd
 
 
 def _numbers(layout: ArrayLayout, values: pa.Array) -> tuple[npt.NDArray[Any], Mask]:
