@@ -9,7 +9,7 @@ import tensorflow_transform as tft
 from tensorflow_transform.impl_helper import analyze_in_place
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.plan.plan import make_plan, pieces
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, statistics_look
@@ -28,7 +28,7 @@ def planned_look(
     """Gives the look that a spec learns from, in a new attempt's folder, and the chunks."""
     files = files or LocalFiles()
     plan = make_plan(parse_spec(spec), files, RunOptions(chunk_bytes=chunk_bytes))
-    run = attempts.begin(str(folder), str(folder), plan.build_key, pieces(plan))
+    run = attempts.begin(str(folder), str(folder), plan.build_key, plan.pieces)
     planned = planned_build(plan, run.folder, files, inline=inline, threads=2)
     return statistics_look(planned), plan.chunks
 

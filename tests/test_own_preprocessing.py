@@ -18,7 +18,7 @@ from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.probe import UnreachableError
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.plan.plan import make_plan, pieces
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
@@ -146,7 +146,7 @@ def test_analyzers_on_a_cluster_need_a_folder_that_workers_reach(tmp_path: Path)
         "features: {n: {kind: number, normalize: none}}}"
     )
     plan = make_plan(load_spec(tmp_path / "dataset.yaml"), LocalFiles())
-    run = attempts.begin(str(tmp_path / "out"), str(tmp_path / "out"), plan.build_key, pieces(plan))
+    run = attempts.begin(str(tmp_path / "out"), str(tmp_path / "out"), plan.build_key, plan.pieces)
     planned = planned_build(plan, run.folder, LocalFiles(), inline=True, threads=1)
     with pytest.raises(PreprocessingError, match="own_temp:f uses tf.Transform's analyzers.* add --temp; give a gs://"):
         learn(planned, plan.chunks, remote())

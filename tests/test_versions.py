@@ -28,7 +28,7 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators, hand_made
 from tests.test_leases import foreign, put
-from tests.test_publishing import KEY, STORES, manifest, publish
+from tests.test_publishing import KEY, STORES, publish
 
 pytestmark = pytest.mark.usefixtures("short_patience")
 
@@ -202,12 +202,12 @@ AGO = {name: f"{NOW - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}" for name, 
 )
 def test_what_is_pruned(change: Any, keep: int, grace: float, removed: str, kept: dict[str, str]) -> None:
     latest = replace(Latest("c", 3, {"a": AGO["days"], "b": AGO["days"]}), **change)
-    manifests = [replace(manifest(name), sequence=number) for number, name in enumerate("abc")]
-    marked, reasons = choose(latest, manifests, [], keep, grace, NOW)
+    graces = dict.fromkeys("abc"[: max(0, 3 - keep)], grace)
+    marked, reasons = choose(latest, graces, [], NOW)
     assert sorted(marked.removing) == sorted(removed)
     assert reasons.keys() == kept.keys()
     assert all(re.search(pattern, reasons[name]) for name, pattern in kept.items())
-    again = choose(marked, manifests, [], keep, grace, NOW + timedelta(days=900))[0]  # no grace is without end
+    again = choose(marked, graces, [], NOW + timedelta(days=900))[0]  # no grace is without end
     assert set(again.removing) == set(removed) | (kept.keys() - {latest.version, *latest.pinned})
 
 
@@ -216,7 +216,7 @@ def test_what_is_pruned(change: Any, keep: int, grace: float, removed: str, kept
     [("a", "it is held"), ("a+0f0f", "it is held"), ("ab", None), ("a-2", None), (KEY[:16], None)],
 )
 def test_what_is_held_is_not_pruned(lease: str, reason: str | None) -> None:
-    _, kept = choose(Latest("b", 2), [manifest("a"), manifest("b")], [lease], 1, 0, NOW)
+    _, kept = choose(Latest("b", 2), {"a": 0}, [lease], NOW)
     assert kept.get("a") == reason
 
 

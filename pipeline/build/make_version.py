@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 from recordmill.pipeline.build.attempt import attempts
@@ -33,7 +32,7 @@ from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.free_space import check_free_space
-from recordmill.pipeline.build.plan.plan import BuildPlan, pieces
+from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble
@@ -87,11 +86,6 @@ class _Attempt:
     def listener(self) -> Listener:
         return self.build.listener
 
-    @cached_property
-    def _pieces(self) -> list[attempts.Piece]:
-        """Names the chunks, the same for all tries of one command, also where nobody knows what a function reads."""
-        return pieces(self.plan)
-
     def publish(self) -> Published:
         """Publishes; where a job failed that may succeed, tries again with the finished work."""
         number = 1
@@ -131,7 +125,7 @@ class _Attempt:
     def _begin(self) -> Run:
         building = building_folder(self.build.output, self.build.options.work)
         try:
-            run = attempts.begin(self.build.output, building, self.plan.build_key, self._pieces, self._was_away)
+            run = attempts.begin(self.build.output, building, self.plan.build_key, self.plan.pieces, self._was_away)
         except OSError as error:
             message = f"the output {self.build.output} cannot be written: {error.strerror}: {error.filename}"
             raise OutputError(message) from None

@@ -48,7 +48,11 @@ def value_figures(name: str, split: str, before: ComparedVersion, after: Compare
             yield from rise(
                 "missing", subject, (old.missing, new.missing), (old.rows, new.rows), feature=name, span=span
             )
-            learned = _unknown_words(name, before, after, span) if split == "train" else None
+            learned = None
+            with suppress(ImportError):  # `diff` may run without Arrow
+                from recordmill.pipeline.compare.words import unknown_words
+
+                learned = unknown_words(name, before, after, span) if split == "train" else None
             ids = learned or ([old.unknown, new.unknown], [old.tokens, new.tokens])
             yield from rise("out_of_vocabulary", subject, *ids, feature=name, span=span)
             words = (before.words(name), after.words(name)) if old.ids and new.ids else (None, None)
@@ -57,17 +61,6 @@ def value_figures(name: str, split: str, before: ComparedVersion, after: Compare
 
 
 Words = list[str] | None
-
-
-def _unknown_words(
-    name: str, before: ComparedVersion, after: ComparedVersion, span: str
-) -> tuple[list[int], list[int]] | None:
-    """Counts as `words.unknown_words`; None, too, where `diff` runs without Arrow."""
-    with suppress(ImportError):
-        from recordmill.pipeline.compare.words import unknown_words
-
-        return unknown_words(name, before, after, span)
-    return None
 
 
 def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words, Words]) -> Iterator[Figure]:

@@ -23,7 +23,7 @@ from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import run_job
 from recordmill.pipeline.build.context.graph import pack_graph
 from recordmill.pipeline.build.inputs.listings import Listings
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, pieces
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import check_unchanged, take_times
 from recordmill.pipeline.dataset.file_names import inner_paths
@@ -131,7 +131,7 @@ def _rebuild(
     plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=forgotten_keys)
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))
-    run = attempts.begin(str(folder.parents[1]), building, plan.build_key, pieces(plan))
+    run = attempts.begin(str(folder.parents[1]), building, plan.build_key, plan.pieces)
     try:
         _build(folder, manifest, plan, run.folder, shards)
         check_unchanged(plan, files)

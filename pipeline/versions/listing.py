@@ -8,7 +8,7 @@
 
 import re
 import secrets
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -188,23 +188,21 @@ def seconds_of(grace: str) -> float:
 
 
 def choose(
-    latest: Latest, manifests: list[Manifest], living: Collection[str], keep: int, grace: float, now: datetime
+    latest: Latest, graces: Mapping[str, float], living: Collection[str], now: datetime
 ) -> tuple[Latest, dict[str, str]]:
-    """Chooses the versions to remove but the newest: returns `LATEST` with these marked, and why other old ones stay.
+    """Chooses among versions, by their graces in seconds: returns `LATEST` with those marked that may be removed.
 
-    `manifests` are those that were live, in the order of publishing; `grace` is in seconds since they stopped.
+    Also says why others stay: one that is live, pinned, held, or was live until less than its grace ago.
     """
-    kept, retired, removing = {}, dict(latest.retired), list(latest.removing)
-    for version in [manifest.version for manifest in manifests][: max(0, len(manifests) - keep)]:
+    kept, retired = {}, dict(latest.retired)
+    for version, grace in graces.items():
         age = age_of(latest.retired.get(version), now)
-        reason = why_kept(latest, version, living, grace, age)
-        if reason is None:
-            removing.append(version)
-            continue
-        kept[version] = reason
-        if age is None and version != latest.version:  # its grace begins now
-            retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
-    return replace(latest, retired=retired, removing=tuple(removing)), kept
+        if reason := why_kept(latest, version, living, grace, age):
+            kept[version] = reason
+            if age is None and grace > 0 and version != latest.version:  # its grace begins now
+                retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+    gone = [version for version in graces if version not in kept]
+    return marked(replace(latest, retired=retired), gone), kept
 
 
 def why_kept(latest: Latest, version: str, living: Collection[str], grace: float, age: float | None) -> str | None:

@@ -35,7 +35,6 @@ from recordmill.pipeline.versions.listing import (
     open_existing,
     there,
     unmarked,
-    why_kept,
 )
 from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
@@ -162,18 +161,16 @@ class _Pruning:
     def prune_versions(self, keep: int | None, grace: float, also: Collection[str]) -> None:
         def mark(latest: Latest | None) -> Latest:
             latest, published = there(latest), publishing.published(self.store)
-            waiting = [manifest.version for manifest in published[-1:] if is_held_back(latest, manifest)]
-            never_live = [each.version for each in published if each.trial or is_held_back(latest, each)]
-            ordinary = [manifest for manifest in published if manifest.version not in never_live]
-            most = len(ordinary) if keep is None else keep
-            chosen, kept = choose(latest, ordinary, self.living, most, grace, datetime.now(UTC))
-            notes = dict.fromkeys([version for version in never_live if version not in waiting], "")
-            notes |= dict.fromkeys(also, "it holds forgotten rows, but ")
-            reasons = {version: why_kept(latest, version, self.living, 0, None) for version in notes}
-            gone = [version for version, reason in reasons.items() if reason is None]
-            kept |= {version: f"{notes[version]}{reason}" for version, reason in reasons.items() if reason}
-            self.done.kept.update({version: reason for version, reason in kept.items() if version not in gone})
-            return marked(chosen, gone)
+            held_back = [each.version for each in published if is_held_back(latest, each)]
+            trials = [each.version for each in published if each.trial]
+            ordinary = [each.version for each in published if each.version not in (*held_back, *trials)]
+            old = [] if keep is None else ordinary[: max(0, len(ordinary) - keep)]
+            superseded = [version for version in held_back if version != published[-1].version]
+            graces = dict.fromkeys(old, grace) | dict.fromkeys([*superseded, *trials, *also], 0.0)
+            chosen, kept = choose(latest, graces, self.living, datetime.now(UTC))
+            holding = {version: f"it holds forgotten rows, but {kept[version]}" for version in also if version in kept}
+            self.done.kept.update(kept | holding)
+            return chosen
 
         latest = latest_of(self.store)
         if latest is not None:

@@ -9,6 +9,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -101,6 +102,15 @@ class BuildPlan:
     def sources(self) -> tuple[SpanSource, ...]:
         """The sources that are read: those of the spec, or their parts by span."""
         return self.spans.sources
+
+    @cached_property
+    def pieces(self) -> list[tuple[int, str, int]]:
+        """The source, file and bytes of each chunk: finished work on other chunks is useless."""
+        prefixes = [source.key_prefix for source in self.sources]  # of spans: two days' files may have one name
+        listed = [(chunk.source, prefixes[chunk.source] + chunk.file, chunk.bytes) for chunk in self.chunks]
+        if any(isinstance(source, UserRows) and not source.inputs for source in self.spec.source):
+            listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
+        return listed
 
     @property
     def rows_key(self) -> str:
@@ -243,15 +253,6 @@ def inputs_digest(plan: BuildPlan, files: Files) -> str:
 
 def _plan_sources(spec: Spec, sources: Sequence[SpanSource], files: Files, chunk_bytes: int) -> list[Plan]:
     return [each.reader.plan(seen_by(each, files), spec.columns(), chunk_bytes) for each in sources]
-
-
-def pieces(plan: BuildPlan) -> list[tuple[int, str, int]]:
-    """Returns the source, file and bytes of each chunk: finished work on other chunks is useless."""
-    prefixes = [source.key_prefix for source in plan.sources]  # of spans: two days' files may have one name
-    listed = [(chunk.source, prefixes[chunk.source] + chunk.file, chunk.bytes) for chunk in plan.chunks]
-    if any(isinstance(source, UserRows) and not source.inputs for source in plan.spec.source):
-        listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
-    return listed
 
 
 def _layout(spec: Spec, spans: SpanChoice, plans: Sequence[Plan]) -> Layout:

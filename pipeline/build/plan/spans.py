@@ -26,8 +26,8 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Manifest, Span
 from recordmill.pipeline.errors import ExitCode, UserError
-from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.options import ImageFolder, SourceOptions
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
@@ -207,7 +207,8 @@ def _span(
     for each in sources:
         kept = None if again else each.files
         listed = kept or each.reader.list_inputs(seen_by(each, files), columns)
-        if each.name != BASE and not _hold_rows(each.source, listed):
+        holds_rows = isinstance(each.source, ImageFolder) or not all(is_image(file.path) for file in listed)
+        if each.name != BASE and not (listed and holds_rows):  # images beside a table's files hold none
             continue
         full.append(each)
         for file in listed:
@@ -217,11 +218,6 @@ def _span(
     options = [[each.index, each.key_prefix, spec.source[each.index].model_dump(mode="json")] for each in full]
     inputs = digest.hexdigest()
     return Span(_digest([recipe, options, inputs]), {}, count, total, inputs), full
-
-
-def _hold_rows(source: SourceOptions, listed: Sequence[FileInfo]) -> bool:
-    """Whether listed files may hold rows: images beside a table's files hold none."""
-    return any(isinstance(source, ImageFolder) or not is_image(file.path) for file in listed)
 
 
 def _sources_digest(spec: Spec) -> str:
