@@ -55,7 +55,9 @@ class Servable(tf.Module):
         version, self._request = _read(dataset)
         self._model, self._top, self._prepare = model, top, prepare
         self._activation = ACTIVATIONS[activation] if activation else tf.identity
-        self._names = _class_names(version, self._request)
+        label = self._request.features.get(self._request.label or "")
+        is_named = isinstance(label, CategoryDescription | CategoriesDescription) and label.vocabulary is not None
+        self._names = version.class_names(str(self._request.label)) if is_named else None
         self._loaded = tf.saved_model.load(serving_model(str(version.folder)))
         is_label_read = version.label in self._request.features and version.label != self._request.label
         self._transform = self._loaded.signatures["with_label" if is_label_read else "serving_default"]
@@ -151,13 +153,6 @@ def _read(dataset: "Dataset | Input") -> tuple[DatasetVersion, Request]:
     if dataset.folder is None or not isinstance(dataset.source, SplitSource):
         raise UserError("a mixture has no transform of its own: give `servable` the dataset whose rows are served")
     return DatasetVersion(dataset.folder, read_manifest(dataset.folder)), dataset.source.request
-
-
-def _class_names(version: DatasetVersion, request: Request) -> list[str] | None:
-    """Returns the names of the target's classes; None where it has none."""
-    label = request.features[request.label] if request.label else None
-    is_named = isinstance(label, CategoryDescription | CategoriesDescription) and label.vocabulary is not None
-    return version.class_names(str(request.label)) if is_named else None
 
 
 def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:

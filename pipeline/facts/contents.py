@@ -105,7 +105,8 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
         pairs = {kind: list(_pairs(dataset, kind)) for kind in ("exact", "near") if facts.manifest.duplicates.get(kind)}
     except DatasetError as error:
         damage = str(error)
-    with_words = [name for name, each in facts.features.items() if _has_words(each.description)]
+    described = {name: each.description for name, each in facts.features.items()}
+    with_words = [name for name, each in described.items() if isinstance(each, Ids) and each.vocabulary is not None]
     are_of_forgotten_rows = LEARNED_OF in (facts.manifest.provenance.get(FORGOTTEN) or {})
     return Contents(
         facts,
@@ -119,10 +120,6 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
         damage,
         {} if sources is None else _reject_images(sources, rejects),
     )
-
-
-def _has_words(description: object) -> bool:
-    return isinstance(description, Ids) and description.vocabulary is not None
 
 
 def _reject_images(sources: Path, rejects: Sequence[RejectFacts]) -> dict[str, str]:
@@ -141,17 +138,13 @@ def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -
     for file in WORD_BUCKETS:
         if (folder / file).is_file():
             bucket = read_table(folder, file, read_inner(folder, file, MOST_SUMMARY_BYTES), WORDS)
-            if not _are_counts(bucket["count"]):
+            least, most = pc.min_max(bucket["count"]).as_py().values()
+            if bucket["count"].null_count or (bucket.num_rows and not 0 < least <= most < MOST_COUNT):
                 raise DatasetError(f"{folder / file} holds no counts of words: copy the version again, or build again")
             for feature in pc.unique(bucket["feature"]).to_pylist():
                 words = bucket.filter(pc.equal(bucket["feature"], feature)).select(["word", "count"])
                 counts.setdefault(feature, WordCounts()).add(words)
     return {name: counts[name] for name in manifest.features if name in counts}
-
-
-def _are_counts(counts: pa.ChunkedArray) -> bool:
-    least, most = pc.min_max(counts).as_py().values()
-    return not len(counts) or (not counts.null_count and 0 < least <= most < MOST_COUNT)
 
 
 def _first(words: pa.Table, way: str) -> Iterator[tuple[str, int]]:

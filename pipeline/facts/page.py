@@ -68,7 +68,11 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
             duplicates=contents.facts.duplicates,
             pairs=contents.pairs,
             gate=list(_gate(manifest)),
-            drift=_drift(manifest),
+            drift=[
+                (name, what, figure)
+                for name, figures in manifest.drift.get("features", {}).items()
+                for what, figure in figures.items()
+            ],
             spec=json.dumps(_without_nothing(manifest.spec), indent=2, ensure_ascii=False),
             provenance=list(_provenance(manifest)),
         )
@@ -133,12 +137,6 @@ def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
     ]
     rows.sort(key=lambda row: (not row[3], row[0], -row[2], row[1]))
     yield from rows[:SHOWN_FIGURES]
-
-
-def _drift(manifest: Manifest) -> list[tuple[str, str, Any]]:
-    """Returns the figures of each feature against the rows that a frozen analysis was learned from."""
-    features = manifest.drift.get("features", {})
-    return [(name, what, figure) for name, figures in features.items() for what, figure in figures.items()]
 
 
 def _without_nothing(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageStat
+from PIL import ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
@@ -220,7 +220,9 @@ class FeatureRoles:
             for image in images_of(record, name)[:MOST_IN_ROW]:
                 pixels = image.pillow()
                 if measured is not None:
-                    _measure(pixels, measured[name])
+                    colors = ImageStat.Stat(pixels)
+                    measured[name].channels.append((colors.mean, colors.stddev))
+                    measured[name].brightness.append(ImageStat.Stat(pixels.convert("L")).mean[0])
                 shown = small(hatched(pixels, self.backgrounds.get(name)), BOXED_SIDE if self.boxes else SIDE)
                 boxes = tuple(self._boxes(record, name, *shown.size))
                 size = f"{pixels.width}×{pixels.height}"
@@ -258,12 +260,6 @@ def images_of(record: Record, feature: str) -> list[StoredImage]:
     """Returns the images of a feature: none where it is missing, several of a sequence."""
     value = record.values[feature]
     return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _measure(pixels: Image.Image, into: _Measured) -> None:
-    statistics = ImageStat.Stat(pixels)
-    into.channels.append((statistics.mean, statistics.stddev))
-    into.brightness.append(ImageStat.Stat(pixels.convert("L")).mean[0])
 
 
 def _image_counts(records: Sequence[Record], feature: str, measured: _Measured) -> ImageCounts:

@@ -98,9 +98,9 @@ def read_records(
     if span is not None and span not in dataset.manifest.spans:
         near = did_you_mean(span, dataset.manifest.spans)
         raise DatasetError(f"{dataset.name} has no span '{span}'{near}; there are: {listed(dataset.manifest.spans)}")
-    batches = _Batches(dataset, features, label)
+    decoder, class_id = Decoder(dataset, features), None if label is None else _class_id(dataset, label)
     parts = _parts(dataset, split, span, key, positions)
-    return islice((record for part in parts for record in batches.read(part)), limit)
+    return islice((record for part in parts for record in _read(dataset, part, decoder, class_id)), limit)
 
 
 def _parts(
@@ -146,48 +146,37 @@ def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: s
             yield _Part(row.split, row.shard, row.position - row.record, np.array([row.record]))
 
 
-class _Batches:
+def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int | None) -> Iterator[Record]:
     """Reads, filters and decodes some records at a time."""
+    stored = stored_features(decoder.descriptions, with_key=True)
+    with open_records(str(dataset.folder), part.shard, np.arange(0, part.shard.records, TOGETHER)) as records:
+        for start in range(0, len(part.numbers), TOGETHER):
+            numbers = part.numbers[start : start + TOGETHER]
+            try:
+                data = records.read(numbers)
+                if class_id is not None:
+                    of_class = _of_class(data, str(dataset.label), class_id)
+                    numbers, data = numbers[of_class], [data[row] for row in of_class]
+                columns = parse(data, stored)
+                for row, (number, record) in enumerate(zip(numbers.tolist(), data, strict=True)):
+                    yield Record(
+                        bytes(columns[KEY][row]).decode("utf-8", "surrogateescape"),
+                        part.split,
+                        part.first + number,
+                        part.shard.span,
+                        part.shard.file,
+                        len(record),
+                        decoder.decode(columns, row),
+                    )
+            except RowError as error:
+                where = f"{part.shard.file}, record {numbers[error.row]:,}"
+                raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None
 
-    def __init__(self, dataset: DatasetVersion, features: Sequence[str] | None, label: str | None) -> None:
-        self._folder, self._label = str(dataset.folder), str(dataset.label)
-        self._decoder = Decoder(dataset, features)
-        self._stored = stored_features(self._decoder.descriptions, with_key=True)
-        self._id = None if label is None else _class_id(dataset, label)
 
-    def read(self, part: _Part) -> Iterator[Record]:
-        """Yields the records of a part that are of the class."""
-        blocks = np.arange(0, part.shard.records, TOGETHER)
-        with open_records(self._folder, part.shard, blocks) as records:
-            for start in range(0, len(part.numbers), TOGETHER):
-                numbers = part.numbers[start : start + TOGETHER]
-                try:
-                    data = records.read(numbers)
-                    if self._id is not None:
-                        of_class = self._of_class(data, self._id)
-                        numbers, data = numbers[of_class], [data[row] for row in of_class]
-                    yield from self._records(part, numbers, data)
-                except RowError as error:
-                    where = f"{part.shard.file}, record {numbers[error.row]:,}"
-                    raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None
-
-    def _of_class(self, data: Sequence[Data], id_: int) -> list[int]:
-        column: Any = parse(data, {self._label: Stored("int64", None)})[self._label]  # an id is a list of one
-        of_row = np.repeat(np.arange(len(data)), column.lengths())
-        return np.unique(of_row[column.values == id_]).tolist()
-
-    def _records(self, part: _Part, numbers: Numbers, data: Sequence[Data]) -> Iterator[Record]:
-        columns = parse(data, self._stored)
-        for row, (number, record) in enumerate(zip(numbers.tolist(), data, strict=True)):
-            yield Record(
-                bytes(columns[KEY][row]).decode("utf-8", "surrogateescape"),
-                part.split,
-                part.first + number,
-                part.shard.span,
-                part.shard.file,
-                len(record),
-                self._decoder.decode(columns, row),
-            )
+def _of_class(data: Sequence[Data], label: str, class_id: int) -> list[int]:
+    column: Any = parse(data, {label: Stored("int64", None)})[label]  # an id is a list of one
+    of_row = np.repeat(np.arange(len(data)), column.lengths())
+    return np.unique(of_row[column.values == class_id]).tolist()
 
 
 def _class_id(dataset: DatasetVersion, label: str) -> int:

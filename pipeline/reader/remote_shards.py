@@ -10,6 +10,7 @@ offsets allow. An index is read whole when it is first needed, and kept.
 import hashlib
 import os
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,16 +55,11 @@ class RemoteShards(Shards):
         spans = self._spans(shards, records)
         rows = [row for row, shard in enumerate(shards) if self._possible(shard, spans[row])]
         frames: list[Frame] = [b""] * len(spans)
+        possible = [spans[row] for row in rows]
         if self._cuts is None:
-            holders, read = together([spans[row] for row in rows], self._fetch)
-            parts = [
-                read[holder][spans[row].start - holder.start : spans[row].end - holder.start]
-                for row, holder in zip(rows, holders, strict=True)
-            ]
+            parts = together(possible, self._fetch)
         else:
-            parts = self._from_blocks(
-                [self._block(shards[row], records[row], spans[row]) for row in rows], [spans[row] for row in rows]
-            )
+            parts = self._from_blocks([self._block(shards[row], records[row], spans[row]) for row in rows], possible)
         for row, data in zip(rows, parts, strict=True):
             frames[row] = data if len(data) <= COPIED else np.frombuffer(data, np.uint8)
         return frames
@@ -207,39 +203,22 @@ def read_range(block: Block, counters: Counters) -> bytes:
     raise AssertionError
 
 
-def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> tuple[list[Block], dict[Block, bytes]]:
-    """Reads spans, those near each other in one request.
-
-    Returns:
-        for each span the range that holds it, and the ranges' bytes.
-    """
-    order = sorted(range(len(spans)), key=spans.__getitem__)
-    merged, member = merge([spans[number] for number in order])
-    holders = list(spans)
-    for number, holder in zip(order, member, strict=True):
-        holders[number] = merged[holder]
-    with ThreadPoolExecutor(max(1, min(CONNECTIONS, len(merged)))) as threads:
-        return holders, dict(zip(merged, threads.map(fetch, merged), strict=True))
-
-
-def merge(ranges: Sequence[Block]) -> tuple[list[Block], list[int]]:
-    """Joins sorted ranges of a file that touch, overlap or are less than `GAP` apart.
-
-    Returns:
-        the joined ranges, and for each of `ranges` the number of the one that holds it.
-
-    >>> merge([Block("a", 0, 10, ""), Block("a", 10, 30, ""), Block("b", 30, 40, "")])[1]
-    [0, 0, 1]
-    """
-    merged: list[Block] = []
-    member: list[int] = []
-    for wanted in ranges:
-        if merged and merged[-1].path == wanted.path and wanted.start - merged[-1].end < GAP:
-            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, wanted.end))
+def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[bytes]:
+    """Reads spans; those of a file that touch, overlap or are less than `GAP` apart, by one request."""
+    holders: list[Block] = []
+    for span in sorted(spans):
+        if holders and holders[-1].path == span.path and span.start - holders[-1].end < GAP:
+            holders[-1] = holders[-1]._replace(end=max(holders[-1].end, span.end))
         else:
-            merged.append(wanted)
-        member.append(len(merged) - 1)
-    return merged, member
+            holders.append(span)
+    with ThreadPoolExecutor(max(1, min(CONNECTIONS, len(holders)))) as threads:
+        read = list(threads.map(fetch, holders))
+    begins, parts = [(holder.path, holder.start) for holder in holders], []
+    for span in spans:
+        number = bisect_right(begins, (span.path, span.start)) - 1
+        offset = span.start - holders[number].start
+        parts.append(read[number][offset : offset + span.end - span.start])
+    return parts
 
 
 def _size(file: tuple[str, int]) -> int:

@@ -183,17 +183,13 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        if any(isinstance(change, Views) for change in changes) and _has_boxes(name, features):
+        has_boxes = any(isinstance(each, BoxesDescription) and each.image == name for each in features.values())
+        if has_boxes and any(isinstance(change, Views) for change in changes):
             raise DatasetError(NO_BOXES)
     target = features.get(label or "")
     classes = target.vocabulary_size if isinstance(target, CategoryDescription) else None
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
-
-
-def _has_boxes(image: str, features: Mapping[str, Description]) -> bool:
-    """Whether boxes of an image are read."""
-    return any(isinstance(each, BoxesDescription) and each.image == image for each in features.values())
 
 
 def _list(given: Any) -> Sequence[Any]:

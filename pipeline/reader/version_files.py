@@ -113,7 +113,10 @@ class VersionFiles:
             opened = file, os.fstat(file.fileno()).st_size
         else:
             check_place(str(self.folder), path)
-            opened = _open_remote(str(self.folder / path))
+            with readable(str(self.folder / path)):
+                stream = open_stream(str(self.folder / path))
+                opened = stream, stream.seek(0, os.SEEK_END)
+                stream.seek(0)
         with opened[0]:
             try:
                 with readable(str(self.folder / path)):
@@ -146,11 +149,3 @@ class VersionFiles:
             store, folder = open_object(str(self.folder))
             names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
             return sorted(name for name in names if name and not name.endswith("/"))  # no marks of a console's folders
-
-
-def _open_remote(url: str) -> tuple[BufferedReader, int]:
-    with readable(url):
-        file = open_stream(url)
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        return file, size
