@@ -46,7 +46,6 @@ class StoredRow(NamedTuple):
     position: int
     """Its number in the split, from 0: the order in which `evaluation_input` gives the records."""
     offset: int
-    """Its byte offset in the shard."""
     data: bytes
 
     @property

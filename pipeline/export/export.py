@@ -40,7 +40,6 @@ class Exported:
     files: int
     bytes: int
     notes: list[str]
-    """Sentences on values that do not go back as they came."""
     has_spec: bool
     """Whether there is a spec that builds the rows again: no build is without rows of `train`."""
 

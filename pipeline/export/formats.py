@@ -163,4 +163,3 @@ def _is_json(value: Any) -> bool:
 
 
 FORMATS: Mapping[str, type[ExportWriter]] = {"parquet": ParquetWriter, "webdataset": WebDatasetWriter}
-"""The formats by the names that the command takes."""

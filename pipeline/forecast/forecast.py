@@ -69,7 +69,6 @@ class BuildTime:
 
     seconds: float
     how: str
-    """The measurement, in words."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,6 @@ class Forecast:
     spans_kept: tuple[str, ...]
     sampled_rows: int
     sample_is_all: bool
-    """Whether the sample holds every row."""
     columns: tuple[ColumnView, ...]
     rejects: Mapping[str, int]
     """The sampled rows that would be rejected, by reason."""

@@ -49,9 +49,7 @@ class Draft:
     rows: Mapping[str, Choice]
     """The options of what names a row and what its split is."""
     features: Mapping[str, Guess]
-    """By their names."""
     unused: Sequence[Guess]
-    """The columns that no feature reads."""
     label: Mapping[str, Choice]
     tried: Mapping[str, Choice] = field(default_factory=dict)
     """The options that a trial with the sample adds."""

@@ -179,7 +179,6 @@ def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None
 
 
 BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
-"""The usual names of boxes."""
 ORDERS = {
     "corners": "x_min, y_min, x_max, y_max",
     "coco": "x_min, y_min, width, height",
@@ -200,9 +199,7 @@ class Answers:
     """The user's answers to what no data can tell."""
 
     order: str | None = None
-    """The order of all boxes."""
     encoding: str | None = None
-    """The encoding of files of text."""
     ask: Callable[[str, Sequence[str]], str] | None = None
     """Asks a question at the terminal, and returns one of the possible answers; None where nobody is there."""
 

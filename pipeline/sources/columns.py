@@ -48,11 +48,9 @@ class Column:
     multiple: int = 1
     """The number of values in a list is a multiple of it."""
     length: int | None = None
-    """The number of values that a list must have."""
     parse: bool = False
     """Whether a NUMBER may be a string, too, which is read as a cell of CSV is."""
     array: ArrayLayout | None = None
-    """The layout of an ARRAY."""
     presence: bool = False
     """Whether it matters only that a row has its IMAGE: a source that knows it without reading the bytes gives any
     reference."""

@@ -105,7 +105,6 @@ class SourceReader(ABC, Generic[SourceOf]):
     """
 
     source: SourceOf
-    """Its options."""
 
     @abstractmethod
     def root(self, files: Files) -> str:

@@ -54,7 +54,6 @@ class CsvRecords:
     lines: Rows
     """The line where it starts, counted from that of the first record."""
     line_count: int
-    """The number of lines that these records are."""
     end: int
     """The number of bytes of `data` that they are, with the last one's line break."""
     faults: dict[int, str] = field(default_factory=dict)
@@ -197,9 +196,7 @@ class RecordRange:
     dialect: Dialect = Dialect()
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
-    """The columns."""
     has_header: bool = True
-    """Whether the file's first record is the header."""
     start: int = 0
     """A byte where a record starts."""
     end: int | None = None

@@ -100,10 +100,6 @@ class ImageFields:
         """The columns that come of the path in `file_name`."""
         return [name for name in OF_PATH if name not in self.others] if FILE_NAME in self.fields else []
 
-    def names(self, metadata: Iterable[str]) -> list[str]:
-        """Lists all columns, of a metadata that has these."""
-        return list(dict.fromkeys([*metadata, *self.columns, *self.of_path]))
-
     def field(self, name: str) -> str:
         return self.columns.get(name, name)
 

@@ -141,7 +141,7 @@ def plan_metadata(
     for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
         if fields.of_path or not ImageFields.of(found_names).columns:
             check_names(join(root, file_path), [FILE_NAME], found_names)
-    check_names(path, required(columns), fields.names(every), " in its metadata")
+    check_names(path, required(columns), dict.fromkeys([*every, *fields.columns, *fields.of_path]), " in its metadata")
     chunks = [
         replace(chunk, work=MetadataRows(chunk.work, fields))
         for file in metadata

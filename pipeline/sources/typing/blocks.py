@@ -37,7 +37,6 @@ class TypedRows:
     covered: int
     """The number of positions of the chunk that these rows cover, blank lines included."""
     faults: Faults = field(default_factory=dict)
-    """The faults that are already known."""
     unparsed: Sequence[Reject] = ()
     """The rows that have no columns."""
 
