@@ -1,8 +1,4 @@
-"""Plans a build: lists the sources, chooses the number of shards, and computes the build's key.
-
-The key is a digest of everything that decides a byte of the result: the spec, our version and the versions of the
-packages that do the work, the inputs' listing with sizes and times of change, and the classes whose ids are kept.
-"""
+"""Plans a build: lists the sources, chooses the number of shards, and computes the build's key (`plan.keys`)."""
 
 import hashlib
 import json

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import psutil
 
 from recordmill.pipeline import VERSION
-from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions, worker_environment
+from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, FlinkOptions, worker_environment
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
 from recordmill.pipeline.build.runners.job_server import (
     PAIRS,
@@ -84,10 +84,7 @@ def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
 
 
 def _jar(options: FlinkOptions) -> str:
-    name = options.jar
-    if not name:
-        pair = pair_for(FlinkRest(options.master).overview().version) if options.master else PAIRS[0]
-        name = (pair or PAIRS[0]).coordinates
+    name = FlinkCluster(options).jar() if options.master else options.jar or PAIRS[0].coordinates
     jar = find_jar(name, options.jar_sha256)
     return f"{jar}, sha256 {digest(jar)}"
 

@@ -128,13 +128,9 @@ class Store(Protocol):
         """
 
     def copy(self, name: str, into: "Store", target: str, size: int | None = None) -> Copied:
-        """Copies an object inside the store, on a disk by a link where it can; replaces one of this name there.
+        """Copies an object into another folder of its disk or bucket, on a disk by a link where it can.
 
-        Args:
-            name: the object.
-            into: the store, or another folder of its disk or bucket.
-            target: the copy's name there.
-            size: the bytes that the object must have on a disk.
+        It replaces an object of this name there. `size` are the bytes that it must have on a disk.
 
         Raises:
             DatasetError: on a disk, it is missing, or not of this size.
@@ -189,12 +185,9 @@ class Store(Protocol):
         return None
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Brings the content of a local folder to the store's disks, still invisible.
+        """Brings the content of a local folder to its destination on the store's disks, still invisible.
 
-        Args:
-            assembled: the local folder.
-            folder: its destination.
-            claim: bytes that name the uploader, and that nobody else writes.
+        The claim are bytes that name the uploader, and that nobody else writes.
 
         Raises:
             Conflict: there is such a folder.
