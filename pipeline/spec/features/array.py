@@ -1,5 +1,6 @@
 """Arrays of numbers of a shape: latents, embeddings a frame, spectrograms, masks."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -43,9 +44,8 @@ class Array(Feature):
         """The dtype and the shape."""
         return ArrayLayout(self.dtype, self.shape)
 
-    def raw_column(self) -> Column:
-        """Returns a column of arrays of this dtype and shape."""
-        return Column(self.column_type, optional=self.optional, array=self.layout)
+    def _column(self) -> Column:
+        return replace(super()._column(), array=self.layout)
 
     def parts(self) -> tuple[str, ...]:
         """Names `missing`, where a row may lack an array of a fixed shape."""

@@ -16,6 +16,7 @@ from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOp
 class Boxes(ListFeature):
     """Any number of boxes a row, four numbers each."""
 
+    column_type = ColumnType.NUMBER
     contract = BoxesOptions
     kind: Literal["boxes"]
     image: str = Field(min_length=1)
@@ -40,9 +41,9 @@ class Boxes(ListFeature):
         if kind != "image":
             raise WrongValueError(f"'{self.image}' is of kind {kind}: boxes are of a feature of kind image", "image")
 
-    def raw_column(self) -> Column:
+    def _column(self) -> Column:
         """Returns a column of lists of numbers, four a box; nested lists are one list."""
-        return replace(self.list_column(ColumnType.NUMBER), multiple=4, length=self.length and 4 * self.length)
+        return replace(super()._column(), multiple=4, length=self.length and 4 * self.length)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(BoxesDescription, stored="float32", length=self.read_length)

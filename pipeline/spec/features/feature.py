@@ -1,7 +1,7 @@
 """The base of the kinds before TensorFlow: their options, their raw column, and their description in the manifest."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -40,6 +40,9 @@ class Feature(Options):
 
     def raw_column(self) -> Column | None:
         """Returns the column as the source delivers it; None for a feature that is made of other features."""
+        return self._column()
+
+    def _column(self) -> Column:
         return Column(self.column_type, optional=self.optional)
 
     def check(self, features: Mapping[str, "Feature"]) -> None:
@@ -104,13 +107,8 @@ class ListFeature(Feature):
         """The empty list."""
         return []
 
-    def raw_column(self) -> Column | None:
-        """Returns a column of lists of values, which may be empty."""
-        return self.list_column(self.column_type)
-
-    def list_column(self, kind: ColumnType) -> Column:
-        """Returns a column of lists of values of a type."""
-        return Column(kind, many=True, optional=self.optional, separator=self.separator, length=self.length)
+    def _column(self) -> Column:
+        return replace(super()._column(), many=True, separator=self.separator, length=self.length)
 
     @property
     def varies(self) -> bool:

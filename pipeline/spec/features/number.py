@@ -108,6 +108,9 @@ class ScaledFeature(Feature):
         """Whether something is learned from the train split's values."""
         return self._make(NumberOptions).is_learned
 
+    def _column(self) -> Column:
+        return replace(super()._column(), parse=self.parse)
+
     def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Returns the description's fields for the stored values, and the boundaries of buckets."""
         stored = {"stored": "int64" if self.is_bucket else "float32"}
@@ -138,10 +141,6 @@ class Number(ScaledFeature):
     def fill(self) -> float:
         return math.nan
 
-    def raw_column(self) -> Column:
-        """Returns a column of numbers, or with `parse` of strings, too."""
-        return Column(self.column_type, optional=self.optional, parse=self.parse)
-
     def parts(self) -> tuple[str, ...]:
         """Names `missing`, with `indicator`."""
         return ("missing",) if self.indicator else ()
@@ -156,10 +155,6 @@ class Numbers(ListFeature, ScaledFeature):
 
     contract = NumbersOptions
     kind: Literal["numbers"]
-
-    def raw_column(self) -> Column:
-        """Returns a column of lists of numbers, or with `parse` of strings, too."""
-        return replace(self.list_column(self.column_type), parse=self.parse)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(NumbersDescription, **self.scaling(statistics), length=self.read_length)

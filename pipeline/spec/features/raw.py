@@ -1,6 +1,7 @@
 """Columns of the source that are stored as they come."""
 
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import model_validator
@@ -17,6 +18,7 @@ MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 class Raw(ListFeature):
     """A value that is passed through, or a list of them."""
 
+    column_type = ColumnType.TEXT
     contract = RawOptions
     kind: Literal["raw"]
     type: Literal["bytes", "int64", "float32"] = "bytes"
@@ -40,10 +42,8 @@ class Raw(ListFeature):
         """Whether it is lists of different lengths."""
         return self.many and super().varies
 
-    def raw_column(self) -> Column:
-        """Returns a column by `type` and `many`."""
-        kind = COLUMN_TYPES[self.type]
-        return self.list_column(kind) if self.many else Column(kind, optional=self.optional)
+    def _column(self) -> Column:
+        return replace(super()._column(), type=COLUMN_TYPES[self.type], many=self.many)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         length = self.read_length if self.many else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -280,11 +281,8 @@ class Texts(Tokenized):
     def fill(self) -> Any:
         return []
 
-    def raw_column(self) -> Column:
-        """Returns a column of lists of texts, which may be empty."""
-        return Column(
-            self.column_type, many=True, optional=self.optional, separator=self.separator, length=self.texts_per_row
-        )
+    def _column(self) -> Column:
+        return replace(super()._column(), many=True, separator=self.separator, length=self.texts_per_row)
 
     def parts(self) -> tuple[str, ...]:
         """Names `lengths`, the number of ids of each text."""
