@@ -83,7 +83,6 @@ def preview(
 
 
 def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
-    """Shows an image in a terminal that can, or writes it to a file."""
     if output is None and sys.stdout.isatty():
         from textual_image.renderable import Image as Shown  # asks the terminal what it knows, when it is loaded
         from textual_image.renderable import SixelImage, TGPImage

@@ -107,7 +107,6 @@ def _sources(manifest: Manifest) -> Table:
 
 
 def _print_gate(console: Screen, manifest: Manifest) -> None:
-    """Prints what the gate found against the version that was live before."""
     if not manifest.gate:
         return
     with suppress(DatasetError):

@@ -96,7 +96,6 @@ def _histogram_json(histogram: Histogram) -> dict[str, Any]:
 
 
 def _read_histogram(json: Any) -> Histogram:
-    """Reads what `to_json` gave. Raises: DatasetError: it is something else."""
     try:
         lost, keys, counts = int(json["lost"]), *(np.array(json[name], np.int64) for name in ("keys", "counts"))
         is_flat = keys.ndim == 1 and keys.shape == counts.shape and len(keys) <= MOST_VALUES
@@ -109,7 +108,6 @@ def _read_histogram(json: Any) -> Histogram:
 
 
 def _read_ids(json: Any) -> dict[int, int]:
-    """Reads the counts of ids. Raises: DatasetError: they are something else."""
     counts = read_as(json, dict[str, Count], "a profile's ids")
     if len(counts) > MOST_NAMES or not all(map(str.isdecimal, counts)):
         raise DatasetError("a profile has ids that are none")

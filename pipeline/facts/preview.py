@@ -127,18 +127,14 @@ def augmentations_of(text: str) -> list[Augmentation]:
         DatasetError: it is something else; an option is unknown, or has a wrong value.
     """
     try:
-        parsed = ast.parse(text.strip(), mode="eval").body
-        value = _value(parsed)
+        value = _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise DatasetError(f"--augment {cut(repr(text), 200)}: {_first_line(error)}; {ADVICE}") from None
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise DatasetError(f"--augment {cut(repr(text), 200)}: {reason}; {ADVICE}") from None
     several = list(value) if isinstance(value, list | tuple) else [value]
     if not several or not all(isinstance(each, Augmentation) for each in several):
         raise DatasetError(f"--augment {cut(repr(text), 200)} names no augmentation; {ADVICE}")
     return several
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _value(node: ast.expr) -> Any:

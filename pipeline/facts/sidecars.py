@@ -148,7 +148,7 @@ def _header(facts: VersionFacts, about: Json) -> Json:
         **_license(about.get("license")),
         "language": list(about.get("languages") or ()),
         "task_categories": list(tasks(facts.manifest)),
-        "size_categories": [_size(facts.records)],
+        "size_categories": [next((size for power, size in enumerate(_SIZES, 3) if facts.records < 10**power), "n>1T")],
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
         "dataset_info": {
             "features": [{"name": "key", "dtype": "string"}, *_features(facts)],
@@ -178,10 +178,6 @@ def tasks(manifest: Manifest) -> Iterator[str]:
         if needed <= inputs and (label in labels if labels else label not in {"category", "categories"}):
             yield task
             return
-
-
-def _size(records: int) -> str:
-    return next((size for power, size in enumerate(_SIZES, start=3) if records < 10**power), "n>1T")
 
 
 def _features(facts: VersionFacts) -> Iterator[Json]:
@@ -223,15 +219,11 @@ def _body(facts: VersionFacts, about: Json) -> Iterator[str]:
     for name, feature in facts.features.items():
         parts = [f"`{part_name(name, part)}` {stored.dtype}" for part, stored in feature.parts.items()]
         yield f"| {name}{' (label)' if feature.is_label else ''} | {feature.kind} | {', '.join(parts)} |"
-    yield f"\n{_rows(manifest)}\n" if manifest.rows else ""
+    fates = (f"{count:,} {what}" for what, count in manifest.rows.items() if what != "read" and count)
+    yield f"\nOf {manifest.rows.get('read', 0):,} rows read: {', '.join(fates)}.\n" if manifest.rows else ""
     yield _USE.format(split=next(iter(manifest.splits)))
     if about.get("citation"):
         yield f"\n## Citation\n\n```bibtex\n{about['citation'].strip().replace('```', '')}\n```"
-
-
-def _rows(manifest: Manifest) -> str:
-    fates = (f"{count:,} {what}" for what, count in manifest.rows.items() if what != "read" and count)
-    return f"Of {manifest.rows.get('read', 0):,} rows read: {', '.join(fates)}."
 
 
 def _text(text: str) -> str:

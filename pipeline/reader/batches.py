@@ -260,7 +260,6 @@ class RowSource:
 
 
 def _row(batch: Batch, row: int) -> Any:
-    """Returns a row of a batch."""
     if isinstance(batch, dict):
         return {name: _row(values, row) for name, values in batch.items()}
     if isinstance(batch, Ragged):

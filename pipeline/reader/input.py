@@ -186,7 +186,6 @@ class Input:
         return as_keras(self, None if model is None else for_model(self, model))
 
     def _begin(self, source: BatchSource) -> "NumpyBatches":
-        """Begins an iteration over a source of this input's steps."""
         batches = NumpyBatches(source, self.passes.begin())
         self.meter = batches.meter
         return batches
@@ -295,7 +294,6 @@ class NumpyBatches(Iterator[Batch]):
 
 
 def _made(source: BatchSource, batches: Batches, steps: range) -> Generator[tuple[int, Batch | None], None, None]:
-    """Yields the batches with their steps."""
     size = source.steps_together
     groups = (steps[start : start + size] for start in count(0, size))
     some = takewhile(len, groups)

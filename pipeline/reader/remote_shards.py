@@ -136,7 +136,6 @@ class RemoteShards(Shards):
         return [self._range(shard, record, record + 1) for shard, record in zip(shards, records, strict=True)]
 
     def _range(self, shard: int, first: int, end: int) -> Block:
-        """Returns the range of records, by the index."""
         index, file = self._indexes[shard], self._shards[shard]
         return Block(file.file, index[first], index[end], file.sha256)
 

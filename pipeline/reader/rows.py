@@ -271,7 +271,6 @@ class Rows:
 
 
 def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:
-    """Returns the columns of some rows."""
     return {name: _part(column, start, end) for name, column in columns.items()}
 
 

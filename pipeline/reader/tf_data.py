@@ -253,7 +253,6 @@ def _model_ready(request: Request, serialized: tf.Tensor) -> Any:
 
 
 def _check_native(request: Request) -> None:
-    """Refuses what a plain pipeline cannot keep."""
     given = request.given
     for name, asked, instead in _refused(request):
         if asked:

@@ -14,8 +14,8 @@ protocol buffers' own parser.
 {b'label': (INTS, [memoryview(bytes([7]))])}
 """
 
-from collections.abc import Collection
-from typing import TypeAlias
+from collections.abc import Callable, Collection
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ PADDING = 3
 LONGEST = 10  # bytes: 64 bits
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
+Result = TypeVar("Result")
 
 
 class Malformed(ValueError):
@@ -109,22 +110,20 @@ def scan(record: bytes | memoryview, names: Collection[bytes]) -> Lists:
         Malformed: the record is no Example, or one of another form where protobuf is not installed; features of other
             names are looked at only as far as they must be.
     """
-    try:
-        return _scan(memoryview(record), names)
-    except (_OtherForm, IndexError):
-        return _scan(memoryview(_in_the_one_form(record)), names)
+    return _read(record, lambda data: _scan(data, names))
 
 
 def names_of(record: bytes | memoryview) -> list[bytes]:
     """Returns the names of a record's features in their order. Raises: as `scan`."""
+    return [name for name, *_ in _read(record, _entries)]
+
+
+def _read(record: bytes | memoryview, read: Callable[[memoryview], Result]) -> Result:
+    """Reads a record, one of another form once it is brought into the one form."""
     try:
-        entries = _entries(memoryview(record))
+        return read(memoryview(record))
     except (_OtherForm, IndexError):
-        entries = _entries(memoryview(_in_the_one_form(record)))
-    return [name for name, *_ in entries]
-
-
-def _in_the_one_form(record: bytes | memoryview) -> bytes:
+        pass
     try:  # protobuf takes 0.1 s to load, and no record that Recordmill or TensorFlow wrote needs it
         from recordmill.pipeline.dataset.examples import canonical_example
     except ModuleNotFoundError:
@@ -134,7 +133,7 @@ def _in_the_one_form(record: bytes | memoryview) -> bytes:
     in_form = canonical_example(bytes(record))
     if in_form is None:
         raise Malformed("it is no tf.train.Example")
-    return in_form
+    return read(memoryview(in_form))
 
 
 def _scan(data: memoryview, names: Collection[bytes]) -> Lists:
@@ -173,7 +172,6 @@ def _entries(data: memoryview) -> list[tuple[bytes, int, int]]:
 
 
 def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
-    """Returns the content of a feature's list."""
     kind = data[offset]
     size, offset = _length(data, offset + 1)
     if offset + size != stop or kind not in (BYTES, FLOATS, INTS):

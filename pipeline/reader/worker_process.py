@@ -21,8 +21,8 @@ import tempfile
 import traceback
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -96,17 +96,6 @@ def _address(buffer: Any) -> int:
     return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
 
 
-Outside = Callable[[pickle.PickleBuffer], bool | None]
-"""Takes the memory of an array; gives True to pickle the array with the rest."""
-
-
-def pickled_batch(batch: Any, outside: Outside) -> bytes:
-    """Pickles a batch without the arrays that `outside` takes."""
-    stream = io.BytesIO()
-    _BatchPickler(stream, protocol=5, buffer_callback=outside).dump(batch)
-    return stream.getvalue()
-
-
 class _BatchPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         # NumPy leaves arrays of other packages' types, such as bfloat16, in the stream: a copy.
@@ -159,13 +148,15 @@ class Maker:
         try:
             if self._batches is None:
                 self._batches = pickle.loads(self._task)  # noqa: S301 - the parent's
-            pickled = pickled_batch(self._batches(step), lambda buffer: self._left_outside(buffer, pieces))
+            stream, outside = io.BytesIO(), partial(self._left_outside, pieces=pieces)
+            _BatchPickler(stream, protocol=5, buffer_callback=outside).dump(self._batches(step))
+            pickled = stream.getvalue()
         except Exception as error:
             pickled, pieces, failed = _pickled_error(error), [], True
         return Answer(pickled, pieces, failed, counters_of(self._batches).take())
 
     def _left_outside(self, buffer: pickle.PickleBuffer, pieces: list[Piece]) -> bool:
-        """Leaves a large array out of the stream, and holds it."""
+        """Leaves a large array out of the stream, and holds it; returns True for one to be pickled with the rest."""
         raw = buffer.raw()
         if raw.nbytes < SMALL:
             return True

@@ -144,7 +144,6 @@ def default_workers(source: BatchSource, steps: int) -> int:
 
 
 def _bytes(spec: Any) -> int:
-    """Estimates the bytes of a batch."""
     if isinstance(spec, ArraySpec):
         size = 2 if spec.dtype == "bfloat16" else 64 if spec.dtype == "bytes" else np.dtype(spec.dtype).itemsize
         return size * math.prod(SIDE if side is None else side for side in spec.shape)
