@@ -264,13 +264,13 @@ def test_threads_stay_where_there_can_be_no_processes() -> None:
     with pytest.raises(DatasetError, match="cannot be sent"):
         list(in_processes(unpicklable, iter(range(3)), 2, threads=1))
     assert list(in_processes(unpicklable, iter(range(3)), 2, threads=1, may_stay=True)) == [(0, 0), (1, 1), (2, 2)]
-    with constants(worker_module, _start=refuse):
+    with constants(worker_module.subprocess, Popen=refuse):
         assert set(dict(in_processes(Pids(), iter(range(3)), 2, threads=1, may_stay=True)).values()) == {os.getpid()}
         with pytest.raises(OSError, match="no more processes"):
             list(in_processes(Pids(), iter(range(3)), 2, threads=1))
 
 
-def refuse(*_: object) -> None:
+def refuse(*_: object, **__: object) -> None:
     raise OSError("no more processes")
 
 

@@ -66,7 +66,8 @@ def _print_classes(console: Screen, facts: VersionFacts) -> None:
     """Prints the label's most frequent classes, with their records, or occurrences, in each split."""
     if facts.classes is None:
         return
-    names, by_split, totals = *facts.classes, facts.classes.totals
+    names, by_split = facts.classes
+    totals = [sum(counts) for counts in zip(*by_split.values(), strict=True)]
     splits = [f"\n{name}" for name in by_split]
     label = facts.features[facts.manifest.label or ""]
     counted = "" if label.counted == "records" else f" ({label.counted})"

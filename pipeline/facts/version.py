@@ -63,11 +63,6 @@ class ClassCounts(NamedTuple):
     by_split: Mapping[str, Sequence[int]]
     """A count for each name."""
 
-    @property
-    def totals(self) -> list[int]:
-        """The counts of each class in all splits."""
-        return [sum(counts) for counts in zip(*self.by_split.values(), strict=True)]
-
 
 class RejectFacts(NamedTuple):
     """The rejects of one reason."""

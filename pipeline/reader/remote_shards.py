@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
-from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, Shards, check_size
+from recordmill.pipeline.reader.local_shards import ADVICE, COPIED, Frame, ShardFile, Shards, check_size
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
-from recordmill.pipeline.reader.version_files import MISSING, readable
+from recordmill.pipeline.reader.version_files import readable
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
@@ -165,41 +165,34 @@ class RemoteShards(Shards):
     def _read_index(self, shard: int) -> bytes:
         block = self._index(shard)
         # One byte more than it should have shows an index that is too long.
+        longer, whole = block._replace(end=block.end + 1), block.end
         if self._cuts is None:
-            return self._fetch(block._replace(end=block.end + 1), whole=block.end)
-        return self._cache.read(
-            block, [(0, block.end)], lambda _: self._fetch(block._replace(end=block.end + 1), whole=block.end)
-        )[0]
+            return self._fetch(longer, whole)
+        return self._cache.read(block, [(0, whole)], lambda _: self._fetch(longer, whole))[0]
 
     def _fetch(self, block: Block, whole: int | None = None) -> bytes:
-        """Reads a range of a file, again where the store or the network fails for a while.
+        """Reads a range of a file by one request; repeats it where the store or the network fails for a while.
 
         Raises:
-            DatasetError: the file is missing, cannot be read, or ends before.
+            DatasetError: the file is missing, cannot be read, ends before, or has not the bytes of `whole`.
         """
-        data = read_range(block, self._counters)
+        with readable(block.path):
+            for seconds in (*PAUSES, None):
+                try:
+                    store, name = open_object(block.path)
+                    data = store.range(name, block.start, block.end).data
+                    break
+                except OutputError as error:  # without a cause: a package is not installed, or it is no URL of a store
+                    if seconds is None or error.__cause__ is None or status_of(error) == FORBIDDEN:
+                        raise
+                    self._counters.add({REQUESTS: 1, RETRIES: 1})
+                    time.sleep(seconds)
+        self._counters.add({REQUESTS: 1, FETCHED: len(data)})
         if whole is not None:
             check_size(block.path, len(data), whole)
         elif len(data) != block.end - block.start:
-            raise DatasetError(f"{block.path} ends before byte {block.end:,}: {MISSING}")
+            raise DatasetError(f"{block.path} ends before byte {block.end:,}: {ADVICE}")
         return data
-
-
-def read_range(block: Block, counters: Counters) -> bytes:
-    """Reads a range by one request, or up to its file's end; repeats what failed. Raises: DatasetError."""
-    with readable(block.path):
-        for seconds in (*PAUSES, None):
-            try:
-                store, name = open_object(block.path)
-                data = store.range(name, block.start, block.end).data
-                counters.add({REQUESTS: 1, FETCHED: len(data)})
-                return data
-            except OutputError as error:  # without a cause: a package is not installed, or it is no URL of a store
-                if seconds is None or error.__cause__ is None or status_of(error) == FORBIDDEN:
-                    raise
-            counters.add({REQUESTS: 1, RETRIES: 1})
-            time.sleep(seconds)
-    raise AssertionError
 
 
 def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[bytes]:

@@ -24,8 +24,6 @@ from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, statu
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
-MISSING = "copy the version again, or build again"
-
 
 @dataclass(frozen=True)
 class RemotePath:
@@ -83,7 +81,7 @@ def readable(url: str, *absent: int) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DatasetError(f"{url} is missing: {MISSING}") from None
+        raise DatasetError(f"{url} is missing: copy the version again, or build again") from None
     except OutputError as error:
         if status_of(error) not in absent:
             raise DatasetError(str(error)) from None

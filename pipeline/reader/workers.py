@@ -207,7 +207,8 @@ class _Worker:
         file = new_file()
         try:
             self._memory = SharedMemory(file)
-            self._process = _start(its.fileno(), file)
+            command = [sys.executable, "-c", COMMAND, str(its.fileno()), str(file), *sys.path]
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(its.fileno(), file))  # noqa: S603
         finally:
             os.close(file)
             its.close()
@@ -269,8 +270,3 @@ class _Worker:
 
 _MEMORY = "out of memory? take fewer workers, or a smaller batch_size"
 _DEATHS: dict[int, str] = {signal.SIGKILL: _MEMORY, signal.SIGBUS: _MEMORY}
-
-
-def _start(pipe: int, file: int) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", COMMAND, str(pipe), str(file), *sys.path]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(pipe, file))  # noqa: S603
