@@ -12,7 +12,6 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 
 Contract = TypeVar("Contract")
-TFDS = "tensorflow_datasets.core.features"
 
 
 class Feature(Options):
