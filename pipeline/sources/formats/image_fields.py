@@ -10,8 +10,9 @@
 ['image', 'file_name', 'split']
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import join_key
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, add_faults
-from recordmill.pipeline.sources.images import FILE, to_file
+from recordmill.pipeline.sources.images import file_path, to_file
 from recordmill.pipeline.sources.paths import path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, as_lists, lists_of_one, strings
@@ -136,85 +137,66 @@ def _image(field: str, *, optional: bool) -> Column:
 
 def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields, key: Sequence[str] | None) -> Block:
     """Makes of a metadata's block, which has what `fields.asked` says, one with the asked columns and keys."""
-    named = NamedRows(block.table.combine_chunks(), fields)
-    faults = named.faults()
+    paths = {field: paths_of(block.table[field]) for field in fields.fields if field in block.table.column_names}
+    named = list(zip(*(paths[field] for field in fields.mains), strict=True))
+    faults = {row: fault for row, lists in enumerate(named) if (fault := _unnamed(fields.mains, lists))}
     first_is_split = reads_split(columns, fields.others)
-    values = {name: named.column(name, column, faults, first_is_split) for name, column in columns.items()}
+    values = dict[str, pa.Array]()
+    for name, column in columns.items():
+        field = fields.field(name)
+        if field in paths:
+            stored = block.table[field].combine_chunks()
+            values[name] = _image_column(name, column, stored, paths[field], faults)
+        elif name in fields.of_path:
+            files = [some[0] if some else None for some in paths[FILE_NAME]]
+            values[name] = path_column(name, column, files, faults, reads_split=first_is_split)
+        else:
+            values[name] = block.table[name].combine_chunks()
     rejects = block.rejects
     if key is None and fields.is_path(key):  # as the default key has it
         rejects = [replace(reject, key=reject.key and path_key(reject.key).decode()) for reject in rejects]
-    keys = named.keys() if key is None else None
+    keys = pa.array([_key(fields, lists) for lists in named], pa.binary()) if key is None else None
     raw = TypedRows(values, block.table["@position"].to_numpy(), keys, block.positions, faults, rejects)
     return make_block(chunk, raw, columns, key)
 
 
-class NamedRows:
-    """Rows of metadata that were read, with references to their images."""
-
-    def __init__(self, table: pa.Table, fields: ImageFields) -> None:
-        self._table, self._fields, self._mains = table, fields, fields.mains
-        self.paths = {field: self._of(field) for field in fields.fields if field in table.column_names}
-        """By field the paths of each row's images; None for one that is the image itself."""
-
-    def _values(self, name: str) -> pa.Array:
-        column = self._table[name]
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-    def _of(self, field: str) -> list[list[str | None]]:
-        values = self._values(field)
-        lists = values.to_pylist() if pt.is_list(values.type) else [value and [value] for value in values.to_pylist()]
-        return [
-            [reference[1:].decode() if reference and reference[:1] == FILE else None for reference in references or ()]
-            for references in lists
-        ]
-
-    def faults(self) -> Faults:
-        """Finds the rows that are not named by paths."""
-        faults = Faults()
-        for row, lists in enumerate(self._named()):
-            bad = next((field for field, paths in zip(self._mains, lists, strict=True) if None in paths), None)
-            if bad:
-                faults[row] = Fault("wrong_type", "wanted a path, found a data: URL", bad)
-            elif not any(lists):
-                faults[row] = Fault("missing_value", "the row names no image", self._mains[0])
-        return faults
-
-    def keys(self) -> pa.Array:
-        """Returns the default keys as Arrow `binary`, shape [rows]; null where an image has no path."""
-        if self._mains == [FILE_NAME]:
-            keys = [paths[0] and path_key(paths[0]) for paths in self.paths[FILE_NAME]]
-        else:
-            keys = [None if any(None in paths for paths in lists) else _key(lists) for lists in self._named()]
-        return pa.array(keys, pa.binary())
-
-    def _named(self) -> Iterator[tuple[list[str | None], ...]]:
-        """Each row's paths, by the fields that it is known by."""
-        return zip(*(self.paths[field] for field in self._mains), strict=True)
-
-    def column(self, name: str, column: Column, faults: Faults, first_is_split: bool) -> pa.Array:
-        """Returns a column, shape [rows]."""
-        field = self._fields.field(name)
-        if field in self.paths:
-            return self._image(name, column, field, faults)
-        if name in self._fields.of_path:
-            paths = [some[0] if some else None for some in self.paths[FILE_NAME]]
-            return path_column(name, column, paths, faults, reads_split=first_is_split)
-        return self._values(name)
-
-    def _image(self, name: str, column: Column, field: str, faults: Faults) -> pa.Array:
-        values = self._values(field)
-        if column.type is not ColumnType.IMAGE:
-            flat = pa.array([path for paths in self.paths[field] for path in paths], pa.string())
-            lists = as_lists(np.array(list(map(len, self.paths[field])), np.int64), flat, absent(values))
-            paths = lists if pt.is_list(values.type) or column.many else pc.list_element(lists, 0)
-            return typed_values(name, column, paths, ("", ""), faults)
-        if pt.is_list(values.type) == column.many:
-            return values
-        if column.many:
-            return lists_of_one(values)
-        add_faults(faults, ~absent(values), Fault("wrong_type", "wanted one image, found a list", name))
-        return pa.nulls(len(values), arrow_type(column))
+def paths_of(references: pa.ChunkedArray) -> list[list[str | None]]:
+    """Returns the paths of each row's images; None for one that is the image itself."""
+    rows = references.to_pylist()
+    lists = rows if pt.is_list(references.type) else [reference and [reference] for reference in rows]
+    return [[reference and file_path(reference) for reference in some or ()] for some in lists]
 
 
-def _key(lists: Sequence[Sequence[str | None]]) -> bytes:
-    return join_key(join_key(path_key(path or "").decode() for path in paths).decode() for paths in lists)
+def _unnamed(mains: Sequence[str], lists: Sequence[list[str | None]]) -> Fault | None:
+    """Returns the fault of a row that is not named by paths; `lists` are those of the fields that it is known by."""
+    bad = next((field for field, paths in zip(mains, lists, strict=True) if None in paths), None)
+    if bad:
+        return Fault("wrong_type", "wanted a path, found a data: URL", bad)
+    return None if any(lists) else Fault("missing_value", "the row names no image", mains[0])
+
+
+def _key(fields: ImageFields, lists: Sequence[list[str | None]]) -> bytes | None:
+    """Returns the default key of a row; None where an image has no path."""
+    if any(None in paths for paths in lists):
+        return None
+    keys = [[path_key(path or "") for path in paths] for paths in lists]
+    if fields.mains == [FILE_NAME]:
+        return keys[0][0]
+    return join_key(join_key(key.decode() for key in some).decode() for some in keys)
+
+
+def _image_column(
+    name: str, column: Column, values: pa.Array, paths: list[list[str | None]], faults: Faults
+) -> pa.Array:
+    """Returns a column of a field of images, shape [rows], of references or of what their paths are."""
+    if column.type is not ColumnType.IMAGE:
+        flat = pa.array(chain.from_iterable(paths), pa.string())
+        lists = as_lists(np.array(list(map(len, paths)), np.int64), flat, absent(values))
+        cells = lists if pt.is_list(values.type) or column.many else pc.list_element(lists, 0)
+        return typed_values(name, column, cells, ("", ""), faults)
+    if pt.is_list(values.type) == column.many:
+        return values
+    if column.many:
+        return lists_of_one(values)
+    add_faults(faults, ~absent(values), Fault("wrong_type", "wanted one image, found a list", name))
+    return pa.nulls(len(values), arrow_type(column))

@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_captions import Listing, captions_of, plan_listing, read_listing
-from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, ImageFields, NamedRows, with_paths
+from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, ImageFields, paths_of, with_paths
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.globs import escape
@@ -182,8 +182,8 @@ def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) ->
         inner = replace(chunk, work=chunk.work.work)
         for block in _table(root, chunk.file).read(inner, files, fields.references(), ()):
             count += block.table.num_rows + len(block.rejects)
-            for field, paths in NamedRows(block.table.combine_chunks(), fields).paths.items():
-                for path in chain.from_iterable(paths):
+            for field in fields.fields:
+                for path in chain.from_iterable(paths_of(block.table[field])):
                     rows[path or ""] += field in fields.mains
     return count, rows
 
