@@ -30,9 +30,12 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
     """
     if start:
         file.seek(start - 1)
-    offset, rest = _next_line(file, start - 1) if start else _beginning(file)
-    if start and offset >= end:
-        return
+        offset, rest = _next_line(file, start - 1)
+        if offset >= end:
+            return
+    else:
+        head = file.read(len(BYTE_ORDER_MARK))
+        offset, rest = (len(head), b"") if head == BYTE_ORDER_MARK else (0, head)
     while True:
         left = end - offset - len(rest)
         more = file.read(min(PIECE_BYTES, max(left, len(rest))) + TAIL_BYTES)
@@ -61,12 +64,6 @@ def _next_line(file: BinaryIO, offset: int) -> tuple[int, bytes]:
             return offset + newline + 1, tail[newline + 1 :]
         offset += len(tail)
     return offset, b""
-
-
-def _beginning(file: BinaryIO) -> tuple[int, bytes]:
-    """Reads the file's first bytes: where its first line starts behind a byte order mark, and what was read of it."""
-    head = file.read(len(BYTE_ORDER_MARK))
-    return (len(head), b"") if head == BYTE_ORDER_MARK else (0, head)
 
 
 class Lines:

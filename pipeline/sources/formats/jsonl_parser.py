@@ -160,8 +160,6 @@ class Parser:
         if unclear.any():
             misfits += quick[unclear].tolist()
             quick, table = quick[~unclear], table.filter(pa.array(~unclear))
-        if not misfits:
-            return Parsed(quick, self._fields, table, np.arange(len(quick)), {}, faults)
         objects = self._by_python(lines, sorted(misfits), faults)
         rows = np.sort(np.concatenate([quick, np.array(list(objects), np.int64)]))
         numbered = dict(zip(np.searchsorted(rows, list(objects)).tolist(), objects.values(), strict=True))

@@ -173,7 +173,10 @@ def _is_invalid(values: pa.Array) -> Mask:
         values.validate(full=True)
     except pa.ArrowInvalid:
         for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
-            invalid[row] = value is not None and not _is_utf8(value)
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError:
+                invalid[row] = True
     return invalid
 
 
@@ -181,14 +184,6 @@ def _is_too_long(values: pa.Array) -> Mask:
     if values.nbytes <= MAX_LINE_BYTES:
         return np.zeros(len(values), bool)
     return _mask(pc.greater(pc.binary_length(values), MAX_LINE_BYTES))
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _is_not_float32(values: pa.Array) -> Mask:
