@@ -35,19 +35,6 @@ UNREAD = b"?"  # stands for an image's bytes that are not read
 
 
 @dataclass(frozen=True)
-class RowGroups:
-    """A piece of a file: the row groups `[start, end)`."""
-
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        """As a message names them."""
-        last = self.end - 1
-        return f"the row group {last}" if last == self.start else f"the row groups {self.start} to {last}"
-
-
-@dataclass(frozen=True)
 class Footer:
     """The footer of a file: its columns, and its row groups."""
 
@@ -68,7 +55,7 @@ class ParquetReader(TableReader[Parquet]):
         """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact."""
         footers = at_once(lambda file: _footer(files, join(root, file.path), columns), inputs)
         chunks = [
-            Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.end]), part)
+            Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.stop]), part)
             for file, footer in zip(inputs, footers, strict=True)
             for part in _parts(footer, chunk_bytes)
         ]
@@ -125,25 +112,26 @@ def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
             raise SourceError(f"{path}: column {name!r}: {wrong}")
 
 
-def _parts(footer: Footer, chunk_bytes: int) -> Iterator[RowGroups]:
-    """Joins row groups until there are `chunk_bytes` of them."""
+def _parts(footer: Footer, chunk_bytes: int) -> Iterator[range]:
+    """Joins row groups until there are `chunk_bytes` of them; yields their numbers."""
     start, size = 0, 0
     for end, more in enumerate(footer.bytes, 1):
         size += more
         if size >= chunk_bytes or end == len(footer.bytes):
             if sum(footer.rows[start:end]):
-                yield RowGroups(start, end)
+                yield range(start, end)
             start, size = end, 0
 
 
-def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterator[tuple[int, dict[str, pa.Array]]]:
     """Reads the asked columns as Arrow holds them, about `BLOCK_BYTES` of rows at a time, one row at least."""
+    which = f"groups {groups.start} to {groups[-1]}" if len(groups) > 1 else f"group {groups.start}"
     with (
         files.open(path) as opened,
-        _reading(f"{path}: {groups} cannot be read"),
+        _reading(f"{path}: the row {which} cannot be read"),
         pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True) as file,
     ):
-        numbers = list(range(groups.start, groups.end))
+        numbers = list(groups)
         present = [name for name, column in columns.items() if column.presence]
         unread = {name for name in present if _is_there(file, numbers, name, columns[name])}
         read = [name for name in columns if name not in unread] or columns
