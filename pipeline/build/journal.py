@@ -26,7 +26,7 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import now
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
-from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind, flat
+from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -194,12 +194,13 @@ class Journal:
 
     def _asked(self, published: Published | None) -> dict[str, dict[str, int]]:
         """Returns the requests to object stores: of a new version as far as its manifest has them, and since."""
-        counts = Counter(TRAFFIC.take())
+        counts, asked = Counter(TRAFFIC.take()), dict[str, dict[str, int]]()
         if published is not None and published.is_new:
-            counts.update(flat(published.manifest.provenance.get(ASKED, {})))
+            asked = published.manifest.provenance.get(ASKED, {})
         else:
             counts.update(self._progress())
-        return by_kind(counts)
+        since = by_kind(counts)
+        return {kind: Counter(asked.get(kind, {})) + Counter(since.get(kind, {})) for kind in {**asked, **since}}
 
     def _progress(self) -> Mapping[str, int]:
         with suppress(Exception):  # the folder may be gone

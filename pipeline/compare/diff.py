@@ -14,13 +14,14 @@ from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
 from recordmill.pipeline.compare.rows import RowChanges, compare_rows
 from recordmill.pipeline.compare.versions import ComparedVersion
-from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
+from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextDescription
 
 SHOWN = 20  # lines of a section
+OTHERS = ("features", "statistics", "spec", "packages")
 IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")
 """The rules on features whose figures are other sections: `features`, and the names."""
 Change = tuple[Any, Any]
@@ -76,8 +77,7 @@ class Diff:
         yield from self._name_lines()
         for path, change in (self.counts | self.rejects).items():
             yield f"{path}: {_shown(change)}"
-        sections = ("features", "statistics", "spec", "packages")
-        differing = [f"{len(getattr(self, name)):,} of {name}" for name in sections if getattr(self, name)]
+        differing = [f"{len(getattr(self, name)):,} of {name}" for name in OTHERS if getattr(self, name)]
         if differing:
             yield f"values that differ: {', '.join(differing)}"
 
@@ -87,11 +87,14 @@ class Diff:
         if self.rows is not None:
             yield from _row_lines(self.rows)
         yield from self._name_lines()
-        for section in ("splits", "counts", "rejects"):
-            yield from _change_lines(section, getattr(self, section))
-        yield from _section("values", [str(figure) for figure in self.values])
-        for section in ("features", "statistics", "spec", "packages"):
-            yield from _change_lines(section, getattr(self, section))
+        for name in ("splits", "counts", "rejects", "values", *OTHERS):
+            section = getattr(self, name)
+            lines = [str(each) if name == "values" else f"{each}: {_shown(section[each])}" for each in section]
+            if lines:
+                yield f"{name}:"
+            yield from (f"  {line}" for line in lines[:SHOWN])
+            if len(lines) > SHOWN:
+                yield f"  and {len(lines) - SHOWN:,} more: --json gives all"
 
     def _name_lines(self) -> Iterator[str]:
         for name, names in self.names.items():
@@ -114,7 +117,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, va
         changes(_splits(before), _splits(after)),
         _name_changes(before, after),
         changes(old.rows, new.rows),
-        changes(_reasons(old), _reasons(new)),
+        changes(*(each.rejects.get("by_reason", {}) for each in (old, new))),
         changes(old.statistics, new.statistics),
         changes(dict(old.features), dict(new.features)),
         changes(old.spec, new.spec),
@@ -185,27 +188,11 @@ def _labels(dataset: DatasetVersion, counts: Sequence[int]) -> dict[str, int]:
     return {names[id_] if named else str(id_): count for id_, count in enumerate(counts)}
 
 
-def _reasons(manifest: Manifest) -> Any:
-    return manifest.rejects.get("by_reason", {})
-
-
 def _row_lines(rows: RowChanges) -> Iterator[str]:
     counted = [f"{getattr(rows, what):,} {what}{first_few(rows.examples.get(what, ()))}" for what in rows.examples]
     yield f"rows: {', '.join([*counted, f'{rows.unchanged:,} unchanged'])}"
     if rows.features:
         yield f"changed rows differ in {', '.join(f'{name} ({count:,})' for name, count in rows.features.items())}"
-
-
-def _change_lines(name: str, section: Changes) -> Iterator[str]:
-    return _section(name, [f"{path}: {_shown(change)}" for path, change in section.items()])
-
-
-def _section(name: str, lines: Sequence[str]) -> Iterator[str]:
-    if lines:
-        yield f"{name}:"
-    yield from (f"  {line}" for line in lines[:SHOWN])
-    if len(lines) > SHOWN:
-        yield f"  and {len(lines) - SHOWN:,} more: --json gives all"
 
 
 def _shown(change: Change) -> str:

@@ -48,11 +48,6 @@ def by_kind(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:
     return found
 
 
-def flat(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """Returns what `by_kind` made of counts as it was."""
-    return {f"{ASKED} {kind} {what}": count for kind, counts in kinds.items() for what, count in counts.items()}
-
-
 def kind_of(operation: str) -> str:
     """Returns the kind of an operation of S3."""
     return next((kind for begin, kind in KINDS.items() if operation.startswith(begin)), "put")
