@@ -148,7 +148,6 @@ def pixel_figures(name: str, before: ComparedVersion, after: ComparedVersion) ->
 
 
 def _pixels(name: str, old: Mapping[str, Any], new: Mapping[str, Any], span: str = "") -> Iterator[Figure]:
-    """Compares means and deviations of two samples of images."""
     counted = min(old.get("images", 0), new.get("images", 0))
     if counted and len(old["mean"]) == len(new["mean"]):
         means = standardized_shifts(old["mean"], old["variance"], new["mean"])
@@ -197,7 +196,6 @@ def statistics_drift(learned: Mapping[str, Any], new: Mapping[str, Any]) -> Drif
 
 
 def _moments(learned: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
-    """Compares means and variances, by channel."""
     variances = zip(learned["variance"], new["variance"], strict=True)
     return {
         "mean_shift": standardized_shifts(learned["mean"], learned["variance"], new["mean"]),

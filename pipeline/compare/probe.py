@@ -78,7 +78,6 @@ def _sample(version: ComparedVersion, label: str, span: str = "") -> tuple[list[
 
 
 def _add(row: _Row, name: str, value: Any) -> None:
-    """Adds a feature's value to a row."""
     match value:
         case float() | int():
             row.numbers[name] = float(value)

@@ -54,8 +54,6 @@ class RowChanges:
 
 
 class _RowsOfVersion(NamedTuple):
-    """Some rows of a version."""
-
     keys: npt.NDArray[np.uint64]
     """uint64 [rows, 2]: two hashes of each key."""
     contents: npt.NDArray[np.uint64]

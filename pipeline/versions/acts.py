@@ -93,7 +93,6 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[
 def _make_live(
     act: str, store: Store, reason: str, choose: Callable[[Latest | None], Manifest], *, mend: bool = False
 ) -> tuple[Manifest, str | None]:
-    """Makes a version live, and writes the act's line."""
     with recorded(store.url, act, reason) as changes:
         live, before = make_live(store, choose, mend=mend)
         if live.version != before:

@@ -69,7 +69,6 @@ def holds_dataset(store: Store) -> bool:
 
 
 def _check_writable(output: str, folder: Path) -> None:
-    """Refuses a folder that cannot be made or written. Raises: OutputError."""
     reason = None
     try:
         while not os.path.lexists(folder):

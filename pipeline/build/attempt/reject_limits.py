@@ -116,7 +116,6 @@ class RejectLimits:
     """The rejects of a build's finished steps, and the limits of its spec."""
 
     def __init__(self, plan: BuildPlan, planned: PlannedBuild) -> None:
-        """Reads nothing yet."""
         self._plan, self._planned, self._limits = plan, planned, plan.spec.rejects
         self._chunks = {chunk_step(chunk.index): chunk.index for chunk in plan.chunks}
         self._positions: list[int | None] = [None] * len(plan.chunks)

@@ -74,7 +74,6 @@ class LearnedAnewError(UserError):
     """Values of the graph changed with the new rows, so that no shard of the live version can be kept."""
 
     def __init__(self, changes: Sequence[str]) -> None:
-        """Takes the changes, for people."""
         shown = "; ".join(changes[:SHOWN]) + ("; …" if len(changes) > SHOWN else "")
         super().__init__(f"learned values changed, all shards are written again: {shown}")
 

@@ -190,15 +190,7 @@ class TableInMaking:
         remembered: Remembered | None,
         kept: pa.Table | None = None,
     ) -> None:
-        """Begins.
-
-        Args:
-            groups: the inputs that are used, with their identity times.
-            files: opens them.
-            times: gives their times of change.
-            remembered: the inputs of the live version.
-            kept: the inputs of spans that are taken over.
-        """
+        """Begins with the inputs that are used, which have their identity times, and those of spans that are kept."""
         self._groups, self._files, self._times, self._remembered = groups, files, times, remembered
         self._blocks = [SCHEMA.empty_table() if kept is None else kept]
         self._ended = threading.Event()

@@ -69,15 +69,14 @@ class FlinkOptions:
 
 
 class FlinkCluster:
-    """A cluster by its options; nothing is started or asked before it is needed."""
+    """A cluster by its options; nothing is started or asked before it is needed.
+
+    Raises:
+        RunnerError: no address is given.
+        FlinkError: the address has no host or no port.
+    """
 
     def __init__(self, options: FlinkOptions) -> None:
-        """Takes the options.
-
-        Raises:
-            RunnerError: no address is given.
-            FlinkError: the address has no host or no port.
-        """
         if not options.master:
             raise RunnerError(
                 "--runner flink needs --flink-master HOST:PORT, the address of the cluster's REST interface"

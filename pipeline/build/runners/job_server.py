@@ -74,15 +74,12 @@ def java_version(java: str) -> int:
 
 
 class JobServer:
-    """A job server that runs until `stop`, or until this process ends."""
+    """A job server that runs until `stop`, or until this process ends; its folder has a log and temporary files.
+
+    In its command, `{port}` stands for the port to listen on.
+    """
 
     def __init__(self, command: Sequence[str], folder: str) -> None:
-        """Starts nothing yet.
-
-        Args:
-            command: the program with its arguments; `{port}` stands for the port to listen on.
-            folder: a local folder for its log and temporary files.
-        """
         self._command, self._folder = command, Path(folder)
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoint = ""

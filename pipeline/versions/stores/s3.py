@@ -172,7 +172,6 @@ def _began(request: Any, **_: Any) -> None:
 
 
 def _answered(response_dict: Any, event_name: str, **_: Any) -> None:
-    """Counts it."""
     kind = kind_of(event_name.rpartition(".")[2])
     received = int((response_dict or {}).get("headers", {}).get("Content-Length", 0)) if kind == "get" else 0
     milliseconds = round(1000 * (time.monotonic() - _REQUEST.began))
