@@ -79,7 +79,7 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
             "silently loses records",
         ),
         (["build", "dataset.yaml", "-o", "out", "--runner", "Flonk"], "Flonk"),
-        (["show", "nowhere"], "there is no folder 'nowhere': give a dataset's, the `--output` of its build"),
+        (["show", "nowhere"], "nowhere': give a dataset's, the `--output` of its build"),
         (["show", "."], "nothing has been published"),
         (["bild"], "Did you mean 'build'"),
     ],

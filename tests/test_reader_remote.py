@@ -20,6 +20,7 @@ from moto.server import ThreadedMotoServer
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.errors import code_of
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.metrics import FETCHED, REQUESTS, RETRIES, Counters
 from recordmill.pipeline.reader.order import Lanes, lanes_for
@@ -152,21 +153,23 @@ FORBIDDEN = Answer(403, "Forbidden")
 
 
 @pytest.mark.parametrize(
-    ("refusals", "message"),
+    ("refusals", "message", "status"),
     [
         (
             {"range": FORBIDDEN, "list": FORBIDDEN},
             f"^{URL} cannot be read .Forbidden.: check the address, the credentials",
+            1,
         ),
-        ({"range": RuntimeError("No credentials")}, f"^{URL}/dataset.json cannot be read .No credentials.: check"),
-        ({"range": TimeoutError("timed out")}, f"^{URL}/dataset.json cannot be read .timed out.: check the address"),
-        ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, f"there is no folder '{URL}'"),
+        ({"range": RuntimeError("No credentials")}, f"^{URL}/dataset.json cannot be read .No credentials.: check", 1),
+        ({"range": TimeoutError("timed out")}, f"^{URL}/dataset.json cannot be read .timed out.: check", 75),
+        ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, f"there is no folder '{URL}'", 1),
     ],
 )
-def test_a_store_that_refuses(memory: Memory, refusals: dict[str, Exception], message: str) -> None:
+def test_a_store_that_refuses(memory: Memory, refusals: dict[str, Exception], message: str, status: int) -> None:
     memory.refusals = refusals
     with pytest.raises(DatasetError, match=message) as raised:
         open_dataset(URL)
+    assert code_of(raised.value) == status
     assert raised.value.__suppress_context__ or not raised.value.__context__  # a library's error may hold a secret
 
 

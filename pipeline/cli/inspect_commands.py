@@ -4,47 +4,22 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from recordmill.pipeline.cli.arguments import AsJson, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import SOURCES, check_extra
 from recordmill.pipeline.cli.screen import print_json, print_line
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest, read_manifest, version_folder
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
+    from recordmill.dataset import Dataset
     from recordmill.pipeline.dataset.manifest import Location, Manifest
     from recordmill.pipeline.rows import StoredRow
     from recordmill.pipeline.versions.listing import Version
-
-
-class Viewed(NamedTuple):
-    """The version that a command looks at."""
-
-    folder: "Location"
-    output: str | None
-    """The dataset's folder; None where the version's own was given."""
-
-
-def choose(folder: str, version: str | None) -> Viewed:
-    """Finds a version by the dataset's folder and the version's name, or by its own folder.
-
-    Raises:
-        DatasetError: no version fits, or `folder` is a version already and another is named.
-    """
-    from recordmill.pipeline.versions.listing import find
-    from recordmill.pipeline.versions.stores.open_store import open_location
-
-    location = open_location(folder)
-    if (location / MANIFEST_FILE).is_file():
-        if version is not None:
-            raise DatasetError(f"{folder} is a version already: leave out --version, or name the dataset's folder")
-        return Viewed(location, None)
-    name = read_latest(location).version if version is None else find(folder, version).version
-    return Viewed(version_folder(location, name), folder)
 
 
 def show(
@@ -59,24 +34,27 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a dataset: its versions, splits, features, statistics and rejects; or where a record is."""
+    from recordmill.dataset import open_dataset
     from recordmill.pipeline.cli.show import print_dataset
     from recordmill.pipeline.versions.listing import list_versions
+    from recordmill.pipeline.versions.stores.open_store import open_location
 
     if spec is not None and record is None:
         raise DatasetError("--spec is for --record KEY: its sources are read until the row of the key is found")
-    chosen = choose(folder, version)
+    dataset = open_dataset(folder, version)
+    output = None if (open_location(folder) / MANIFEST_FILE).is_file() else folder  # None: a version's own folder
     if record is not None:
         if as_json:
             raise DatasetError(
                 f"--json is of a version, not of a record: `recordmill head {folder} --key {record} --json`"
             )
-        show_record(chosen.folder, record, chosen.output, spec)
+        show_record(dataset.folder, dataset.manifest, record, output, spec)
         return
-    versions = [] if chosen.output is None else list_versions(chosen.output)
+    versions = [] if output is None else list_versions(output)
     if as_json:
-        print_json(_to_json(chosen.folder, versions))
+        print_json(_to_json(dataset, versions))
     else:
-        print_dataset(read_manifest(chosen.folder), chosen.folder, versions)
+        print_dataset(dataset.manifest, dataset.folder, versions)
 
 
 def head(
@@ -93,7 +71,7 @@ def head(
     from recordmill.dataset import open_dataset
     from recordmill.pipeline.inspection.records import lines_of, read_records, record_to_json
 
-    dataset = open_dataset(str(choose(folder, version).folder))
+    dataset = open_dataset(folder, version)
     is_empty = True
     for record in read_records(dataset, split, key=key, label=label, span=span, limit=records):
         if as_json:
@@ -107,13 +85,13 @@ def head(
         raise DatasetError(f"{dataset.version} has no such record: `{command}` {where}")
 
 
-def _to_json(folder: "Location", versions: list["Version"]) -> dict[str, Any]:
+def _to_json(dataset: "Dataset", versions: list["Version"]) -> dict[str, Any]:
     """Returns the manifest with its folder and the dataset's versions, and shards as their number."""
-    manifest = json.loads(read_manifest(folder).to_text())
+    manifest = json.loads(dataset.manifest.to_text())
     del manifest["files"]
     for split in manifest["splits"].values():
         split["shards"] = len(split["shards"])
-    return {**manifest, "folder": str(folder), "versions": [_version(version) for version in versions]}
+    return {**manifest, "folder": str(dataset.folder), "versions": [_version(version) for version in versions]}
 
 
 def _version(version: "Version") -> dict[str, Any]:
@@ -133,11 +111,12 @@ def _version(version: "Version") -> dict[str, Any]:
     }
 
 
-def show_record(folder: "Location", key: str, output: str | None, spec: Path | None = None) -> None:
+def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:
     """Prints where a version holds the record of a key, and its file and line in the sources; or why it holds none.
 
     Args:
         folder: the version's.
+        manifest: its manifest.
         key: the row's.
         output: the dataset's output; None where the version's own folder was given.
         spec: the dataset's, to read its sources; a version keeps neither their folders nor the lines of its rows.
@@ -147,7 +126,6 @@ def show_record(folder: "Location", key: str, output: str | None, spec: Path | N
     """
     from recordmill.pipeline.rows import find_records, is_sorted
 
-    manifest = read_manifest(folder)
     if not is_sorted(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
     rows = find_records(folder, manifest, _bytes(key))

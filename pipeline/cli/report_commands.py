@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
-from rich.console import Console
 
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
-from recordmill.pipeline.cli.inspect_commands import choose
-from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
+from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import DatasetError
 
@@ -88,7 +86,7 @@ def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
         from textual_image.renderable import SixelImage, TGPImage
 
         if issubclass(Shown, SixelImage | TGPImage):
-            Console().print(Shown(image))  # a `Screen` would show the codes of an image as text
+            print_with_codes(Shown(image))
             return
     file = output or Path(f"{dataset.name}-preview.png")
     try:
@@ -185,7 +183,7 @@ def export(
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
-    done = write(open_dataset(str(choose(folder, version).folder)), to, Path(target), split)
+    done = write(open_dataset(folder, version), to, Path(target), split)
     print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
     for note in done.notes:
         print_line(f"  {note}")

@@ -20,7 +20,7 @@ from pathlib import Path
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.paths import Location, check_place, locate, open_file
-from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, status_of
+from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, ExitCode, code_of, status_of
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
@@ -70,6 +70,12 @@ class RemotePath:
             return store.range(name, 0, most).data
 
 
+class UnansweredError(DatasetError):
+    """A store did not answer, was too busy, or asks for newer credentials: the same read may succeed."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
 @contextmanager
 def readable(url: str, *absent: int) -> Iterator[None]:
     """Turns the errors of a store into a dataset's; ends the block where the store answers by one of some statuses.
@@ -84,7 +90,8 @@ def readable(url: str, *absent: int) -> Iterator[None]:
         raise DatasetError(f"{url} is missing: copy the version again, or build again") from None
     except OutputError as error:
         if status_of(error) not in absent:
-            raise DatasetError(str(error)) from None
+            kind = UnansweredError if code_of(error) is ExitCode.TRY_AGAIN else DatasetError
+            raise kind(str(error)) from None
 
 
 class VersionFiles:
