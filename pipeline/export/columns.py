@@ -187,22 +187,14 @@ def columns_of(dataset: DatasetVersion) -> Columns:
         description.export(result, name, options)
         if options.get("normalize") == "dataset" and result.is_learned_elsewhere:
             result.note(name, f"{LEARNED_ELSEWHERE}, and are learned again")
-    _check_names(result.columns)
+    owners: dict[str, str] = {}
+    for column in result.columns:
+        if (owner := owners.setdefault(column.name, column.feature)) != column.feature:
+            both = f"'{owner}' and '{column.feature}' would both be the column '{column.name}'"
+            raise ExportError(f"{both}: build the dataset with another name for one of them")
     if result.is_by_span:
         result.notes.append(f"two spans may hold one key: a row's key is its {' and its '.join(result.key)}")
     return result
-
-
-def _check_names(columns: Sequence[ExportColumn]) -> None:
-    """Refuses two features' columns of one name."""
-    owners: dict[str, str] = {}
-    for column in columns:
-        owner = owners.setdefault(column.name, column.feature)
-        if owner != column.feature:
-            raise ExportError(
-                f"'{owner}' and '{column.feature}' would both be the column '{column.name}': build the dataset with "
-                "another name for one of them"
-            )
 
 
 def _options(dataset: DatasetVersion, name: str, description: Description) -> dict[str, Any]:

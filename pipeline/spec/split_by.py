@@ -216,7 +216,15 @@ def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, dupl
     Raises: WrongValueError: they are wrong, or the spec holds what compares the rows of all spans.
     """
     for source in sources:
-        _check_placeholders(source)
+        names = Template(source.path).names
+        if fault := Template(source.path).fault():
+            raise WrongValueError(f"{source.path}: {fault}", "source")
+        for option in PATHS:
+            unknown = sorted(Template(getattr(source, option, None) or "").names - names)
+            if unknown:
+                raise WrongValueError(f"`{option}` holds {{{unknown[0]}}}, which `path` lacks", "source")
+        if names and source.format == "python":
+            raise WrongValueError("a function's rows belong to no span: give a `path` without placeholders", "source")
     if any(map(is_template, sources)) and (error := compares_all_rows(split_by, duplicates)):
         raise error
 
@@ -233,15 +241,3 @@ def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> Wrong
     else:
         return None
     return WrongValueError(f"{wrong}, or choose a `path` without placeholders", *option)
-
-
-def _check_placeholders(source: SourceOptions) -> None:
-    names = Template(source.path).names
-    if fault := Template(source.path).fault():
-        raise WrongValueError(f"{source.path}: {fault}", "source")
-    for option in PATHS:
-        unknown = sorted(Template(getattr(source, option, None) or "").names - names)
-        if unknown:
-            raise WrongValueError(f"`{option}` holds {{{unknown[0]}}}, which `path` lacks", "source")
-    if names and source.format == "python":
-        raise WrongValueError("a function's rows belong to no span: give a `path` without placeholders", "source")

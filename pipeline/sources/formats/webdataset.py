@@ -81,7 +81,13 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
             raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
         names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
         rows, referred = sum(look.rows for look in looks), self.referred_bytes(columns, chunks)
-        return Plan(chunks, rows, names=names, notes=_notes(inputs, looks), referred_bytes=referred)
+        left_out = [name for look in looks for name in look.left_out]
+        no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
+        notes = [
+            *note("members that are no part of a sample, left out", left_out),
+            *note("maybe cut off, because the mark is missing that a tar file ends with", no_end),
+        ]
+        return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the samples that start in the chunk's bytes; a row's default key is its sample's."""
@@ -167,13 +173,6 @@ def _names(columns: Columns, found: list[str]) -> list[str]:
     used = set().union(*ways.values())
     there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
     return there + [name for name in found if name not in used]
-
-
-def _notes(inputs: Sequence[FileInfo], looks: list[FileLook]) -> list[str]:
-    left_out = [name for look in looks for name in look.left_out]
-    no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
-    cut_off = "maybe cut off, because the mark is missing that a tar file ends with"
-    return note("members that are no part of a sample, left out", left_out) + note(cut_off, no_end)
 
 
 SamplePart = tuple[str, str | None]
