@@ -149,7 +149,7 @@ def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> 
 def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[Steps, pa.DataType]:
     """Returns the steps, and the Arrow type of the first value that is no list and no object."""
     for key, rest in cuts(name):
-        values = list(_in_lists(row[key] for row in rows if key in row))
+        values = _in_lists((row[key] for row in rows if key in row), 0, [])
         objects = [(depth, value) for depth, value in values if isinstance(value, dict)]
         if rest is not None and objects:
             steps, leaf = _steps([value for _, value in objects], rest, many)
@@ -161,13 +161,14 @@ def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[St
     return (*((key, 0) for key in outer), (last, int(many))), pa.string()
 
 
-def _in_lists(values: Iterable[Any], depth: int = 0) -> Iterator[tuple[int, Any]]:
-    """Yields the values in nested lists, each with the number of lists around it."""
+def _in_lists(values: Iterable[Any], depth: int, found: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """Adds the values in nested lists to those found, each with the number of lists around it."""
     for value in values:
         if isinstance(value, list):
-            yield from _in_lists(value, depth + 1)
+            _in_lists(value, depth + 1, found)
         else:
-            yield depth, value
+            found.append((depth, value))
+    return found
 
 
 def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:

@@ -4,8 +4,8 @@
 first. Of a list of objects come lists of the field's values.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -170,15 +170,16 @@ def python_names(row: Mapping[Any, Any]) -> list[str]:
     names = dict[str, None]()
     for key, value in row.items():
         names[str(key)] = None
-        names |= dict.fromkeys(f"{key}.{name}" for inner in _rows_in(value) for name in python_names(inner))
+        names |= dict.fromkeys(f"{key}.{name}" for inner in _rows_in(value, []) for name in python_names(inner))
     return list(names)
 
 
-def _rows_in(value: Any) -> Iterator[Mapping[Any, Any]]:
-    if isinstance(value, list | tuple):
-        yield from chain.from_iterable(map(_rows_in, value))
-    elif isinstance(value, Mapping):
-        yield value
+def _rows_in(value: Any, found: list[Mapping[Any, Any]]) -> list[Mapping[Any, Any]]:
+    if isinstance(value, Mapping):
+        found.append(value)
+    for item in value if isinstance(value, list | tuple) else ():
+        _rows_in(item, found)
+    return found
 
 
 def cuts(name: str) -> list[tuple[str, str | None]]:
