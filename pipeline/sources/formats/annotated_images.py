@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
-from recordmill.pipeline.sources.columns import Column, Columns
+from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.annotated_rows import (
@@ -37,7 +37,6 @@ from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, p
 from recordmill.pipeline.sources.formats.open_images import read_open_images
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
@@ -185,8 +184,14 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         work, base, first = chunk.work, (self.image_root(files), ""), 0
         for rows in batches(work.rows, lambda row: row.bytes, BLOCK_ROWS):
             faults: Faults = {}
-            lists = self._lists(files, rows, work.names, faults)
-            typed = {name: self._column(name, column, rows, lists, base, faults) for name, column in columns.items()}
+            lists, paths = self._lists(files, rows, work.names, faults), [row.image for row in rows]
+            typed = dict[str, pa.Array]()
+            for name, column in columns.items():
+                if name in self.of_path and self.source.format != "coco":  # what a table says is not trusted
+                    typed[name] = path_column(name, column, paths, faults)
+                else:
+                    values = paths if name in self.of_path else [each.get(name) for each in lists]
+                    typed[name] = typed_objects(name, column, values, base, faults)
             keys = pa.array([row.image and path_key(row.image) for row in rows], pa.binary()) if key is None else None
             raw = TypedRows(typed, np.arange(first, first + len(rows)), keys, len(rows), faults)
             yield make_block(chunk, raw, columns, key)
@@ -200,22 +205,6 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             found = [text if isinstance(text, Fault) else parse(text, names) for text in texts]
         faults |= {row: each for row, each in enumerate(found) if isinstance(each, Fault)}
         return [each if isinstance(each, Mapping) else {} for each in found]
-
-    def _column(
-        self,
-        name: str,
-        column: Column,
-        rows: Sequence[AnnotatedRow],
-        lists: Sequence[Lists],
-        base: ImageBase,
-        faults: Faults,
-    ) -> pa.Array:
-        if name not in self.of_path:
-            return typed_objects(name, column, [each.get(name) for each in lists], base, faults)
-        paths = [row.image for row in rows]
-        if self.source.format == "coco":  # what a table says is not trusted
-            return typed_objects(name, column, paths, base, faults)
-        return path_column(name, column, paths, faults)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """Returns the table and the image's number in it, or the file of the image's annotations, else the image."""

@@ -163,12 +163,9 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
     names = listing.names
     for part in even_parts(ROW_BYTES + _bytes(listing.captions, len(names)), BLOCK_BYTES):
         paths, faults = names[part], Faults()
-        of_path, others = (
-            {name: column for name, column in columns.items() if (name in OF_PATH) == wanted}
-            for wanted in (True, False)
-        )
-        is_split = reads_split(columns)
-        read = {name: path_column(name, of_path[name], paths, faults, reads_split=is_split) for name in of_path}
+        of_path = [name for name in columns if name in OF_PATH]
+        is_split, others = reads_split(columns), {name: columns[name] for name in columns if name not in of_path}
+        read = {name: path_column(name, columns[name], paths, faults, reads_split=is_split) for name in of_path}
         read |= read_captions(files, root, paths, _of(listing.captions, part), others, faults)
         lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
         values = {name: (read | lacking)[name] for name in columns}
