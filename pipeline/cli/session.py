@@ -227,7 +227,6 @@ class _Notes(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Shows one as a note."""
         self._display.note(record.getMessage())
 
 

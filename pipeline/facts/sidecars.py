@@ -92,19 +92,15 @@ class _Uploading:
         return str(self.stored)
 
     def __truediv__(self, inner: str) -> "_Uploading":
-        """Returns a file or a folder in this one."""
         return _Uploading(self.local / inner, self.stored / inner)
 
     def is_file(self) -> bool:
-        """Whether it is a file, here or in the bucket."""
         return self.local.is_file() or self.stored.is_file()
 
     def is_dir(self) -> bool:
-        """Whether it is a folder, here or in the bucket."""
         return self.local.is_dir() or self.stored.is_dir()
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Returns a file's first bytes, at most `most`. Raises: as the store."""
         if self.local.is_file():
             with open(self.local, "rb") as file:
                 return file.read(-1 if most is None else most)

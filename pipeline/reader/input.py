@@ -181,9 +181,9 @@ class Input:
                 has not.
         """
         check_installed("keras", "Keras")
-        from recordmill.pipeline.reader.keras_data import as_keras, for_model
+        from recordmill.pipeline.reader.keras_data import KerasBatches, for_model
 
-        return as_keras(self, None if model is None else for_model(self, model))
+        return KerasBatches(self, None if model is None else for_model(self, model))
 
     def _begin(self, source: BatchSource) -> "NumpyBatches":
         batches = NumpyBatches(source, self.passes.begin())

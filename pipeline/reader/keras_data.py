@@ -119,15 +119,6 @@ def _features(spec: Any) -> Mapping[str, ArraySpec]:
     return features
 
 
-def as_keras(given: "Input", for_model: Callable[..., Batch] | None) -> "KerasBatches":
-    """Returns an input's batches; see `Input.as_keras`."""
-    for name, spec in _named(given.element_spec):
-        if spec.ragged or spec.dtype == "bytes":
-            what = "ragged" if spec.ragged else "strings"
-            raise DatasetError(f"Keras takes no NumPy arrays of {what}, which {name} is: leave it out by features=[…]")
-    return KerasBatches(given, for_model)
-
-
 def _named(spec: Any) -> Iterator[tuple[str, ArraySpec]]:
     """Yields the arrays of a batch, each with words for it."""
     others = () if isinstance(spec, dict) else spec[1:]
@@ -142,6 +133,12 @@ class KerasBatches(keras.utils.PyDataset):
     """
 
     def __init__(self, given: "Input", for_model: Callable[..., Batch] | None) -> None:
+        for name, spec in _named(given.element_spec):
+            if spec.ragged or spec.dtype == "bytes":
+                what = "ragged" if spec.ragged else "strings"
+                raise DatasetError(
+                    f"Keras takes no NumPy arrays of {what}, which {name} is: leave it out by features=[…]"
+                )
         super().__init__()  # one worker: Keras asks in its own thread, and the input makes the batches ahead
         self._input, self._for_model = given, for_model
         self._batches: NumpyBatches | None = None

@@ -8,7 +8,6 @@ NumPy engine.
 """
 
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Ma
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.version_files import VersionFiles
-from recordmill.pipeline.rows import StoredRow, find_records
+from recordmill.pipeline.rows import StoredRow, find_records, read_reject_lines
 from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Spec
@@ -117,48 +116,51 @@ def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: Planne
         count: the largest number of rows to compare.
     """
     findings = Findings()
-    if plan.inputs_sha256 != manifest.provenance.get("inputs_sha256"):
-        findings.unchecked.append(f"{NOT_CHECKED}the inputs are not those of the build: files came, went or changed")
-    elif any("packed" in description for description in manifest.features.values()):
-        findings.unchecked.append(f"{NOT_CHECKED}records of a packed text hold many rows")
-    elif check_graph(VersionFiles(folder), manifest, "serving").problems:
-        findings.unchecked.append(f"{NOT_CHECKED}the serving model is damaged, and is not loaded")
-    elif (batch := sample_rows(plan, work, count)) is None:
-        findings.unchecked.append(f"{NOT_CHECKED}no row could be read")
-    else:
-        _compare_rows(findings, folder, manifest, work, batch)
+    if obstacle := _compare_rows(findings, folder, manifest, plan, work, count):
+        findings.unchecked.append(f"{NOT_CHECKED}{obstacle}")
     return findings
 
 
-def _compare_rows(findings: Findings, folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> None:
+def _compare_rows(
+    findings: Findings, folder: Path, manifest: Manifest, plan: BuildPlan, work: PlannedBuild, count: int
+) -> str | None:
+    """Adds the rows that differ to the findings; returns the reason where rows cannot be compared."""
+    if plan.inputs_sha256 != manifest.provenance.get("inputs_sha256"):
+        return "the inputs are not those of the build: files came, went or changed"
+    if any("packed" in description for description in manifest.features.values()):
+        return "records of a packed text hold many rows"
+    if check_graph(VersionFiles(folder), manifest, "serving").problems:
+        return "the serving model is damaged, and is not loaded"
+    if (batch := sample_rows(plan, work, count)) is None:
+        return "no row could be read"
     try:
         stored = _stored(findings, folder, manifest, batch.keys)
-    except (DatasetError, ValueError, AttributeError):  # the check of the file names it
-        findings.unchecked.append(f"{NOT_CHECKED}the file of rejects is damaged")
-        return
+    except DatasetError:  # the check of the file names it
+        return "the file of rejects is damaged"
     if not stored:
-        findings.unchecked.append(f"{NOT_CHECKED}none of the sample's rows has a record")
-        return
+        return "none of the sample's rows has a record"
     served = _served(folder, manifest, work, batch.keep([*stored]))
     if served is None:
-        findings.unchecked.append(f"{NOT_CHECKED}the spec's features are not those of the version")
-        return
+        return "the spec's features are not those of the version"
     rows = [*stored.values()]
     findings.checked.update(rows=len(rows))
     for engine, read in _read(manifest, [row.data for row in rows]):
         for name, values in served.items():
             same = _same(values, read[name], _tolerance(manifest, name) if engine == "NumPy" else 0.0)
-            values_differ = f"the serving model gives another '{name}' of its raw row"
+            message = (
+                f"the serving model gives another '{name}' of its raw row than the reader ({engine}) of the record"
+            )
             for row in (rows[number] for number in np.flatnonzero(~same).tolist()):
-                findings.add(
-                    row.file, f"{values_differ} than the reader ({engine}) of the record", row.record, row.offset
-                )
+                findings.add(row.file, message, row.record, row.offset)
+    return None
 
 
 def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> dict[int, StoredRow]:
     """Finds the record of each row, by the row's number; leaves out rows with none, with several, or with a reject."""
     ids = [key.decode("utf-8", "replace") for key in keys]
-    rejected, stored = _rejected(folder, manifest, set(ids)), {}
+    known, stored = {*ids}, {}
+    lines = (line for file in manifest.rejects.get("files", []) for line in read_reject_lines(folder, file["file"]))
+    rejected = {id_ for _, reject in lines if (id_ := reject.get("id")) in known}
     for number, (key, id_) in enumerate(zip(keys, ids, strict=True)):
         if id_ in rejected:
             continue
@@ -171,14 +173,6 @@ def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence
         if not records and not manifest.rows.get("duplicates") and not manifest.rows.get("forgotten"):
             findings.add(MANIFEST_FILE, f"the row {shown(key)} of the sources is neither stored nor rejected")
     return stored
-
-
-def _rejected(folder: Path, manifest: Manifest, ids: set[str]) -> set[str]:
-    rejected = set()
-    for file in manifest.rejects.get("files", []):
-        with VersionFiles(folder).open(file["file"]) as (lines, _):
-            rejected |= {id_ for line in lines if (id_ := json.loads(line).get("id")) in ids}
-    return rejected
 
 
 def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> dict[str, npt.NDArray[Any]] | None:
