@@ -3,7 +3,7 @@
 No reader of Recordmill opens them. The manifest lists them with their digests, as any other file of a version, so that
 `verify` checks them. `forget` writes them anew, because they may show rows that are to go.
 
-`README.md`, the dataset card, has a header that the Hugging Face hub reads and filters by, JSON as a form of YAML: task,
+`README.md`, the dataset card, has a header that the Hugging Face hub reads and filters by, JSON as YAML: task,
 size, licence, languages, features and splits. Below it are the words of `about` in the spec, tables of splits and
 features, and the lines that open the version.
 
