@@ -75,13 +75,14 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return FileList(file for file in listed if is_image(file.path) or file.path in captions)
 
     def _listed(self, files: Files) -> FileList:
-        if not files.is_folder(self.source.path):
-            is_file, folder = bool(files.match(escape(self.source.path))), posixpath.dirname(self.source.path) or "."
-            if is_file and self.source.path.lower().endswith(ARCHIVES):
-                raise SourceError(f"{self.source.path} is an archive: unpack it, and give the folder")
-            remedy = f" is a file: give the folder that it lies in, `path: {folder}`"
-            raise SourceError(f"{self.source.path}{remedy if is_file else ': no such folder'}")
-        root = self.root(files)
+        path, root = self.source.path, self.root(files)
+        if not files.is_folder(path):
+            if not files.match(escape(path)):
+                raise SourceError(f"{path}: no such folder")
+            if path.lower().endswith(ARCHIVES):
+                raise SourceError(f"{path} is an archive: unpack it, and give the folder")
+            folder = posixpath.dirname(path) or "."
+            raise SourceError(f"{path} is a file: give the folder that it lies in, `path: {folder}`")
         below = files.match(f"{escape(root)}/**")
         return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
 
