@@ -1,6 +1,6 @@
 """Batches where a model works: each is on its way there while the model works on the one before.
 
-PyTorch and JAX say how a batch is placed (`pipeline.reader.torch_data`, `pipeline.reader.jax_data`); the rest is alike.
+PyTorch and JAX say how a batch is placed (`pipeline.reader.torch_data`, `Input.as_jax`); the rest is alike.
 
 >>> for features, label in OnDevice(train, place):  # doctest: +SKIP
 ...     ...  # arrays on the device; the next iteration is the next epoch
