@@ -181,10 +181,7 @@ def torch_weights(path: str, checkpoint: str, dies_after: str) -> Any:
     """Trains for `STEPS` steps, saving each tenth; dies after some of them; digests the weights."""
     import torch
 
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64 * 64 * 3, 6))
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    model, optimizer = torch_model()
     batches, step = train_input(path, epochs=-1).as_torch(), 0
     if Path(checkpoint).exists():
         saved = torch.load(checkpoint)
@@ -193,10 +190,7 @@ def torch_weights(path: str, checkpoint: str, dies_after: str) -> Any:
         batches.load_state_dict(saved["input"])
         step = saved["input"]["step"]
     for step, (features, label) in enumerate(batches, step + 1):  # noqa: B020 - goes on from where it was
-        loss = torch.nn.functional.cross_entropy(model(features["image"]), label)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        learn(model, optimizer, features, label)
         if step % 10 == 0:
             saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "input": batches.state_dict()}
             torch.save(saved, f"{checkpoint}.new")
@@ -205,6 +199,89 @@ def torch_weights(path: str, checkpoint: str, dies_after: str) -> Any:
             os._exit(9)
         if step == STEPS:
             break
+    return digest_of_weights(model)
+
+
+def accelerate_weights(path: str, checkpoint: str, dies_after: str) -> Any:
+    """Does so with Accelerate, which saves the input's position with the model."""
+    sys.modules.pop("yaml")  # Accelerate itself reads YAML
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    hosts = {"host_index": accelerator.process_index, "host_count": accelerator.num_processes}
+    batches = train_input(path, epochs=-1, **hosts).as_torch(accelerator.device)
+    model, optimizer = accelerator.prepare(*torch_model())
+    accelerator.register_for_checkpointing(batches)
+    if Path(checkpoint).exists():
+        accelerator.load_state(checkpoint)
+    for step, (features, label) in enumerate(batches, batches.state_dict()["step"] + 1):
+        learn(model, optimizer, features, label, accelerator.backward)
+        if step % 10 == 0:
+            accelerator.save_state(checkpoint)
+        if step == int(dies_after):
+            os._exit(9)
+        if step == STEPS:
+            break
+    return digest_of_weights(model)
+
+
+def lightning_weights(path: str, checkpoint: str, dies_after: str) -> Any:
+    """Does so with Lightning, whose trainer saves the input's position in each checkpoint."""
+    sys.modules.pop("yaml")  # Lightning itself reads YAML
+    import lightning
+    import torch
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.optimizer = torch_model()
+
+        def training_step(self, batch: Any, index: int) -> Any:
+            features, label = batch
+            return torch.nn.functional.cross_entropy(self.model(features["image"]), label)
+
+        def configure_optimizers(self) -> Any:
+            return self.optimizer
+
+    class Dies(lightning.Callback):
+        def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step == int(dies_after):
+                os._exit(9)
+
+    saves = lightning.pytorch.callbacks.ModelCheckpoint(
+        checkpoint, "last", every_n_train_steps=10, save_on_train_epoch_end=False, enable_version_counter=False
+    )
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = lightning.Trainer(
+        accelerator="cpu", max_steps=STEPS, callbacks=[saves, Dies()], use_distributed_sampler=False, **quiet
+    )
+    module, saved = Module(), Path(checkpoint) / "last.ckpt"
+    trainer.fit(module, train_input(path).as_torch(), ckpt_path=saved if saved.exists() else None)
+    return digest_of_weights(module.model)
+
+
+def torch_model() -> Any:
+    """Makes a small model and its optimizer, always with the same weights."""
+    import torch
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64 * 64 * 3, 6))
+    return model, torch.optim.Adam(model.parameters(), 1e-3)
+
+
+def learn(model: Any, optimizer: Any, features: Any, label: Any, backward: Any = None) -> None:
+    """Takes one step."""
+    import torch
+
+    loss = torch.nn.functional.cross_entropy(model(features["image"]), label)
+    optimizer.zero_grad()
+    backward(loss) if backward else loss.backward()
+    optimizer.step()
+
+
+def digest_of_weights(model: Any) -> str:
+    """Digests a model's weights."""
     return hashlib.sha256(b"".join(weight.detach().numpy().tobytes() for weight in model.parameters())).hexdigest()
 
 

@@ -131,13 +131,16 @@ def test_a_fit_that_ended_in_an_epoch_goes_on_exactly(
     assert found == {"equal": True}
 
 
-def test_a_killed_training_ends_with_the_same_weights(interpreter: str, shapes: Path, tmp_path: Path) -> None:
-    whole = answer(start(interpreter, "torch_weights", str(shapes), str(tmp_path / "a"), "0"))
+@pytest.mark.parametrize("program", ["torch_weights", "accelerate_weights", "lightning_weights"])
+def test_a_killed_training_ends_with_the_same_weights(
+    program: str, interpreter: str, shapes: Path, tmp_path: Path
+) -> None:
+    whole = answer(start(interpreter, program, str(shapes), str(tmp_path / "a"), "0"))
     for dies_after in (17, 35):
-        killed = start(interpreter, "torch_weights", str(shapes), str(tmp_path / "b"), str(dies_after))
-        killed.communicate(timeout=600)
-        assert killed.returncode == 9
-    assert answer(start(interpreter, "torch_weights", str(shapes), str(tmp_path / "b"), "0")) == whole
+        killed = start(interpreter, program, str(shapes), str(tmp_path / "b"), str(dies_after))
+        _, errors = killed.communicate(timeout=600)
+        assert killed.returncode == 9, errors
+    assert answer(start(interpreter, program, str(shapes), str(tmp_path / "b"), "0")) == whole
 
 
 def test_grain_and_samplers_ask_for_rows_by_number(interpreter: str, shapes: Path) -> None:
