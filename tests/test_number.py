@@ -14,7 +14,7 @@ from recordmill.pipeline.spec.features.number import Number
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.features import KINDS
-from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from tests.running import BOTH_WAYS, Run
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
@@ -131,24 +131,24 @@ def test_a_missing_number_is_taken_for_another(given: Any, expected: Any, run: R
 
 COLUMN = [1.0, 3.0, NAN]
 LEARNED: list[Any] = [
-    ({}, [1.0, 3.0], RequestedStatistics()),
-    ({"normalize": "min_max"}, [1.0, 3.0], RequestedStatistics(extremes=True)),
-    ({"quantiles": 4}, [1.0, 3.0], RequestedStatistics(buckets=4)),
-    ({"impute": "median"}, [1.0, 3.0], RequestedStatistics(median=True)),
-    ({"clip": [2, None]}, [2.0, 3.0], RequestedStatistics()),
-    ({"normalize": "none"}, [1.0, 3.0], RequestedStatistics()),
-    ({"normalize": "none", "impute": 0}, None, RequestedStatistics()),
-    ({"boundaries": [2], "impute": 0}, None, RequestedStatistics()),
+    ({}, [1.0, 3.0], ("mean", "variance")),
+    ({"normalize": "min_max"}, [1.0, 3.0], ("minimum", "maximum", "mean")),
+    ({"quantiles": 4}, [1.0, 3.0], ("boundaries", "mean")),
+    ({"impute": "median"}, [1.0, 3.0], ("mean", "variance", "median")),
+    ({"clip": [2, None]}, [2.0, 3.0], ("mean", "variance")),
+    ({"normalize": "none"}, [1.0, 3.0], ("mean",)),
+    ({"normalize": "none", "impute": 0}, None, ()),
+    ({"boundaries": [2], "impute": 0}, None, ()),
 ]
 
 
 @pytest.mark.parametrize(("given", "values", "wanted"), LEARNED)
 def test_nothing_is_learned_of_a_missing_number(
-    given: Any, values: list[float] | None, wanted: RequestedStatistics
+    given: Any, values: list[float] | None, wanted: tuple[str, ...]
 ) -> None:
     ready = prepared(COLUMN, optional=True, **given)
     assert (None if ready.values is None else ready.values().numpy().tolist()) == values
-    assert number.requested(options(optional=True, **given)) == wanted
+    assert number.used_statistics(options(optional=True, **given)) == wanted
     assert Number(kind="number", optional=True, **given).analyzed == (values is not None)
 
 

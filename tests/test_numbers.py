@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.number import Numbers
 from recordmill.transforms.tensorflow.features import KINDS
-from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics
-from recordmill.transforms.tensorflow.number import requested
+from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
+from recordmill.transforms.tensorflow.number import used_statistics
 from tests.running import BOTH_WAYS, Run
 
 ROWS = tf.RaggedTensor.from_row_lengths(
@@ -63,16 +63,16 @@ def test_every_option(given: dict[str, Any], expected: Any, run: Run) -> None:
 @pytest.mark.parametrize(
     ("given", "values", "wanted"),
     [
-        ({}, [1, 2, 3, 4, 6, 8], RequestedStatistics()),
-        ({"max_length": 1, "quantiles": 4}, [1, 4, 6], RequestedStatistics(buckets=4)),
-        ({"normalize": "min_max", "optional": True}, [1, 2, 3, 4, 6, 8], RequestedStatistics(extremes=True)),
-        ({"normalize": "none"}, None, RequestedStatistics()),
+        ({}, [1, 2, 3, 4, 6, 8], ("mean", "variance")),
+        ({"max_length": 1, "quantiles": 4}, [1, 4, 6], ("boundaries",)),
+        ({"normalize": "min_max", "optional": True}, [1, 2, 3, 4, 6, 8], ("minimum", "maximum")),
+        ({"normalize": "none"}, None, ()),
     ],
 )
-def test_what_is_stored_is_learned_from(given: Any, values: Any, wanted: RequestedStatistics) -> None:
+def test_what_is_stored_is_learned_from(given: Any, values: Any, wanted: tuple[str, ...]) -> None:
     one = prepared(ROWS, **given)
     assert (None if one.values is None else one.values().numpy().tolist()) == values
-    assert requested(Numbers(kind="numbers", **given).options()) == wanted
+    assert used_statistics(Numbers(kind="numbers", **given).options()) == wanted
     assert Numbers(kind="numbers", **given).analyzed == (values is not None)
 
 

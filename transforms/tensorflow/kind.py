@@ -42,17 +42,6 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class RequestedStatistics:
-    """The statistics of a feature's values that are wanted besides mean and variance."""
-
-    extremes: bool = False
-    """Minimum and maximum."""
-    median: bool = False
-    buckets: int = 1
-    """The number of quantile buckets; 1 asks for no quantiles."""
-
-
-@dataclass(frozen=True)
 class Prepared:
     """A raw column on its way: what to learn from it, and the function that then makes the stored tensors."""
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.number import NumberOptions
-from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
+from recordmill.transforms.contract.kinds.number import SCALED_BY, NumberOptions
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 
 LN2_HIGH = 6.93147180369123816490e-01  # its last bits are zeros, so that a product with an exponent is exact
 LN2_LOW = 1.90821492927058770002e-10
@@ -69,15 +69,6 @@ def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prep
     return Prepared(store, values=lambda: values if known is None else tf.boolean_mask(values, known))
 
 
-def requested(options: NumberOptions) -> RequestedStatistics:
-    """Returns the statistics that the graph needs of a number that is learned from."""
-    return RequestedStatistics(
-        extremes=options.normalize == "min_max",
-        median=options.optional and options.impute == "median",
-        buckets=options.quantiles or 1,
-    )
-
-
 def used_statistics(options: NumberOptions) -> tuple[str, ...]:
     """Names the learned statistics that the stored values follow from, as `dataset.json` has them."""
     imputed = (str(options.impute),) if options.optional and options.impute in ("mean", "median") else ()
@@ -85,8 +76,7 @@ def used_statistics(options: NumberOptions) -> tuple[str, ...]:
         return imputed
     if options.quantiles is not None:
         return ("boundaries", *imputed)
-    scaled = {"none": (), "z_score": ("mean", "variance"), "min_max": ("minimum", "maximum")}
-    return tuple(dict.fromkeys([*scaled[options.normalize], *imputed]))
+    return tuple(dict.fromkeys([*SCALED_BY[options.normalize], *imputed]))
 
 
 def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:

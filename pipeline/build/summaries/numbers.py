@@ -27,8 +27,7 @@ from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
-from recordmill.transforms.tensorflow.kind import RequestedStatistics
-from recordmill.transforms.tensorflow.number import requested
+from recordmill.transforms.tensorflow.number import used_statistics
 
 SUMS = ("count", "total", "high", "cross", "low")
 """The number of values, the sum of their integers, and those of the parts' products."""
@@ -95,11 +94,6 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
 
     name = "moments"
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether there are such features."""
-        return bool(self.features)
-
     @cached_property
     def features(self) -> Mapping[str, NumberOptions]:
         """The features that are summed, with their options."""
@@ -121,7 +115,7 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
             own = summed.filter(pc.equal(summed["feature"], name))
             mean, variance = mean_and_variance(own)
             found[name] = {"mean": mean, "variance": variance, "count": sum(own["count"].to_pylist())}
-            if requested(options).extremes:
+            if "minimum" in used_statistics(options):
                 found[name]["minimum"], found[name]["maximum"] = extremes(own)
         return found
 
@@ -144,23 +138,16 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
 
     name = "quantiles"
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether there are such features."""
-        return bool(self.features)
-
     @cached_property
-    def features(self) -> Mapping[str, RequestedStatistics]:
-        """The features that are counted, with the statistics that are wanted."""
-        numbers = learned_numbers(self.planned.features)
-        wanted = {name: requested(options) for name, options in numbers.items()}
-        return {name: each for name, each in wanted.items() if each.median or each.buckets > 1}
+    def features(self) -> Mapping[str, NumberOptions]:
+        """The features that are counted, with their options."""
+        numbers = learned_numbers(self.planned.features).items()
+        return {name: each for name, each in numbers if not {"median", "boundaries"}.isdisjoint(used_statistics(each))}
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Counts the values, as they are before they are normalized."""
-        train, numbers = train_rows(self.planned, rows, self.features), learned_numbers(self.planned.features)
-        histograms = {name: Histogram.of(values_of(numbers[name], train[name])) for name in self.features}
-        return _table(histograms)
+        train = train_rows(self.planned, rows, self.features)
+        return _table({name: Histogram.of(values_of(each, train[name])) for name, each in self.features.items()})
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Adds up equal values, and makes them coarser where there are too many."""
@@ -169,9 +156,10 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
         """Returns `median` and `boundaries` where wanted, and `relative_error`, as `dataset.json` holds them."""
         merged, found = self._merged(tables), dict[str, dict[str, Any]]()
-        for name, wanted in self.features.items():
-            found[name] = {"median": merged[name].median()} if wanted.median else {}
-            found[name] |= {"boundaries": merged[name].boundaries(wanted.buckets)} if wanted.buckets > 1 else {}
+        for name, options in self.features.items():
+            found[name] = {"median": merged[name].median()} if "median" in used_statistics(options) else {}
+            if options.quantiles is not None:
+                found[name]["boundaries"] = merged[name].boundaries(options.quantiles)
             found[name]["relative_error"] = merged[name].relative_error
         return found
 
@@ -209,11 +197,6 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
 
     name = "pixels"
     rows_at_once = 128
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there are such features."""
-        return bool(self.features)
 
     @cached_property
     def features(self) -> Mapping[str, ImageOptions]:

@@ -28,8 +28,9 @@ driver never sees the full buckets: what `reduce` leaves must not grow with the 
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -68,10 +69,10 @@ class Summary(ABC, Generic[Result]):
     """True: the driver needs it of the rows that are read, without those of kept spans."""
     planned: PlannedBuild
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether the spec needs it."""
-        return True
+    @cached_property
+    def features(self) -> Collection[str]:
+        """The features that it is of, by default all; one that is of none is not made."""
+        return self.planned.features
 
     def sees(self, chunk: Chunk) -> bool:
         """Whether the rows of a chunk count."""

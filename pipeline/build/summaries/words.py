@@ -146,22 +146,17 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
             and vocabulary_owner(name, options) == name
         }
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether words are counted: neither are all given, nor hashed."""
-        return bool(self.counted)
-
     @cached_property
-    def counted(self) -> list[str]:
-        """The features whose words are counted."""
+    def features(self) -> list[str]:
+        """The features whose words are counted: neither are all given, nor hashed."""
         features = self.planned.features.items()
         texts = [name for name, options in features if isinstance(options, TextOptions) and options.counts_words]
         return texts + [name for name, options in features if isinstance(options, NameOptions) and options.counts_names]
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Counts the words as the graph cuts them."""
-        train, tables = train_rows(self.planned, rows, self.counted), [WORDS.empty_table()]
-        for name in self.counted:
+        train, tables = train_rows(self.planned, rows, self.features), [WORDS.empty_table()]
+        for name in self.features:
             options = self.planned.features[name]
             column = rows[name] if name == self.planned.schema.label else train[name]
             tokens = prepared(options, column).tokens
@@ -210,22 +205,17 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
 
     name = "tokenizers"
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether a tokenizer is trained."""
-        return bool(self.planned.trained())
+    @cached_property
+    def features(self) -> Mapping[str, str]:
+        """The features whose tokenizer is trained, and the feature that it is named after."""
+        return self.planned.trained()
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Counts the words that a model learns from."""
-        train, texts = train_rows(self.planned, rows, self.planned.trained()), self.planned.texts()
+        train, texts = train_rows(self.planned, rows, self.features), self.planned.texts()
+        words = {name: training_words(train[name].combine_chunks(), texts[name]) for name in self.features}
         return pa.concat_tables(
-            [
-                WORDS.empty_table(),
-                *(
-                    counted(owner, training_words(train[name].combine_chunks(), texts[name]))
-                    for name, owner in self.planned.trained().items()
-                ),
-            ]
+            [WORDS.empty_table(), *(counted(owner, words[name]) for name, owner in self.features.items())]
         )
 
     def reduce(self, table: pa.Table) -> pa.Table:
@@ -240,5 +230,5 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
         """Trains; returns the models by the feature that each is named after. Raises: UserError: as `train`."""
         rows = dict(by_feature(pa.concat_tables([WORDS.empty_table(), *tables])))
         texts, none = self.planned.texts(), WORDS.empty_table()
-        owners = dict.fromkeys(self.planned.trained().values())
+        owners = dict.fromkeys(self.features.values())
         return {owner: train(counts_of(rows.get(owner, none)), texts[owner], owner) for owner in owners}
