@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter, ImageOps
 
-from recordmill.pipeline.build.images.appearance import MEASURES, appearance
+from recordmill.pipeline.build.images.perceptual_hash import MEASURES, appearance
 from recordmill.pipeline.compare.distributions import profile_drift
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile

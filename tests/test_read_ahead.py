@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from recordmill.pipeline.build.images import read_ahead
-from recordmill.pipeline.build.images.read_ahead import HELD, IN_FLIGHT, ReadAhead
+from recordmill.pipeline.build.images import image_files
+from recordmill.pipeline.build.images.image_files import HELD, IN_FLIGHT, ReadAhead
 from tests.constants import constants
 
 NAMES = [(f"{number}",) for number in range(3 * IN_FLIGHT)]
@@ -71,7 +71,7 @@ def test_what_was_passed_over_is_let_go() -> None:
 
 
 def test_memory_bounds_what_is_begun() -> None:
-    with constants(read_ahead, HELD_BYTES=4):
+    with constants(image_files, HELD_BYTES=4):
         reads = Reads()
         ahead = ReadAhead(reads, iter(NAMES))
         while HELD.bytes < 4:

@@ -52,7 +52,7 @@ class FeatureProfile:
     unknown: int = 0
     """Those among them that stand for unknown names or words."""
     appearance: Mapping[str, Histogram] = field(default_factory=dict)
-    """The measures of a sample of images, by name (`pipeline.build.images.appearance`); empty for other kinds."""
+    """The measures of a sample of images, by name (`pipeline.build.images.perceptual_hash`); empty for other kinds."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the counts as JSON, without those that the kind does not have."""

@@ -18,7 +18,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step, write_report
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
-from recordmill.pipeline.build.images.appearance import appearance
+from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
 from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, Stored, StoredGraph
 from recordmill.pipeline.build.worker.examples import PackedRecords, encode
