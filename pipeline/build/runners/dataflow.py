@@ -48,44 +48,51 @@ NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 PART = r"[a-z0-9](?:[-a-z0-9_]{0,61}[a-z0-9])?"  # of a bucket's name, between dots
 BUCKET = rf"(?=[^/]{{3,222}}/)(?!goog|[^/]*google|\d+\.\d+\.\d+\.\d+/){PART}(?:\.{PART})*"
 FOLDER = (
-    rf"gs://{BUCKET}/+[^/].*",
+    re.compile(rf"gs://{BUCKET}/+[^/].*"),
     "a folder of a bucket, such as gs://my-bucket/temp; a bucket's name has 3 to 63 a-z 0-9 - _ . and no 'google'",
 )
 SMALL_OR_ARM = r"(?:f1-micro|g1-small|e2-(?:micro|small|medium)|t2a-|[a-z]\d+a-)"
 CUSTOM_MACHINE = r"(?:[a-z]\d[a-z]?-)?custom-(?:1|\d*[02468])-\d+(?:-ext)?"
 LABEL = re.compile(r"([a-z][a-z0-9_-]{0,62})(?:=[a-z0-9_-]{0,63})?")
 SUBNETWORK = rf"(?:https://\S+/|projects/[^/]+/)?regions/([^/]+)/subnetworks/{NAME}"
-MACHINES = r"[1-9]\d{0,2}|[1-3]\d{3}|4000", "a number of machines from 1 to 4,000"
+MACHINES = re.compile(r"[1-9]\d{0,2}|[1-3]\d{3}|4000"), "a number of machines from 1 to 4,000"
 FORMS = {
-    "region": (REGION, "a region, such as europe-west1"),
-    "worker_region": (REGION, "a region, such as europe-west1"),
-    "worker_zone": (rf"{REGION}-[a-z]", "a zone, such as europe-west1-b"),
+    "region": (re.compile(REGION), "a region, such as europe-west1"),
+    "worker_region": (re.compile(REGION), "a region, such as europe-west1"),
+    "worker_zone": (re.compile(rf"{REGION}-[a-z]"), "a zone, such as europe-west1-b"),
     "project": (
-        r"(?:[a-z][-a-z0-9.]*:)?[a-z][-a-z0-9]{4,28}[a-z0-9]",
+        re.compile(r"(?:[a-z][-a-z0-9.]*:)?[a-z][-a-z0-9]{4,28}[a-z0-9]"),
         "a project's id: 6 to 30 lower-case letters, digits and hyphens; not its name or number",
     ),
     "temp_location": FOLDER,
     "staging_location": FOLDER,
     "machine_type": (
-        rf"(?!{SMALL_OR_ARM})(?:[a-z]\d[a-z]?-[a-z]+(?:-\d+[gt]?)?(?:-[a-z]+)?|{CUSTOM_MACHINE})",
+        re.compile(rf"(?!{SMALL_OR_ARM})(?:[a-z]\d[a-z]?-[a-z]+(?:-\d+[gt]?)?(?:-[a-z]+)?|{CUSTOM_MACHINE})"),
         "an x86 machine with cores of its own and the memory for TensorFlow: n2-highmem-4, or n2-custom-4-32768",
     ),
     "service_account_email": (
-        r"[a-z0-9][-a-z0-9]{4,28}[a-z0-9]@[a-z][-a-z0-9.]*\.iam\.gserviceaccount\.com"
-        r"|\d+-compute@developer\.gserviceaccount\.com",
+        re.compile(
+            r"[a-z0-9][-a-z0-9]{4,28}[a-z0-9]@[a-z][-a-z0-9.]*\.iam\.gserviceaccount\.com"
+            r"|\d+-compute@developer\.gserviceaccount\.com"
+        ),
         "a service account, such as worker@my-project.iam.gserviceaccount.com",
     ),
-    "network": (rf"(?:.*/?projects/[^/]+/global/networks/)?{NAME}", "a network's name"),
-    "subnetwork": (SUBNETWORK, "regions/REGION/subnetworks/NAME, nor its whole URL"),
+    "network": (re.compile(rf"(?:.*/?projects/[^/]+/global/networks/)?{NAME}"), "a network's name"),
+    "subnetwork": (re.compile(SUBNETWORK), "regions/REGION/subnetworks/NAME, nor its whole URL"),
     "sdk_container_image": (
-        r"[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+"
-        r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+        re.compile(
+            r"[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+"
+            r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+        ),
         "an image with its registry, such as HOST/PROJECT/REPOSITORY/NAME@sha256:DIGEST",
     ),
     "num_workers": MACHINES,
     "max_num_workers": MACHINES,
-    "number_of_worker_harness_threads": (r"[1-9]\d*", "a number of threads from 1 on"),
-    "disk_size_gb": (r"[3-9]\d|[1-9]\d{2,}", "the size of a disk for the image and its system: 30 GB at least"),
+    "number_of_worker_harness_threads": (re.compile(r"[1-9]\d*"), "a number of threads from 1 on"),
+    "disk_size_gb": (
+        re.compile(r"[3-9]\d|[1-9]\d{2,}"),
+        "the size of a disk for the image and its system: 30 GB at least",
+    ),
 }
 REFUSED = {
     "job_name": "a build names its jobs itself, so that a later driver finds them",
@@ -130,7 +137,7 @@ def _malformed(options: Options) -> Iterator[str]:
             yield f"--{name} is refused: {reason}"
     for name, (form, meaning) in FORMS.items():
         value = options.get(name)
-        if value is not None and not re.fullmatch(form, str(value)):
+        if value is not None and not form.fullmatch(str(value)):
             yield f"--{name} '{value}' is not {meaning}"
     for value in options.get("labels") or ():
         if not all(map(LABEL.fullmatch, _pairs(value))):
