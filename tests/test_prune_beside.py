@@ -31,12 +31,14 @@ def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def at_once(folder: Path, *commands: list[str]) -> list[int | None]:
-    """Runs commands at the same time, and prunes again and again until they have ended; gives their statuses."""
+    """Runs commands at the same time, and prunes until they have ended and once more; returns their statuses."""
     with open(folder / "log.txt", "ab") as log:
         outputs = {"stdout": log.fileno(), "stderr": log.fileno()}
         start = lambda command: start_python("-m", "recordmill", *command, cwd=folder, **outputs)  # noqa: E731
         children, statuses = [start(command) for command in commands], set[int | None]()
-        while any(child.exitcode is None for child in children):
+        is_over = False
+        while not is_over:  # the last prune begins when nobody holds a version any more
+            is_over = all(child.exitcode is not None for child in children)
             pruning = start(prune_of(commands))
             pruning.join(120)
             statuses.add(pruning.exitcode)
