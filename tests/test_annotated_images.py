@@ -214,7 +214,8 @@ REJECTS = [
     ("voc", put(XML, ""), "malformed_row", "no element found"),
     ("yolo", swap(TXT, "1 0.5", "2 0.5"), "malformed_row", "line 1: class 2 is not in `names`"),
     ("yolo", swap(TXT, "1 0.5", "0.5 0.5"), "malformed_row", "class 0.5 is not in `names`"),
-    ("yolo", swap(TXT, "0.375", "0.375 0.5 0.5"), "malformed_row", "found 7: polygons and key points are not read"),
+    ("yolo", swap(TXT, "0.375", "0.375 0.5"), "malformed_row", "or a polygon's x and y, found 6: key points are not"),
+    ("yolo", swap(TXT, "0.375", "0.375 0.5 2"), "malformed_row", "a number that is not 0 to 1"),
     ("yolo", swap(TXT, "0.375", "x"), "malformed_row", "line 1: wanted numbers alone"),
     ("yolo", swap(TXT, "0.375", "180"), "malformed_row", "not 0 to 1 of the image's side"),
     ("yolo", swap(TXT, "0.375", "nan"), "malformed_row", "not 0 to 1 of the image's side"),
@@ -282,6 +283,13 @@ def test_a_box_that_leaves_its_image_stays_as_it_is(
     assert [note for note in found.plan.notes if words and words in note] or words is None
 
 
+def test_a_polygon_is_its_bounding_box(tmp_path: Path) -> None:
+    published.write_yolo(tmp_path)
+    swap(TXT, "0.5 0.5 0.25 0.375", "0.5 0.25 0.75 0.5 0.5 0.75")(tmp_path)
+    found = taken(tmp_path, **YOLO_OPTIONS)
+    assert (found.rows[1]["boxes"], found.rows[1]["categories"]) == ([0.625, 0.5, 0.25, 0.5], ["cat"])
+
+
 NOTES = [
     ("coco", annotation(0, image_id=555), "annotations of images that the file does not list, left out: 1 (10)"),
     ("coco", annotation(0, image_id=None), "annotations of images that the file does not list, left out: 1 (10)"),
@@ -326,6 +334,7 @@ ERRORS = [
     ("voc", rename("JPEGImages/*"), "no image is there"),
     ("yolo", rename("images/*/*"), "no annotation has the name of an image"),
     ("yolo", put("data.yaml", "nc: 3"), "data.yaml holds no names"),
+    ("yolo", put("data.yaml", "kpt_shape: [4, 2]\nnames: [a]"), "`kpt_shape`, and key points are not read: cut each"),
     ("yolo", put("data.yaml", "names: [a"), "data.yaml:1: not valid YAML"),
     ("yolo", put("data.yaml", ""), "wanted a mapping of keys such as `names:`, got nothing"),
     ("yolo", put("data.yaml", f"names: {'[' * 400}{']' * 400}"), "nested too deep"),

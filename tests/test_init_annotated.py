@@ -62,6 +62,31 @@ def roboflow_coco(folder: Path) -> None:
         )
 
 
+def alike(folder: Path) -> None:
+    """A split's images have the names of another's; the JSON files lie beside none of them."""
+    roboflow_coco(folder)
+    for split in ("train", "valid"):
+        (folder / f"{split}/_annotations.coco.json").rename(folder / f"{split}.json")
+        (folder / split).rename(folder / f"{split}_images")
+    shutil.copytree(folder / "valid_images", folder / "train_images", dirs_exist_ok=True)
+    shutil.copytree(folder / "train_images", folder / "valid_images", dirs_exist_ok=True)
+
+
+def label_studio(folder: Path) -> None:
+    """YOLO's text, with a JSON file of `categories`, which COCO's files have, too."""
+    for number in range(4):
+        published.write(folder / f"images/{number}.jpg", published.jpeg())
+        published.write(folder / f"labels/{number}.txt", f"{number % 2} 0.5 0.5 0.25 0.375")
+    published.write(folder / "data.yaml", "names: [person, cat]")
+    published.write_json(folder / "notes.json", {"categories": [{"id": 0, "name": "person"}], "info": {}})
+
+
+def polygons(folder: Path) -> None:
+    published.write_yolo(folder)
+    for file in folder.glob("labels/*/*.txt"):
+        file.write_text("1 0.5 0.25 0.75 .5 0.5 0.75 0.25 5e-1\n")
+
+
 def beside(folder: Path) -> None:
     """Darknet's layout: text beside the images, and the names a line."""
     for number in range(4):
@@ -87,6 +112,11 @@ LAYOUTS: list[tuple[Make, str, list[dict[str, Any]]]] = [
     (one_json, "data", [{"format": "coco", "path": "data/result.json"}]),
     (roboflow_coco, "data", [{"format": "coco", "path": "data/train/_annotations.coco.json", "split": "train"},
                              {"format": "coco", "path": "data/valid/_annotations.coco.json", "split": "validation"}]),
+    (alike, "data", [{"format": "coco", "path": f"data/{name}.json", "images": f"data/{name}_images/", "split": split}
+                     for name, split in (("train", "train"), ("valid", "validation"))]),
+    (label_studio, "data", [yolo("labels/", "images/")]),
+    (polygons, "data", [yolo("labels/train/", "images/train/", split="train"),
+                        yolo("labels/val/", "images/val/", split="validation")]),
     (published.write_voc, "data", [
         {"format": "voc", "path": "data/", "image_list": f"data/ImageSets/Main/{name}.txt", "split": split}
         for name, split in (("train", "train"), ("val", "validation"))]),

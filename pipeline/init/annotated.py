@@ -3,6 +3,7 @@
 import json
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +28,11 @@ from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.spec.split_by import SPLITS
 
 LOOKED_AT = 64  # files whose beginning is read
-IS_COCO = re.compile(rb'\s*\{.*"(images|annotations|categories)"\s*:\s*\[', re.DOTALL)
+IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 IS_VOC = re.compile(rb"<annotation")
-IS_YOLO = re.compile(rb"\s*\d+(\s+\d*\.?\d+(e-?\d+)?){4}[ \t\r]*(\n|\Z)")
+IS_YOLO = re.compile(rb"\s*\d++([ \t]++(?:\d++\.?\d*+|\.\d++)(e-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
 KNOWN: Mapping[str, Mapping[str, Choice]] = {
@@ -136,28 +137,30 @@ def _coco(listing: Listing) -> Recognized | None:
         groups.setdefault((folder, match[1] if match else name), []).append(file)
     sources, used, without = list[Source](), list[FileInfo](), list[str]()
     for (folder, name), some in groups.items():
-        root = _image_folder(listing, [each for file in some for each in FILE_NAME.findall(heads[file])])
+        split = split_of(name, posixpath.basename(folder))
+        names = [each for file in some for each in FILE_NAME.findall(heads[file])]
+        root = _image_folder(listing, names, folder, split)
         if root is None or all(posixpath.basename(file.path).startswith("image_info_") for file in some):
             without += [file.path for file in some]
             continue
         path = some[0].path if len(some) == 1 else f"{escape(folder)}/*_{escape(name)}"
-        split = split_of(name, posixpath.basename(folder))
         images = None if root == folder else root
         sources.append({"format": "coco", "path": path, "images": images, "split": split})
         used += some
     return listing.recognized(sources, used, "COCO's JSON", without) if heads else None
 
 
-def _image_folder(listing: Listing, names: Sequence[bytes]) -> str | None:
-    """Finds the folder that the paths in a JSON file are relative to."""
-    by_name = dict[str, list[str]]()
+def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str | None) -> str | None:
+    """Finds the folder that the paths in a JSON file are relative to: its own, one of its split, or that of most."""
+    by_name, start = dict[str, list[str]](), len(listing.folder) + 1
     for file in listing.images:
         by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
+    found = Counter[str]()
     for name in (str(json.loads(each)) for each in names):
-        for path in by_name.get(posixpath.basename(name), ()):
-            if path.endswith(f"/{name}"):
-                return path.removesuffix(f"/{name}")
-    return None
+        paths = (path for path in by_name.get(posixpath.basename(name), ()) if path.endswith(f"/{name}"))
+        found.update(path.removesuffix(f"/{name}") for path in paths)
+    rank = {each: (each == own, split_of(*each[start:].split("/")) == split, count) for each, count in found.items()}
+    return max(rank, key=rank.__getitem__, default=None)
 
 
 def _voc(listing: Listing) -> Recognized | None:

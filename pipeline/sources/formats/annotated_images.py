@@ -84,7 +84,7 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
 
 
 def yolo_lists(data: bytes | None, names: Names) -> Lists | Fault:
-    """Parses the text of one image, if any: a class and a box a line; polygons and key points are not read."""
+    """Parses the text of one image, if any: a class and a box a line, or a polygon, whose bounding box is taken."""
     objects = list[tuple[object, ...]]()
     for number, line in enumerate((data or b"").splitlines(), 1):
         each = _yolo_object(line.split(), names) if line.strip() else None
@@ -100,10 +100,13 @@ def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | s
         code, *box = map(float, cells)
     except ValueError:
         return "wanted numbers alone"
-    if len(box) != 4:
-        return f"wanted a class and four numbers, found {len(cells)}: polygons and key points are not read"
+    if len(box) < 4 or len(box) % 2:
+        return f"wanted a class and four numbers, or a polygon's x and y, found {len(cells)}: key points are not read"
     if not all(-SLACK <= side <= 1 + SLACK for side in box):
         return "a box has a number that is not 0 to 1 of the image's side"
+    if len(box) > 4:
+        (left, right), (top, bottom) = ((min(sides), max(sides)) for sides in (box[::2], box[1::2]))
+        box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
     name = class_name(str(int(code)), names) if code.is_integer() else None
     return (box, name) if name else f"class {code:g} is not in `names`"
 

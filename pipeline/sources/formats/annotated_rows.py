@@ -131,6 +131,9 @@ def _names(text: str, path: str) -> Names:
         document = load_yaml(text, path, "`names:`")
     except SpecError as error:
         raise SourceError(str(error)) from None
+    if ("kpt_shape",) in document.nodes:
+        cut = "cut each line behind its fifth number, and take `kpt_shape` out"
+        raise SourceError(f"{path} has `kpt_shape`, and key points are not read: {cut}")
     codes = [where[1] for where in document.nodes if len(where) == 2 and where[0] == "names"]
     return {str(code): document.text(("names", code)) or "" for code in codes}  # as written: YAML reads `no` as False
 
