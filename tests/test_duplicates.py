@@ -18,9 +18,9 @@ from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.context.reports import chunk_step
-from recordmill.pipeline.build.duplicates.counts import count, published
-from recordmill.pipeline.build.duplicates.decisions import Remaining, leave_out
-from recordmill.pipeline.build.duplicates.find import DuplicatesError, all_take_part, count_keys, members
+from recordmill.pipeline.build.duplicates.counts import count, count_keys, published
+from recordmill.pipeline.build.duplicates.decisions import leave_out
+from recordmill.pipeline.build.duplicates.find import DuplicatesError, all_take_part, members
 from recordmill.pipeline.build.duplicates.fingerprints import (
     content_features,
     content_table,
@@ -34,6 +34,7 @@ from recordmill.pipeline.build.worker.placement import CONTENTS
 from recordmill.pipeline.dataset.placement import Layout, hash_key
 from recordmill.pipeline.facts.version import duplicate_lines, duplicate_warnings, leaks
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
@@ -108,12 +109,12 @@ class Placed:
         moves = [self._read(self.decisions.moved, chunk) for chunk in range(len(self._chunks))]
         return [keyed(rows, chunk, self._form, moves[chunk]) for chunk, rows in enumerate(self._chunks)]
 
-    def left(self) -> list[Remaining]:
-        """Gives the rows that stay, by chunk."""
+    def left(self) -> list[tuple[pa.Table, list[Reject], int]]:
+        """Gives the rows that stay, the rejects and the number of duplicates, by chunk."""
         tables = read(self._chunks, self._form)
         decided = [self._read(self.decisions.dropped, chunk) for chunk in range(len(tables))]
         return [
-            Remaining(rows, 0, []) if dropped is None else leave_out(dropped, rows)
+            (rows, [], 0) if dropped is None else leave_out(dropped, rows)
             for rows, dropped in zip(tables, decided, strict=True)
         ]
 
@@ -179,9 +180,9 @@ def test_drop_keeps_the_same_rows_whatever_their_order(tmp_path_factory: pytest.
     rows, kept = rows_of(seed, 25), []
     for order in range(2):
         left = Placed(tmp_path_factory.mktemp("drop"), "drop", in_chunks(rows, order)).left()
-        assert sum(one.rows.num_rows + one.dropped for one in left) == len(rows)
-        assert all(not one.rejects for one in left)
-        kept.append(sorted(key for one in left for key in one.rows["@key"].to_pylist()))
+        assert sum(stay.num_rows + dropped for stay, _, dropped in left) == len(rows)
+        assert not any(rejects for _, rejects, _ in left)
+        kept.append(sorted(key for stay, _, _ in left for key in stay["@key"].to_pylist()))
     assert kept[0] == kept[1]
     firsts = {
         text: min((hash_key(k.encode()).position, k) for k, own, _ in rows if own == text)[1] for _, text, _ in rows
@@ -193,15 +194,15 @@ def test_drop_keeps_the_same_rows_whatever_their_order(tmp_path_factory: pytest.
 @given(st.integers(0, 10_000))
 def test_repeated_keys_are_rejects_and_no_duplicates(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     rows = rows_of(seed, 25, again=0.3)
-    (left,) = Placed(tmp_path_factory.mktemp("again"), "drop", [rows]).left()
-    assert left.rows.num_rows + left.dropped + len(left.rejects) == len(rows)
+    ((stay, rejects, dropped),) = Placed(tmp_path_factory.mktemp("again"), "drop", [rows]).left()
+    assert stay.num_rows + dropped + len(rejects) == len(rows)
     keys = [key for key, _, _ in rows]
-    for reject in left.rejects:
+    for reject in rejects:
         assert (reject.reason, reject.first_chunk) == ("duplicate_key", 0)
         assert reject.first_position == keys.index(reject.key or "") < reject.position
     taking_part = {key: text for key, text, _ in reversed(rows)}  # the first of each key
-    assert left.dropped == len(taking_part) - len(set(taking_part.values()))
-    remaining = {key.decode() for key in left.rows["@key"].to_pylist()}
+    assert dropped == len(taking_part) - len(set(taking_part.values()))
+    remaining = {key.decode() for key in stay["@key"].to_pylist()}
     assert {taking_part[key] for key in remaining} == set(taking_part.values())
     assert len({taking_part[key] for key in remaining}) == len(remaining)
 
@@ -232,8 +233,8 @@ def test_duplicates_are_counted_within_and_across_splits() -> None:
 def test_keys_in_several_splits_are_counted_where_there_can_be_any() -> None:
     form = RowSchema(**{**FORM.__dict__, "split_by": SplitBy(column="who")})
     rows = [("a", "1", "train"), ("b", "2", "train"), ("b", "3", "test"), ("c", "4", "test")]
-    assert count_keys(pa.concat_tables(contents([rows[:2], rows[2:]], form))) == 1
-    assert count_keys(pa.concat_tables(contents([[]], form))) == 0
+    assert count_keys(pa.concat_tables(contents([rows[:2], rows[2:]], form))).groups == 1
+    assert count_keys(pa.concat_tables(contents([[]], form))).groups == 0
     by_source = RowSchema(**{**FORM.__dict__, "source_splits": (None, "test")})
     assert [schema.keys_may_cross for schema in (FORM, form, by_source)] == [False, True, True]
     assert [list(duplicate_warnings({"keys_across": count})) for count in (0, 1, 2)] == [
@@ -394,5 +395,5 @@ TWICE: list[Row] = [("a", "one text", "train"), ("b", "another", "train"), ("a",
 def test_one_key_in_two_splits_is_a_duplicate_too(tmp_path: Path) -> None:
     with pytest.raises(DuplicatesError, match="rows are equal to another one, in 1 groups"):
         Placed(tmp_path / "fail", "fail", [TWICE], BY_COLUMN)
-    (left,) = Placed(tmp_path / "drop", "drop", [TWICE], BY_COLUMN).left()
-    assert (left.rows.num_rows, left.dropped, left.rejects) == (2, 1, [])
+    ((stay, rejects, dropped),) = Placed(tmp_path / "drop", "drop", [TWICE], BY_COLUMN).left()
+    assert (stay.num_rows, dropped, rejects) == (2, 1, [])

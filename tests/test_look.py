@@ -22,6 +22,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
 from recordmill.pipeline.build.analysis.graph import LearnedAnalysis
+from recordmill.pipeline.build.context.arrow_files import of_bytes, to_bytes
 from recordmill.pipeline.build.context.reports import (
     LOOK_REPORTS,
     ProgressReader,
@@ -33,7 +34,6 @@ from recordmill.pipeline.build.images.read import PixelMeter
 from recordmill.pipeline.build.summaries import look, summary
 from recordmill.pipeline.build.summaries.look import PartialSums, full_buckets, learned
 from recordmill.pipeline.build.summaries.numbers import SCHEMA, PixelSums
-from recordmill.pipeline.build.summaries.summary import of_bytes, to_bytes
 from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted
 from recordmill.pipeline.build.worker.read_chunk import ChunkSums
 from recordmill.pipeline.errors import UserError

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.worker.packing import Packed, cut, pack, unpack
+from recordmill.pipeline.build.context.arrow_files import split
+from recordmill.pipeline.build.worker.packing import Packed, pack, unpack
 
 ROWS = st.lists(st.tuples(st.integers(0, 5) | st.just(70_000), st.binary(max_size=20)), max_size=40)
 
@@ -26,8 +27,9 @@ def table(rows: list[tuple[int, bytes]], chunks: int = 1) -> pa.Table:
 
 
 @given(ROWS, st.integers(1, 4))
-def test_cut_keeps_every_row_in_its_group_and_order(rows: list[tuple[int, bytes]], chunks: int) -> None:
-    found = {group: batch.to_pylist() for group, batch in cut(table(rows, chunks))}
+def test_split_keeps_every_row_in_its_group_and_order(rows: list[tuple[int, bytes]], chunks: int) -> None:
+    whole = table(rows, chunks)
+    found = {group: part.to_pylist() for group, part in split(whole, whole["@group"].to_numpy())}
     assert list(found) == sorted({group for group, _ in rows})
     for group, batch in found.items():
         assert batch == [

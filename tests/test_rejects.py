@@ -184,7 +184,7 @@ def transformer(graph: Any) -> BatchTransformer:
 def batch() -> RowBatch:
     """Three rows, of which the second has a bad image."""
     rows = pa.table({"@key": [b"a", b"b", b"c"], "@chunk": [0, 0, 0], "@position": [4, 5, 6]})
-    return RowBatch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, whole={}, looks={}, needs=0)
+    return RowBatch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, looks={}, needs=0)
 
 
 def graph(*failures: Exception) -> Failing:
@@ -204,7 +204,7 @@ def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
 ) -> None:
     failing = graph(INVALID, *failures)  # the whole batch, then row by row
     kept, stored = transformer(failing)(batch)
-    (reject,) = kept.rejects
+    (reject,) = kept.totals.rejects
     assert kept.rows["@key"].to_pylist() == [b"a", b"c"]
     assert stored == {"image": [b"good", b"good"]}
     assert (reject.reason, reject.key, reject.column) == ("undecodable_image", "b", "photo")

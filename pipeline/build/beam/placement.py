@@ -10,7 +10,7 @@ The files are in the workspace, one for each chunk that they concern; the driver
 of it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -20,20 +20,31 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.beam.steps import Keep, ListChunks, Send, Step, WorkerStep, composite, rows_of, send
+from recordmill.pipeline.build.beam.steps import (
+    Keep,
+    ListChunks,
+    Send,
+    Step,
+    TableStep,
+    WorkerStep,
+    composite,
+    rows_of,
+    send,
+)
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
 from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.build.duplicates import find
 from recordmill.pipeline.build.duplicates.counts import (
     COUNTS,
     NEAR,
+    count,
+    count_keys,
+    count_moved,
     outline,
     published,
     read_counts,
     refusal,
-    write_count,
-    write_key_count,
-    write_moved_count,
+    write_counts,
 )
 from recordmill.pipeline.build.duplicates.decisions import (
     DROPPED,
@@ -48,7 +59,6 @@ from recordmill.pipeline.build.duplicates.decisions import (
     write_decisions,
     write_joined,
 )
-from recordmill.pipeline.build.duplicates.find import DuplicatesError, follow_firsts
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, contents_of_shard, fingerprints, to_one
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.placement import (
@@ -114,7 +124,7 @@ def CountDuplicates(groups: beam.PCollection, planned: PlannedBuild) -> None:
             groups
             | "ReadKeys" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "hash", False)))
             | "GroupByKeyHash" >> beam.GroupByKey()
-            | "CountKeys" >> beam.ParDo(Keep(planned, partial(write_key_count, f"{COUNTS}/keys")))
+            | "CountKeys" >> beam.ParDo(Keep(planned, partial(write_counts, f"{COUNTS}/keys", count_keys)))
         )
 
 
@@ -123,7 +133,7 @@ def _count(groups: beam.PCollection, planned: PlannedBuild, name: str, distance:
         groups
         | f"Read{name}" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "high", distance is not None)))
         | f"Find{name}" >> FindDuplicates(planned, distance, "digests/near")
-        | f"Count{name}" >> beam.ParDo(Keep(planned, partial(write_count, f"{COUNTS}/{name.lower()}")))
+        | f"Count{name}" >> beam.ParDo(Keep(planned, partial(write_counts, f"{COUNTS}/{name.lower()}", count)))
     )
 
 
@@ -139,7 +149,6 @@ def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> I
 
 FOLDER = "decisions"
 UNITS = "units"
-TableStep = Callable[[pa.Table], pa.Table]
 
 
 def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
@@ -176,7 +185,7 @@ def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> 
     action, contents = planned.duplicates.action, partial(contents_of_chunk, planned)
     counts = read_counts(planned.workspace, f"{FOLDER}/counts")
     if action == "fail" and counts.groups:
-        raise DuplicatesError(refusal(planned, chunks, counts, contents))
+        raise find.DuplicatesError(refusal(planned, chunks, counts, contents))
     if planned.hashed_images():
         write_report(planned.workspace, NEAR, published(counts, planned.layout.splits, contents))
     decisions = planned.decisions
@@ -209,13 +218,13 @@ def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild) -> None:
     found = (
         read["rows"]
         | "GroupByKeyHash" >> beam.GroupByKey()
-        | "FollowFirsts" >> _send(planned, partial(_by_hash, follow_firsts, "high", planned.buckets()))
+        | "FollowFirsts" >> beam.ParDo(Send(planned, find.follow_firsts, _by_hash(planned, "high")))
         | "FindDuplicates" >> FindDuplicates(planned, distance, FOLDER)
     )
     if planned.duplicates.action == "drop":
-        _write(planned, found | "ChooseDropped" >> _send(planned, partial(_by_chunk, dropped)), DROPPED, "position")
+        _write(planned, found | "ChooseDropped" >> beam.ParDo(Send(planned, dropped, _by_chunk)), DROPPED, "position")
     elif planned.duplicates.action == "fail":
-        _ = found | "Count" >> beam.ParDo(Keep(planned, partial(write_count, f"{FOLDER}/counts")))
+        _ = found | "Count" >> beam.ParDo(Keep(planned, partial(write_counts, f"{FOLDER}/counts", count)))
     else:
         _move(planned, found, read[UNITS])
 
@@ -224,12 +233,12 @@ def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PColle
     """Decides the moves of clusters' units, and counts the clusters after them."""
     of_units = (
         found
-        | "ListUnits" >> _send(planned, partial(_by_hash, incidences, "unit", planned.buckets()))
+        | "ListUnits" >> beam.ParDo(Send(planned, incidences, _by_hash(planned, "unit")))
         | "GroupByUnit" >> beam.GroupByKey()
     )
     joined = beam.pvalue.AsList(
         of_units
-        | "ChooseShared" >> _send(planned, partial(_in_one, shared))
+        | "ChooseShared" >> beam.ParDo(Send(planned, shared, to_one))
         | "GroupShared" >> beam.GroupByKey()
         | "JoinClusters"
         >> beam.ParDo(Keep(planned, partial(write_joined, f"{FOLDER}/joined-units.arrow", join_clusters)))
@@ -240,8 +249,9 @@ def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PColle
         planned, together | "FindMovesOfChunks" >> beam.ParDo(Step(planned, partial(_spread, planned))), MOVED, "unit"
     )
     if planned.hashed_images():
-        outlines = found | "Outline" >> _send(planned, outline)
-        _ = outlines | "CountMoved" >> beam.ParDo(Keep(planned, partial(write_moved_count, f"{FOLDER}/counts")), joined)
+        count_joined = partial(write_counts, f"{FOLDER}/counts", partial(with_joined, planned, count_moved))
+        outlines = found | "Outline" >> beam.ParDo(Send(planned, outline))
+        _ = outlines | "CountMoved" >> beam.ParDo(Keep(planned, count_joined), joined)
 
 
 def _write(planned: PlannedBuild, by_chunk: beam.PCollection, folder: str, order: str) -> None:
@@ -249,21 +259,17 @@ def _write(planned: PlannedBuild, by_chunk: beam.PCollection, folder: str, order
     _ = by_chunk | "GroupByChunk" >> beam.GroupByKey() | "Write" >> beam.ParDo(write)
 
 
-def _send(planned: PlannedBuild, step: TableStep) -> beam.ParDo:
-    return beam.ParDo(Send(planned, step))
-
-
 def _read_contents(planned: PlannedBuild, reader: ContentReader, chunk: Chunk) -> Iterator[Any]:
     """Sends a chunk's fingerprints to their keys' buckets, and for `same_split` the chunk's units to theirs."""
-    contents, buckets = reader.read(chunk), planned.buckets()
+    contents = reader.read(chunk)
     if not contents.num_rows:
         return
     rows = fingerprints(contents, "hash", "sample", "unit", near=bool(planned.hashed_images()))
-    yield from send(planned, by_hash(rows, "hash", buckets))
+    yield from send(planned, _by_hash(planned, "hash")(rows))
     if planned.duplicates.action == "same_split":
         distinct = np.unique(contents["unit"].to_numpy())
         table = pa.table({"unit": distinct, "chunk": np.full(len(distinct), chunk.index)})
-        for element in send(planned, by_hash(table, "unit", buckets)):
+        for element in send(planned, _by_hash(planned, "unit")(table)):
             yield beam.pvalue.TaggedOutput(UNITS, element)
 
 
@@ -271,7 +277,7 @@ def _read_classes(planned: PlannedBuild, chunk: Chunk) -> Iterator[tuple[int, Pa
     """Sends a chunk's classes and hashes to the buckets of the hashes."""
     table = read_classes(planned, chunk)
     if table.num_rows:
-        yield from send(planned, by_hash(table, "hash", planned.buckets()))
+        yield from send(planned, _by_hash(planned, "hash")(table))
 
 
 def _spread(planned: PlannedBuild, element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
@@ -279,17 +285,12 @@ def _spread(planned: PlannedBuild, element: tuple[int, dict[str, Iterable[Packed
     moved, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
     if moved:
         found = moves_of_chunks(rows_of(moved), rows_of(of_chunks))
-        yield from send(planned, found.append_column(BUCKET, found["chunk"]))
+        yield from send(planned, _by_chunk(found))
 
 
-def _by_hash(step: TableStep, column: str, buckets: int, table: pa.Table) -> pa.Table:
-    return by_hash(step(table), column, buckets)
+def _by_hash(planned: PlannedBuild, column: str) -> TableStep:
+    return partial(by_hash, column=column, buckets=planned.buckets())
 
 
-def _by_chunk(step: TableStep, table: pa.Table) -> pa.Table:
-    found = step(table)
-    return found.append_column(BUCKET, found["chunk"])
-
-
-def _in_one(step: TableStep, table: pa.Table) -> pa.Table:
-    return to_one(step(table))
+def _by_chunk(table: pa.Table) -> pa.Table:
+    return table.append_column(BUCKET, table["chunk"])

@@ -4,7 +4,7 @@ A step takes the rows of one bucket, as one table. On the local runner the rows 
 shuffled (`worker.packing`). Every step leaves its `UserError` in the workspace, where the driver reads it.
 
     pipeline | ListChunks(workspace, chunks) | ParDo(WorkerStep(planned, make))   # make()(chunk) -> elements
-    rows | GroupByKey() | ParDo(Send(planned, step))    # step(table) -> table, with the bucket of each row
+    rows | GroupByKey() | ParDo(Send(planned, step, to)) # step(table) -> table, to(table) -> with each row's bucket
     rows | GroupByKey() | ParDo(Keep(planned, write))   # write(planned, bucket, table) -> anything small
 """
 
@@ -26,6 +26,7 @@ from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import Store
 
 Bucket = tuple[int, Packed | Iterable[Packed]]
+TableStep = Callable[[pa.Table], pa.Table]
 
 
 class Composite(beam.PTransform):  # type: ignore[misc]
@@ -88,12 +89,18 @@ class WorkerStep(Step):
 
 
 class Send(Step):
-    """Sends the rows that a step makes of a bucket to the buckets that it names; by default they stay in theirs."""
+    """Sends the rows that a step makes of a bucket to the buckets that it or `to` adds; by default they stay."""
+
+    def __init__(self, planned: PlannedBuild, function: Callable[..., Any], to: TableStep | None = None) -> None:
+        super().__init__(planned, function)
+        self._to = to
 
     def process(self, element: Bucket, *sides: Any) -> Iterator[tuple[int, Packed]]:
         """Takes one bucket, and what the step needs besides."""
         with leaving_error(self._planned.workspace):
             table = self._function(rows_of(element[1]), *sides)
+            if self._to is not None:
+                table = self._to(table)
             if BUCKET not in table.column_names:
                 table = table.append_column(BUCKET, pa.array(np.full(table.num_rows, element[0])))
             yield from send(self._planned, table)

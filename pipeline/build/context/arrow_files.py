@@ -9,30 +9,50 @@ the local files whose images it stored, as it read them, so that these are not r
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.feather
 
 from recordmill.pipeline.build.context.reports import shard_step
 from recordmill.pipeline.versions.stores.base import Store
 
 FOLDER = "digests/files"
 DIGEST = pa.binary(32)
+OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Writes a table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=OPTIONS) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]  # clients of buckets take nothing but bytes
+
+
+def of_bytes(data: bytes) -> pa.Table:
+    """Reads it back."""
+    return pa.ipc.open_stream(data).read_all()
 
 
 def write_table(workspace: Store, name: str, table: pa.Table) -> None:
-    """Writes a table as Feather."""
-    sink = pa.BufferOutputStream()
-    pa.feather.write_feather(table, sink, compression="lz4")
-    workspace.write(name, sink.getvalue().to_pybytes())  # clients of buckets take nothing but bytes
+    """Writes a table as a file."""
+    workspace.write(name, to_bytes(table))
 
 
 def read_table(workspace: Store, name: str) -> pa.Table | None:
     """Reads a table; None if the file does not exist."""
     data = workspace.read(name)
-    return None if data is None else pa.feather.read_table(pa.BufferReader(data))
+    return None if data is None else of_bytes(data)
+
+
+def split(table: pa.Table, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
+    """Splits a table by its rows' numbers of 0 or more; yields each number that has rows, rising, with them."""
+    order = np.argsort(numbers, kind="stable")
+    ordered, rising = table.take(order).combine_chunks(), numbers[order]
+    for start, end in pairwise(np.flatnonzero(np.diff(rising, prepend=-1, append=-1)).tolist()):
+        yield int(rising[start]), ordered.slice(start, end - start)
 
 
 class HashedRows:
@@ -81,6 +101,6 @@ def write_file_digests(workspace: Store, group: int, digests: Mapping[str, bytes
 def _paths(workspace: Store, digests: list[pa.Array]) -> Iterator[str]:
     """Yields the paths of one shard's files after another's, and adds their digests."""
     for _, data in workspace.read_all(sorted(workspace.names(FOLDER))):
-        table = pa.feather.read_table(pa.BufferReader(data))
+        table = of_bytes(data or b"")
         digests += table["sha256"].chunks
         yield from table["path"].to_pylist()

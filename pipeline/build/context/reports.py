@@ -63,14 +63,17 @@ def read_report(workspace: Store, name: str) -> dict[str, Any] | None:
 class Progress:
     """The counters of one step at work, such as one chunk or one shard; a repeated step overwrites its own file."""
 
-    def __init__(self, workspace: Store, step: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._workspace, self._name, self._clock = workspace, f"{step}.json", clock
+    def __init__(
+        self, workspace: Store, step: str, clock: Callable[[], float] = time.monotonic, prefix: str = ""
+    ) -> None:
+        """Takes the beginning of the counters' names, too."""
+        self._workspace, self._name, self._clock, self._prefix = workspace, f"{step}.json", clock, prefix
         self._counts: Counter[str] = Counter()
         self._written = 0.0
 
     def add(self, **counts: int) -> None:
         """Adds to the counters, and writes them if the last time was long enough ago."""
-        self._counts.update(counts)
+        self._counts.update({f"{self._prefix}{name}": count for name, count in counts.items() if count})
         if self._clock() - self._written > max(SECONDS, self._workspace.pause):
             self.write()
 

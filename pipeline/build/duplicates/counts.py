@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import read_report, write_report
-from recordmill.pipeline.build.duplicates.decisions import final_splits, with_joined
-from recordmill.pipeline.build.duplicates.find import count_keys, firsts, taking_part
+from recordmill.pipeline.build.duplicates.decisions import final_splits
+from recordmill.pipeline.build.duplicates.find import find_equal, firsts, taking_part
 from recordmill.pipeline.build.duplicates.fingerprints import (
     Rows,
     content_features,
     contents_of_shard,
+    pairs,
     parts_of,
     values,
 )
@@ -106,6 +107,12 @@ def add_up(several: Iterable[Counts]) -> Counts:
     return total
 
 
+def count_keys(rows: pa.Table) -> Counts:
+    """Counts the keys of several rows: in finished shards these are in several splits, since a split has a key once."""
+    found = find_equal(pairs(rows, "hash", "sample"))
+    return Counts(int((found.rows == found.names).sum()))
+
+
 def count(members: pa.Table) -> Counts:
     """Counts the members of whole clusters (`find.members`)."""
     taking = taking_part(members)
@@ -158,26 +165,11 @@ def count_moved(outlines: pa.Table, joined: pa.Table | None) -> Counts:
     return counts
 
 
-def write_count(folder: str, planned: PlannedBuild, bucket: int, members: pa.Table) -> int:
-    """Writes the counts of a bucket's clusters; returns their number."""
-    return _write_counts(folder, planned, bucket, count(members))
-
-
-def write_moved_count(folder: str, planned: PlannedBuild, bucket: int, outlines: pa.Table, names: Sequence[str]) -> int:
-    """Writes the counts of a bucket's clusters after the moves; returns their number."""
-    return _write_counts(folder, planned, bucket, with_joined(planned, count_moved, outlines, names))
-
-
-def _write_counts(folder: str, planned: PlannedBuild, bucket: int, counts: Counts) -> int:
+def write_counts(folder: str, count: Callable[..., Counts], planned: PlannedBuild, bucket: int, *given: Any) -> int:
+    """Writes the counts that a function makes of a bucket; returns the number of clusters."""
+    counts = count(*given)
     write_report(planned.workspace, f"{folder}/{bucket:04d}", counts.to_json())
     return counts.groups
-
-
-def write_key_count(folder: str, planned: PlannedBuild, bucket: int, rows: pa.Table) -> int:
-    """Writes the number of a bucket's keys that are in several splits; returns it."""
-    number = count_keys(rows)
-    write_report(planned.workspace, f"{folder}/{bucket:04d}", {"keys": number})
-    return number
 
 
 def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
@@ -186,7 +178,7 @@ def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
     buckets = planned.bucket_range(span)
     contents = partial(contents_of_shard, workspace)
     entry: Json = {"action": options.action, "content": content_features(planned.features, planned.schema)}
-    entry["keys_across"] = sum(report["keys"] for report in _reports(workspace, f"{COUNTS}/keys", buckets))
+    entry["keys_across"] = read_counts(workspace, f"{COUNTS}/keys", buckets).groups
     entry["exact"] = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
     if options.near:
         counted = read_report(workspace, NEAR) or published(read_counts(workspace, f"{COUNTS}/near"), splits, contents)
@@ -196,12 +188,8 @@ def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
 
 def read_counts(workspace: Store, name: str, buckets: range | None = None) -> Counts:
     """Adds up the reports of some buckets, by default all: `NAME/0003.json`."""
-    return add_up(map(Counts.of_json, _reports(workspace, name, buckets)))
-
-
-def _reports(workspace: Store, name: str, buckets: range | None) -> list[Json]:
     names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
-    return [json.loads(data) for _, data in workspace.read_all(names) if data is not None]
+    return add_up(Counts.of_json(json.loads(data)) for _, data in workspace.read_all(names) if data is not None)
 
 
 def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
@@ -215,8 +203,8 @@ def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
     across: dict[str, dict[str, int]] = {}
     for (earlier, later), number in sorted(counts.across.items()):
         across.setdefault(names[earlier], {})[names[later]] = number
-    pairs = counts.pairs()
-    keys = keys_of([row for pair in pairs for row in (pair.first, pair.second)], contents)
+    examples = counts.pairs()
+    keys = keys_of([row for pair in examples for row in (pair.first, pair.second)], contents)
 
     def example(row: int, split: int) -> Json:
         return {"split": names[split], "key": shown_key(keys[row])}
@@ -227,7 +215,7 @@ def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
         "within": {names[split]: number for split, number in sorted(counts.within.items())},
         "across": across,
         "examples": [
-            [example(pair.first, pair.first_split), example(pair.second, pair.second_split)] for pair in pairs
+            [example(pair.first, pair.first_split), example(pair.second, pair.second_split)] for pair in examples
         ],
     }
 
@@ -255,11 +243,11 @@ def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: Counts, cont
     rows = [(pair.first, pair.second) for pair in counts.pairs()]
     keys = keys_of([row for pair in rows for row in pair], contents)
     names = {row: _name(planned, chunks, row, key) for row, key in keys.items()}
-    pairs = "".join(f"\n  {names[first]} and {names[second]}" for first, second in rows)
+    shown = "".join(f"\n  {names[first]} and {names[second]}" for first, second in rows)
     alike = ", or look like one" if planned.hashed_images() else ""
     return (
         f"{counts.rows:,} rows are equal to another one{alike}, in {counts.groups:,} groups{across}. "
-        f"The first pairs:{pairs}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
+        f"The first pairs:{shown}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
     )
 
 

@@ -10,7 +10,6 @@ and holds these alone: none where the key decides the split. Everything else is 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,19 +62,12 @@ def dropped(members: pa.Table) -> pa.Table:
     )
 
 
-@dataclass(frozen=True)
-class Remaining:
-    """The rows that are not left out, and the fate of the others."""
+def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject], int]:
+    """Leaves out the keyed rows of a chunk that its table of `dropped` rows names; the table rises by position.
 
-    rows: pa.Table
-    dropped: int
-    """The number of rows left out as duplicates."""
-    rejects: list[Reject]
-    """The rows whose key is that of a row left out."""
-
-
-def leave_out(decided: pa.Table, rows: pa.Table) -> Remaining:
-    """Leaves out the keyed rows of a chunk that its table of `dropped` rows names; the table rises by position."""
+    Returns:
+        The other rows, the rejects of those whose key is that of a row left out, and the number of duplicates.
+    """
     out = values(decided, "position")
     positions = rows["@position"].to_numpy()
     goes = np.isin(positions, out)
@@ -86,7 +78,7 @@ def leave_out(decided: pa.Table, rows: pa.Table) -> Remaining:
         for row, first in zip(np.flatnonzero(goes).tolist(), firsts_of, strict=True)
         if first[0] >= 0
     ]
-    return Remaining(rows.filter(pa.array(~goes)), len(taken) - len(rejects), rejects)
+    return rows.filter(pa.array(~goes)), rejects, len(taken) - len(rejects)
 
 
 def move(decided: pa.Table, units: Numbers, splits: Splits) -> Splits:

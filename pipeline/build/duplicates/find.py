@@ -123,12 +123,6 @@ def firsts(taking: pa.Table) -> Rows:
     return order[np.searchsorted(names, names)]  # sorted by cluster before and after
 
 
-def count_keys(rows: pa.Table) -> int:
-    """Counts the keys of several rows: in finished shards these are in several splits, since a split has a key once."""
-    found = find_equal(pairs(rows, "hash", "sample"))
-    return int((found.rows == found.names).sum())
-
-
 def find_equal(digests: Numbers) -> Clusters:
     """Clusters the rows whose digests are equal.
 

@@ -20,20 +20,11 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.analysis.graph import LearnedAnalysis
 from recordmill.pipeline.build.base.live_analysis import SUMMARIES, LiveAnalysis
+from recordmill.pipeline.build.context.arrow_files import of_bytes, split, to_bytes
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.summaries.numbers import Moments, PixelSums, Quantiles
-from recordmill.pipeline.build.summaries.summary import (
-    Fold,
-    Summary,
-    add_tables,
-    add_up,
-    of_bytes,
-    of_file,
-    split,
-    to_bytes,
-    to_file,
-)
+from recordmill.pipeline.build.summaries.summary import Fold, Summary, add_tables, add_up, of_file, to_file
 from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
 from recordmill.pipeline.compare.distributions import statistics_drift
 from recordmill.pipeline.dataset.arrow_tables import read_table

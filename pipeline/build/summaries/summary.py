@@ -28,10 +28,9 @@ driver never sees the full buckets: what `reduce` leaves must not grow with the 
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -39,6 +38,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.build.context.arrow_files import of_bytes, to_bytes
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor
 from recordmill.pipeline.sources.faults import Reject
@@ -53,7 +53,6 @@ Buckets = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 FOLD_ROWS = 1 << 17  # rows that wait to be added up: some 10 MB of words
 TABLE_ROWS = 64  # a table's own objects take the memory of so many rows
-OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 DIGEST = hashlib.sha256().digest_size
 
 
@@ -168,19 +167,6 @@ class Fold:
         return self._tables[0] if self._tables else None
 
 
-def to_bytes(table: pa.Table) -> bytes:
-    """Writes a table as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=OPTIONS) as writer:
-        writer.write_table(table.combine_chunks())
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def of_bytes(data: bytes) -> pa.Table:
-    """Reads it back."""
-    return pa.ipc.open_stream(data).read_all()
-
-
 def to_file(tables: Mapping[str, pa.Table], subject: str) -> bytes:
     """Writes tables by name as a file with a digest, which `of_file` reads for the same subject alone.
 
@@ -199,15 +185,6 @@ def of_file(data: bytes | None, subject: str) -> dict[str, pa.Table] | None:
         return None
     cells = of_bytes(data[DIGEST:])
     return {row["name"]: of_bytes(row["table"]) for row in cells.to_pylist()}
-
-
-def split(table: pa.Table, buckets: Buckets) -> Iterator[tuple[int, pa.Table]]:
-    """Splits a table by the buckets of its rows; yields the buckets that have rows, rising."""
-    order = np.argsort(buckets, kind="stable")
-    ordered, rising = table.take(order), buckets[order]
-    bounds = np.flatnonzero(np.diff(rising, prepend=-1, append=-1)).tolist() if len(rising) else list[int]()
-    for start, end in pairwise(bounds):
-        yield int(rising[start]), ordered.slice(start, end - start)
 
 
 def train_rows(planned: PlannedBuild, rows: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:

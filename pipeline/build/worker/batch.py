@@ -4,7 +4,6 @@ Rows whose image cannot be loaded or decoded are rejected, and no others.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +28,7 @@ from recordmill.pipeline.build.images.read import (
     retry_alone,
 )
 from recordmill.pipeline.build.images.transcode import as_jpeg
+from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.image_metadata import without_metadata
@@ -38,8 +38,6 @@ from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
-Stored = Mapping[str, Any]
-"""Stored tensors by feature."""
 ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
 PART_BYTES = 8 << 20  # 8 MiB: a batch ends with the image that reaches it; a thread holds several times as much
 MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
@@ -53,18 +51,12 @@ class RowBatch:
     images: Mapping[str, list[ImageBytes]]
     files: Mapping[str, list[bytes]]
     """The joined SHA-256 digests of each row's files as the source has them, by image feature."""
-    whole: dict[str, bytes]
-    """The SHA-256 digests of local files that were read as a whole, by `whole_file`; rows left out are included."""
     looks: Mapping[str, list[bytes]]
     """Perceptual hashes, by image feature that is compared by them (`pipeline.build.images.perceptual_hash`)."""
     needs: int
     """About how many bytes of memory the images take in the graph."""
-    rejects: list[Reject] = field(default_factory=list)
-    """The rejects of rows that are left out."""
-    transcoded: Counter[str] = field(default_factory=Counter)
-    """The number of images that were transcoded, by feature and format: `image TIFF`."""
-    profiles: Counter[str] = field(default_factory=Counter)
-    """The number of images that have a colour profile other than sRGB's, by feature and name: `image Display P3`."""
+    totals: ShardTotals = field(default_factory=ShardTotals)
+    """The counts of what was loaded, also for rows that are left out, with the rejects of these."""
 
     def keep(self, good: npt.NDArray[np.bool_]) -> "RowBatch":
         """Returns the rows that are good."""
@@ -116,7 +108,7 @@ class ImageLoader:
     def batches(self, rows: pa.Table, reader: BuildImageReader) -> Iterator[RowBatch]:
         """Yields the rows with their images, in order; several batches where the images are many bytes."""
         if not self._images:
-            yield RowBatch(rows, {}, {}, {}, {}, 0)
+            yield RowBatch(rows, {}, {}, {}, 0)
             return
         with reader:
             while rows.num_rows:
@@ -129,32 +121,29 @@ class ImageLoader:
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
         looks: dict[str, list[bytes]] = {name: [] for name in self._hashed}
-        whole = dict[str, bytes]()
-        good, rejects, size, needs = list[bool](), list[Reject](), 0, 0
-        transcoded, profiles = Counter[str](), Counter[str]()
+        good, totals, size, needs = list[bool](), ShardTotals(), 0, 0
         columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
         for row, (source, *references) in enumerate(zip(*columns, strict=True)):
             loaded = self._load_row(source, references, reader)
             good.append(not isinstance(loaded, Fault))
             if isinstance(loaded, Fault):
-                rejects.append(reject_row(rows, row, loaded))
+                totals.rejects.append(reject_row(rows, row, loaded))
                 continue
             for reference, (name, parts) in zip(references, loaded.items(), strict=True):
                 data = [part.data for part in parts]
                 images[name].append(data if isinstance(reference, list) else b"".join(data))
                 digests = [hashlib.sha256(part.source).digest() for part in parts]
                 files[name].append(b"".join(digests))
-                whole.update({part.file: digest for part, digest in zip(parts, digests, strict=True) if part.file})
+                totals.whole |= {part.file: digest for part, digest in zip(parts, digests, strict=True) if part.file}
                 if name in looks:
                     looks[name].append(perceptual_hash_of(parts, self._images[name].max_pixels))
-                transcoded.update(f"{name} {part.transcoded}" for part in parts if part.transcoded)
-                profiles.update(f"{name} {part.profile}" for part in parts if part.profile)
+                totals.transcoded.update(f"{name} {part.transcoded}" for part in parts if part.transcoded)
+                totals.profiles.update(f"{name} {part.profile}" for part in parts if part.profile)
                 size, needs = size + sum(map(len, data)), max(needs, *(part.needs for part in parts), 0)
             if size >= PART_BYTES:
                 break
         loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
-        needs += 2 * size
-        return RowBatch(loaded_rows, images, files, whole, looks, needs, rejects, transcoded, profiles), len(good)
+        return RowBatch(loaded_rows, images, files, looks, needs + 2 * size, totals), len(good)
 
     def _load_row(
         self, source: int, references: Sequence[bytes | list[bytes]], reader: BuildImageReader
@@ -265,7 +254,7 @@ class BatchTransformer:
                     raise
                 good[row] = False
                 rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
-        return replace(batch.keep(good), rejects=batch.rejects + rejects)
+        return replace(batch.keep(good), totals=replace(batch.totals, rejects=batch.totals.rejects + rejects))
 
     def _undecodable_column(self, batch: RowBatch, row: int) -> str | None:
         """Returns the column whose image of this row cannot be decoded; None where all can."""

@@ -6,6 +6,7 @@ A shard's report is its commit: it is written when the files are in place.
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain, compress
 from typing import Any, NamedTuple
@@ -20,10 +21,10 @@ from recordmill.pipeline.build.context.reports import Progress, reject_duplicate
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
-from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, Stored, StoredGraph
+from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.examples import PackedRecords, encode
 from recordmill.pipeline.build.worker.packing import Packed, unpack
-from recordmill.pipeline.build.worker.shard_report import Appearance, ProfileSum, ShardTotals, profile_of
+from recordmill.pipeline.build.worker.shard_report import Appearance, ProfileSum, ShardTotals, Stored, profile_of
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel import in_order
@@ -103,18 +104,15 @@ class ShardBuilder:
         # A function of the user's may leave texts out, or store no lists.
         texts = {name: stored[name] for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor)}
         lengths = {name: _lengths(name, stored).numpy() for name in texts}
-        totals = ShardTotals(
-            rejects=batch.rejects,
+        totals = replace(
+            batch.totals,
             written=Counter(batch.rows["@source"].to_pylist()),
             labels=Counter(self._labels(stored)),
-            transcoded=batch.transcoded,
-            profiles=batch.profiles,
             lengths={name: [each] for name, each in lengths.items()},
             profile=ProfileSum(
                 profile_of(self._context.features, batch.rows, stored, lengths, self._appearance(batch))
             ),
             digests=[batch.digest(keys)],
-            whole=batch.whole,
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
         )
         return BuiltBatch([] if self._context.packed() else encode(keys, stored), keys, texts, totals)

@@ -66,11 +66,8 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
         rows, rejects = key_rows(block, chunk, schema, planned.layout, read_image, decisions.strata, moved, span)
         rows, rejects = _sampled(rows, rejects, planned.row_share)
         rows, rejects, forgotten = _without_forgotten(rows, rejects, planned.forgotten)
-        if dropped is None:
-            yield KeyedBlock(rows, rejects, 0, block.positions, forgotten)
-        else:
-            remaining = leave_out(dropped, rows)
-            yield KeyedBlock(remaining.rows, rejects + remaining.rejects, remaining.dropped, block.positions, forgotten)
+        rows, repeated, duplicates = (rows, [], 0) if dropped is None else leave_out(dropped, rows)
+        yield KeyedBlock(rows, rejects + repeated, duplicates, block.positions, forgotten)
 
 
 def _sampled(rows: pa.Table, rejects: list[Reject], share: float) -> tuple[pa.Table, list[Reject]]:

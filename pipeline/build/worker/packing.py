@@ -6,21 +6,18 @@ disk, the batch itself is. Images that came inside their rows move into a scratc
 inside a compressed archive, cannot be read again image by image in the order of a shard.
 """
 
-import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.build.context.arrow_files import OPTIONS, of_bytes, split, to_bytes
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.sources.images import INLINE, to_scratch
-
-OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True)
@@ -32,50 +29,33 @@ class Packed:
     batch: int = 0
 
 
-def cut(rows: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cuts keyed rows by `@group`: one batch for each group that has rows, in the order of the groups."""
-    groups = rows["@group"].to_numpy()
-    order = np.argsort(groups, kind="stable")
-    ordered = rows.take(order).combine_chunks()
-    bounds = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
-    for start, end in itertools.pairwise(bounds.tolist()):
-        (batch,) = ordered.slice(start, end - start).to_batches()
-        yield int(groups[order[start]]), batch
-
-
 def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
-    """Packs keyed rows by group: into a new file in the folder `scratch`, or inline where that is None."""
+    """Packs keyed rows by `@group`: into a new file in the folder `scratch`, or inline where that is None."""
     if not rows.num_rows:
         return
+    parts = split(rows, rows["@group"].to_numpy())
     if scratch is None:
-        yield from ((group, Packed(data=_to_bytes(batch))) for group, batch in cut(rows))
+        yield from ((group, Packed(data=to_bytes(part))) for group, part in parts)
         return
     path = os.path.join(scratch, f"{attempt_name('rows')}.arrow")
     groups = []
     with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, rows.schema, options=OPTIONS) as writer:
-        for group, batch in cut(rows):
-            writer.write_batch(batch)
+        for group, part in parts:
+            writer.write_batch(*part.to_batches())
             groups.append(group)
     yield from ((group, Packed(file=path, batch=number)) for number, group in enumerate(groups))
 
 
 def unpack(packed: Iterable[Packed]) -> pa.Table:
     """Reads batches back, in any order, as one table; there must be at least one."""
-    return pa.concat_tables([pa.Table.from_batches([_read(batch)]) for batch in packed])
+    return pa.concat_tables(map(_read, packed))
 
 
-def _to_bytes(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=OPTIONS) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
-def _read(packed: Packed) -> pa.RecordBatch:
+def _read(packed: Packed) -> pa.Table:
     if packed.data is not None:
-        return pa.ipc.open_stream(packed.data).read_next_batch()
+        return of_bytes(packed.data)
     with pa.OSFile(packed.file) as file:  # not mapped: the pages of all scratch files would stay in memory
-        return pa.ipc.open_file(file).get_batch(packed.batch)
+        return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(packed.batch)])
 
 
 class ImageSpill:

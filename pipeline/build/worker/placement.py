@@ -53,14 +53,9 @@ BUCKETS = "decisions/strata"
 """The folder of the buckets of classes and hashes."""
 PLACE = ("@source", "@chunk", "@position")
 Summarize = Callable[[pa.Table, list[Reject]], pa.Table]
+RowImages = tuple[Mapping[str, bytes], Mapping[str, bytes]]
+"""The digests of the files of a row's images, and the images' perceptual hashes, by feature."""
 END = 1 << 64
-
-
-class RowImages(NamedTuple):
-    """A row's images by feature: the digests of their files, and their perceptual hashes."""
-
-    files: Mapping[str, bytes]
-    looks: Mapping[str, bytes]
 
 
 def look_at(
@@ -116,7 +111,7 @@ class ContentReader:
         return look_at(self._planned, chunk, summaries, self._images)
 
     def _contents(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        loaded: list[RowImages] = [RowImages({}, {})] * rows.num_rows
+        loaded: list[RowImages] = [({}, {})] * rows.num_rows
         if self._images:
             references = rows.select([*PLACE, *self._images]).to_pylist()
             wanted = (
@@ -129,8 +124,8 @@ class ContentReader:
                 read = list(pool.map(partial(self._row, reader, rejects), references))
             rows = rows.filter(pa.array([row is not None for row in read], pa.bool_()))
             loaded = [row for row in read if row is not None]
-        files = {name: [row.files[name] for row in loaded] for name in self._images}
-        looks = {name: [row.looks[name] for row in loaded] for name in self._hashed}
+        files = {name: [of_row[name] for of_row, _ in loaded] for name in self._images}
+        looks = {name: [of_row[name] for _, of_row in loaded] for name in self._hashed}
         table = content_table(rows, digest_rows(rows, self._names, files), looks)
         chunk, positions = rows["@chunk"].to_numpy(), rows["@position"].to_numpy()
         numbers = numbered(int(chunk[0]), positions) if len(chunk) else positions
@@ -153,7 +148,7 @@ class ContentReader:
         except ImageError as error:
             rejects.append(Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path))
             return None
-        return RowImages(files, looks)
+        return files, looks
 
     def _load(self, reader: BuildImageReader, source: int, reference: bytes, options: ImageOptions) -> Loaded:
         """Loads an image as its shard will; decodes nothing where perceptual hashes do not matter."""

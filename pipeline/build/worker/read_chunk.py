@@ -53,43 +53,26 @@ class ChunkReader:
 
     def look(self, chunk: Chunk, on_block: OnBlock) -> None:
         """Shows a chunk's rows, and packs them where the next job can take them up; otherwise it reads them again."""
-        if self._planned.inline:
-            self._look(chunk, on_block)
-            return
-        packed = [(group, asdict(each)) for group, each in self._read(chunk, on_block)]
-        LocalStore(self._planned.scratch).write(_list_name(chunk), json.dumps(packed).encode())
+        packed = [(group, asdict(each)) for group, each in self._read(chunk, on_block, packs=not self._planned.inline)]
+        if not self._planned.inline:
+            LocalStore(self._planned.scratch).write(_list_name(chunk), json.dumps(packed).encode())
 
-    def _look(self, chunk: Chunk, on_block: OnBlock) -> None:
+    def _read(self, chunk: Chunk, on_block: OnBlock, *, packs: bool = True) -> Iterator[tuple[int, Packed]]:
         planned, step = self._planned, chunk_step(chunk.index)
-        progress, images = look_progress(planned, chunk), planned.measured_images()
-        read, positions, rejects = 0, 0, list[Reject]()
-        for rows, bad, dropped, covered, forgotten in keyed_blocks(planned, chunk, images):
-            read += rows.num_rows + len(bad) + dropped + forgotten
-            positions += covered
-            rejects += bad
-            progress.add(look_read=len(bad) + dropped + forgotten, look_refused=len(bad))
-            for count in on_block(rows, bad):
-                progress.add(look_read=count)
-        progress.add(look_chunks=1)
-        progress.write()
-        written = write_rejects(planned.workspace, f"{LOOK_REPORTS}/{step}", rejects)
-        report = {"read": read, "positions": positions, "rejected": len(rejects), "rejects": written}
-        write_report(planned.workspace, f"{LOOK_REPORTS}/{step}", report)
-
-    def _read(self, chunk: Chunk, on_block: OnBlock) -> Iterator[tuple[int, Packed]]:
-        planned = self._planned
-        step = chunk_step(chunk.index)
-        progress = Progress(planned.progress, step)
-        positions, duplicates, forgotten = 0, 0, 0
+        progress = Progress(planned.progress, step) if packs else look_progress(planned, chunk)
+        read, positions, duplicates, forgotten = 0, 0, 0, 0
         rejects, groups, waiting = list[Reject](), Counter[int](), list[pa.Table]()
+        images = None if packs else planned.measured_images()
         with ImageSpill(planned.scratch) as spill:
-            for rows, bad, dropped, covered, left_out in keyed_blocks(planned, chunk):
+            for rows, bad, dropped, covered, left_out in keyed_blocks(planned, chunk, images):
+                read += rows.num_rows + len(bad) + dropped + left_out
                 duplicates += dropped
                 forgotten += left_out
                 positions += covered
                 rejects += bad
-                groups.update(rows["@group"].to_pylist())
-                waiting.append(self._spilled(self._unbuilt(rows), spill))
+                if packs:
+                    groups.update(rows["@group"].to_pylist())
+                    waiting.append(self._spilled(self._unbuilt(rows), spill))
                 progress.add(read=len(bad) + dropped + left_out, refused=len(bad), left_out=dropped + left_out)
                 for count in on_block(rows, bad):
                     progress.add(read=count)
@@ -99,16 +82,17 @@ class ChunkReader:
         yield from self._pack(waiting)
         progress.add(chunks=1)
         progress.write()
+        reports, bad_rows = ("reports", "rejects") if packs else (LOOK_REPORTS, LOOK_REPORTS)
         report = {
-            "read": groups.total() + len(rejects) + duplicates + forgotten,
+            "read": read,
             "positions": positions,
             "rejected": len(rejects),
             "duplicates": duplicates,
             "forgotten": forgotten,
-            "rejects": write_rejects(planned.workspace, f"rejects/{step}", rejects),
+            "rejects": write_rejects(planned.workspace, f"{bad_rows}/{step}", rejects),
             "groups": {str(group): count for group, count in sorted(groups.items())},
         }
-        write_report(planned.workspace, f"reports/{step}", report)
+        write_report(planned.workspace, f"{reports}/{step}", report)
 
     def _unbuilt(self, rows: pa.Table) -> pa.Table:
         """Keeps the rows whose shards are still to be built, with the columns that these need."""
@@ -136,7 +120,7 @@ class ChunkReader:
 
 def look_progress(planned: PlannedBuild, chunk: Chunk) -> Progress:
     """Returns the counters of a look at a chunk that the next job reads again: their names begin with `look_`."""
-    return Progress(planned.progress, f"look-{chunk_step(chunk.index)}")
+    return Progress(planned.progress, f"look-{chunk_step(chunk.index)}", prefix="look_")
 
 
 def _list_name(chunk: Chunk) -> str:
@@ -166,8 +150,7 @@ class LookReader:
         planned = self._look.planned
         report = read_report(planned.workspace, f"{LOOK_REPORTS}/{chunk_step(chunk.index)}") if planned.inline else None
         if report is not None:
-            counts = {"look_read": report["read"], "look_refused": report["rejected"], "look_chunks": 1}
-            look_progress(planned, chunk).add(**counts)
+            look_progress(planned, chunk).add(read=report["read"], refused=report["rejected"], chunks=1)
 
 
 class ChunkSums:

@@ -26,7 +26,6 @@ from recordmill.pipeline.build.context.arrow_files import write_file_digests
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import shard_step, write_rejects
 from recordmill.pipeline.build.duplicates.fingerprints import write_contents
-from recordmill.pipeline.build.worker.batch import Stored
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import (
     MOST_NAMES,
@@ -45,6 +44,8 @@ from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 
 Ids = npt.NDArray[np.int64]
+Stored = Mapping[str, Any]
+"""Stored tensors by feature."""
 Appearance = Mapping[str, npt.NDArray[np.float32]]
 TOGETHER = 64  # profiles that are added up at once: some 2 MiB
 LARGE = ("label_counts", "profile")
@@ -71,14 +72,14 @@ class ProfileSum:
 class ShardTotals:
     """Sums of a batch's rows, or of several batches'."""
 
-    rejects: list[Reject]
+    rejects: list[Reject] = field(default_factory=list)
     written: Counter[int] = field(default_factory=Counter)
     """The number of rows that became records, by source."""
     labels: Counter[int] = field(default_factory=Counter)
     transcoded: Counter[str] = field(default_factory=Counter)
     """The number of images that were transcoded, by feature and format: `image TIFF`."""
     profiles: Counter[str] = field(default_factory=Counter)
-    """The number of images that have a colour profile, by feature and name: `image Display P3`."""
+    """The number of images that have a colour profile other than sRGB's, by feature and name: `image Display P3`."""
     lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
     """The number of ids of each row, by text."""
     profile: ProfileSum = field(default_factory=ProfileSum)
