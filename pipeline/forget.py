@@ -136,8 +136,8 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
         if not is_sorted(live):
             raise PackedError(
                 f"the records of {live.version} hold several rows each, which cannot be taken apart: the keys are on "
-                "the list, so run `recordmill build`, which leaves the rows out, and then `recordmill versions prune "
-                "--purge`"
+                "the list, so run `recordmill build`, which leaves the rows out, and then "
+                f"`recordmill versions prune {output} --purge`"
             )
         rows = list(find_digests(base.folder, live, gone.digests))
         rejects = without_rejects(base.folder, live, gone)

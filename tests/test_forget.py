@@ -219,7 +219,7 @@ def test_packed_texts_are_left_to_a_build(local: str) -> None:
     manifest = read_manifest(path.parent)
     splits = {name: replace(split, documents=split.records) for name, split in manifest.splits.items()}
     path.write_text(replace(manifest, splits=splits).to_text())
-    with pytest.raises(PackedError, match="hold several rows each.* so run `recordmill build`"):
+    with pytest.raises(PackedError, match=f"so run `recordmill build`.* `recordmill versions prune {local} --purge`"):
         forget(local, GONE, reason="ticket 7")
     (entry,) = read_history(local)
     assert (entry["end"], entry["keys"], entry["reason"]) == ("failed", len(GONE), "ticket 7")

@@ -93,6 +93,12 @@ def test_which_version_is_meant(local: Path, wanted: str, found: int | str) -> N
             find(str(local), wanted)
 
 
+@pytest.mark.parametrize("act", ["pin", "unpin", "materialize", "rollback"])
+def test_minus_one_is_a_version_and_no_option(local: Path, capsys: pytest.CaptureFixture[str], act: str) -> None:
+    run("versions", act, local, "-1", "--reason", "it is good")
+    assert capsys.readouterr().out.startswith(NAMES[1])
+
+
 def test_versions_are_listed_by_their_numbers(output: str) -> None:
     pin(output, "1")
     with hold(open_store(output), f"{NAMES[1]}+reader"):

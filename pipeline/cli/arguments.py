@@ -25,8 +25,19 @@ WorkFolder = Annotated[
 ]
 
 
+class VersionCommand(TyperCommand):
+    """A command whose arguments name versions: `-1` is one, and no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments. Raises: TyperException: an option that there is not, or one too many."""
+        ctx.ignore_unknown_options = any(arg[:1] == "-" and arg[1:].isdecimal() for arg in args)
+        return super().parse_args(ctx, args)
+
+
 class BeamCommand(TyperCommand):
     """A command that also takes Beam's options, and refuses any other argument that it does not know."""
+
+    allow_extra_args = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the arguments. Raises: TyperException: one too many, which is no option."""

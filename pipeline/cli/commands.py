@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli import build_commands, inspect_commands, report_commands, version_commands
-from recordmill.pipeline.cli.arguments import BeamCommand
+from recordmill.pipeline.cli.arguments import BeamCommand, VersionCommand
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import end_by_signal
 from recordmill.pipeline.safe_text import frames_of, say, summary_of
@@ -63,7 +63,6 @@ app = typer.Typer(name="recordmill", cls=Commands, no_args_is_help=True, add_com
 of_versions = typer.Typer(
     name="versions", cls=Commands, no_args_is_help=True, help="List, pin, approve, roll back and prune versions."
 )
-WITH_BEAM_OPTIONS = {"allow_extra_args": True}
 EVERYDAY, MORE = "Everyday", "More"
 
 
@@ -107,27 +106,25 @@ def options(
     """Takes the options that stand before the command."""
 
 
-def _add(command: Callable[..., Any], panel: str = EVERYDAY, *, takes_beam_options: bool = False) -> None:
-    if takes_beam_options:
-        app.command(rich_help_panel=panel, cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(command)
-    else:
-        app.command(rich_help_panel=panel)(command)
+def _add(command: Callable[..., Any], panel: str = EVERYDAY, cls: type[TyperCommand] | None = None) -> None:
+    app.command(rich_help_panel=panel, cls=cls)(command)
 
 
-_add(build_commands.init, takes_beam_options=True)
-_add(build_commands.plan, takes_beam_options=True)
-_add(build_commands.build, takes_beam_options=True)
+_add(build_commands.init, cls=BeamCommand)
+_add(build_commands.plan, cls=BeamCommand)
+_add(build_commands.build, cls=BeamCommand)
 _add(inspect_commands.show)
 _add(inspect_commands.head)
 _add(report_commands.preview)
 _add(report_commands.report)
-_add(report_commands.diff)
+_add(report_commands.diff, cls=VersionCommand)
 _add(report_commands.verify)
 _add(report_commands.export)
 _add(version_commands.history, MORE)
-_add(build_commands.doctor, MORE, takes_beam_options=True)
+_add(build_commands.doctor, MORE, cls=BeamCommand)
 _add(build_commands.schema, MORE)
 app.add_typer(of_versions, rich_help_panel=MORE)
 of_versions.command("list")(version_commands.list_)
 for command in OF_VERSIONS:
-    of_versions.command()(command)
+    takes_keys = command is version_commands.forget  # of which `-1` may be one: it comes after --
+    of_versions.command(cls=None if takes_keys else VersionCommand)(command)

@@ -84,7 +84,8 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[
     def choose(latest: Latest | None) -> Manifest:
         chosen = find_among(published(store), output, wanted or "-1", latest)
         if latest and is_held_back(latest, chosen):
-            raise OutputError(f"the gate held {chosen.version} back: `recordmill versions approve` makes it live")
+            approve = f"`recordmill versions approve {output} {chosen.version}`"
+            raise OutputError(f"the gate held {chosen.version} back: {approve} makes it live")
         return chosen
 
     return _make_live("rollback", store, reason, choose, mend=True)
@@ -163,9 +164,8 @@ def _held_back(store: Store, latest: Latest | None, wanted: str | None) -> Manif
         raise OutputError(f"no version is held back in {store.url}{live}")
     chosen = find_among(manifests, store.url, wanted or HELD_BACK, latest)
     if not is_held_back(latest, chosen):
-        raise OutputError(
-            f"{chosen.version} is not held back in {store.url}: `recordmill versions rollback` makes it live"
-        )
+        lists = f"`recordmill versions list {store.url}` says what is"
+        raise OutputError(f"{chosen.version} is not held back in {store.url}: {lists}")
     return chosen
 
 
