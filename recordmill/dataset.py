@@ -26,13 +26,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.options import (
-    ReadOptions,
-    check_batch_size,
-    evaluation_options,
-    ranges,
-    training_options,
-)
+from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.reader.version_files import RemotePath, readable
 
@@ -129,11 +123,11 @@ class Dataset(DatasetVersion):
         """Counts the batches that each host gets of `training_input`; without `drop_remainder`, of `evaluation_input`.
 
         Raises:
-            DatasetError: there is no such split, or `batch_size` is below 1.
+            DatasetError: there is no such split, or a value is out of its range.
         """
-        check_batch_size(batch_size)
+        given = ReadOptions(split, batch_size=batch_size, host_count=host_count, drop_remainder=drop_remainder)
         records = sum(end - first for _, first, end in ranges(split, self.splits))
-        return Steps(records, batch_size, host_count=host_count, drop_remainder=drop_remainder).of_epoch
+        return Steps(records, given.batch_size, 0, given.host_count, drop_remainder).of_epoch
 
     def records(self, split: str | None = None, **choice: Any) -> "Iterator[Record]":
         """Returns records for people, one after another: `dataset.records("test", label="cat", limit=5)`.

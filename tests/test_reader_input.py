@@ -169,6 +169,13 @@ def test_a_state_goes_on(options: dict[str, Any], dataset: Dataset) -> None:
     assert [keys(resumed.as_numpy()) for _ in range(2)] == expected[1:]
 
 
+def test_numbers_and_names_may_be_numpys(dataset: Dataset) -> None:
+    options = {"batch_size": np.int64(3), "seed": np.uint8(5), "balance": np.False_, "features": np.array(["price"])}
+    state = dataset.training_input(**options).state(np.int32(2))
+    expected = dataset.training_input(batch_size=3, seed=5, features=["price"]).state(2)
+    assert json.dumps(state) == json.dumps(expected)
+
+
 def test_a_state_is_of_the_latest_iteration_or_of_a_step(dataset: Dataset) -> None:
     given = dataset.training_input(batch_size=3)
     with pytest.raises(DatasetError, match=r"state\(\) needs a step here"):

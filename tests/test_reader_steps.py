@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -42,6 +43,10 @@ def test_records_are_counted_over_epochs(drop: bool, step: int, records: int) ->
     assert Steps(10, 3, drop_remainder=drop).consumed(step) == records
 
 
+def test_a_batch_that_holds_all_records_takes_memory_for_these_alone() -> None:
+    assert Steps(3, 10**15, drop_remainder=False).positions(0).tolist() == [0, 1, 2]
+
+
 def test_nothing_is_consumed_of_nothing() -> None:
     assert Steps(0, 3).consumed(5) == 0
 
@@ -70,6 +75,11 @@ def test_epochs_in_one_iteration(epochs: int, start: int, steps: list[int]) -> N
     for _ in range(2):
         assert list(islice(passes.begin(), 2 if epochs < 0 else None)) == steps
     assert passes.steps == (None if epochs < 0 else len(steps))
+
+
+def test_more_epochs_than_a_range_counts_are_as_good_as_no_end() -> None:
+    assert list(islice(Passes(3, 10**20, 4).begin(), 2)) == [4, 5]
+    assert Passes(3, 10**20, 4).steps == sys.maxsize - 4
 
 
 @pytest.mark.parametrize("epochs", [None, 3, -1])

@@ -50,7 +50,7 @@ Spans = Sequence[tuple[int, int]]
 class BlockCache:
     """The blocks in a folder. Pickles; threads and processes may share it."""
 
-    def __init__(self, folder: str | None = None, most: int | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, most: int | None = None) -> None:
         """Takes a folder and the most bytes in it; by default the user's, and half of what the disk has room for."""
         self._given, self._most = folder, most
         self._until_look = 0  # bytes to fetch

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count, takewhile
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,7 +206,9 @@ class Input:
             if self._latest is None:
                 raise DatasetError("state() needs a step here: how many the model has taken since the first of epoch 0")
             step = self._latest.step
-        return _state(self.source, step)
+        if index(step) < 0:
+            raise DatasetError(f"step is at least 0, got {step}")
+        return _state(self.source, index(step))  # a state is JSON: an optimizer's steps may be NumPy's
 
     def resume(self, state: State) -> "Input":
         """Returns the same input from a state on: the batches that would have come.

@@ -14,6 +14,7 @@ TypeError: evaluation_input has no option 'dtyp'; did you mean `dtype`?
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from recordmill.transforms.numpy.augment.chain import Mask
 
 
-SHUFFLES = ("global", "blocks", "none")
-ON_ERROR = ("raise", "skip")
+LEAST = {"batch_size": 1, "start_step": 0, "workers": 0, "max_skipped": 0, "threads": 1, "cache_bytes": 1}
 THE_LABEL = "(the dataset's label)"
 """Stands for the label that the manifest names."""
 
@@ -46,6 +46,8 @@ class ReadOptions(FinishOptions):
     Raises:
         DatasetError: a value is out of its range.
     """
+
+    CHOICES = {**FinishOptions.CHOICES, "shuffle": ("global", "blocks", "none"), "on_error": ("raise", "skip")}
 
     split: str = "train"
     """A split's name, a slice (`train[:80%]`, `train[100:]`), or several (`train+validation`)."""
@@ -88,7 +90,7 @@ class ReadOptions(FinishOptions):
     workers: int | None = None
     """Processes that make batches as soon as they are ready; by default one a core where images are decoded, if the
     iteration is long enough; 0 for none."""
-    cache: str | None = None
+    cache: str | Path | None = None
     """The folder in which blocks of remote shards are kept, for all processes and trainings of this host; by default
     `recordmill/blocks` in the user's folder for caches."""
     cache_bytes: int | None = None
@@ -105,10 +107,7 @@ class ReadOptions(FinishOptions):
             self._set("host_index", self.input_context.input_pipeline_id)
             self._set("host_count", self.input_context.num_input_pipelines)
             self._set("input_context", None)
-        check_batch_size(self.batch_size)
-        if self.shuffle is not None:
-            _check_choice("shuffle", self.shuffle, SHUFFLES)
-        _check_choice("on_error", self.on_error, ON_ERROR)
+        super().__post_init__()
         if self.host_count < 1 or not 0 <= self.host_index < self.host_count:
             raise DatasetError(f"host_index is 0 to host_count - 1, got {self.host_index} of {self.host_count}")
         if self.epochs is not None and self.epochs < 1 and self.epochs != FOR_EVER:
@@ -116,11 +115,10 @@ class ReadOptions(FinishOptions):
                 f"epochs is how many one iteration gives, at least 1; None: one, the next each time; -1: without end; "
                 f"got {self.epochs}"
             )
-        for name, least in (("start_step", 0), ("workers", 0), ("max_skipped", 0), ("threads", 1), ("cache_bytes", 1)):
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise DatasetError(f"{name} is at least {least}, got {value}")
-        super().__post_init__()
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -150,12 +148,6 @@ def option_names(method: str) -> list[str]:
     ]
 
 
-def check_batch_size(batch_size: int) -> None:
-    """Refuses less than one record. Raises: DatasetError."""
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise DatasetError(f"batch_size is the number of records in a batch, at least 1, got {batch_size!r}")
-
-
 def _check_names(method: str, options: Mapping[str, Any]) -> None:
     known = option_names(method)
     for name in options:
@@ -163,11 +155,6 @@ def _check_names(method: str, options: Mapping[str, Any]) -> None:
             raise TypeError(f"{method}_input has no option '{name}'{did_you_mean(name, known)}")
     if "batch_size" not in options:
         raise TypeError(f"{method}_input needs batch_size, the number of records in a batch")
-
-
-def _check_choice(name: str, value: str, choices: Collection[str]) -> None:
-    if value not in choices:
-        raise DatasetError(f"{name} is one of {', '.join(choices)}, got {value!r}")
 
 
 _ONE = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<first>-?\d+%?)?:(?P<end>-?\d+%?)?\])?")

@@ -100,9 +100,9 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
 
 def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) -> dict[str, Description]:
     chosen = given.features
-    names = list(manifest.features) if chosen is None else chosen
-    if isinstance(names, str):
-        raise DatasetError(f"features is a list of names, got {names!r}")
+    if isinstance(chosen, str | bytes):
+        raise DatasetError(f"features is a list of names, got {chosen!r}")
+    names = list(manifest.features if chosen is None else chosen)
     if not names and label is None and not given.with_key:
         raise DatasetError(
             "features is empty, and neither a label nor the keys are read: name a feature, or with_key=True"

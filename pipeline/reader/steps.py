@@ -65,10 +65,9 @@ class Steps:
         """Returns this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
         start, host = step * self.global_batch, self.host_index
         if self.lanes:
-            positions = np.arange(start + host, start + self.global_batch, self.host_count)
-        else:
-            positions = np.arange(start + host * self.batch_size, start + (host + 1) * self.batch_size)
-        return positions[positions < self.records]
+            return np.arange(start + host, min(start + self.global_batch, self.records), self.host_count)
+        start += host * self.batch_size
+        return np.arange(start, min(start + self.batch_size, self.records))
 
     def consumed(self, step: int) -> int:
         """Counts the records that all hosts together have read when a step, counted from epoch 0, begins."""
@@ -106,7 +105,7 @@ class Passes:
         if self._epochs == FOR_EVER:
             return range(self._start, sys.maxsize)
         if self._epochs is not None:
-            return range(self._start, self._epochs * self._of_epoch)
+            return range(self._start, min(self._epochs * self._of_epoch, sys.maxsize))
         return range(self._next, (self._next // self._of_epoch + 1) * self._of_epoch)
 
     @property
@@ -116,7 +115,7 @@ class Passes:
             return self._of_epoch
         if self._epochs == FOR_EVER:
             return None if self._of_epoch else 0
-        return max(0, self._epochs * self._of_epoch - self._start)
+        return len(self.upcoming)
 
 
 State = dict[str, Any]

@@ -8,14 +8,17 @@
 {'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import NoneType
+from typing import Any, ClassVar, NamedTuple, TypeAlias, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Stored
 
@@ -86,10 +89,15 @@ class RowError(Exception):
         self.message = message
 
 
-DTYPES = ("uint8", "float32", "bfloat16")
-TEXTS = ("padded", "bucketed", "ragged", "packed")
 LONGEST = "longest"
-CAPTIONS = ("all", "first", "random")
+TYPES = {
+    bool: "True or False",
+    int: "a whole number",
+    str: "a string",
+    Path: "a Path",
+    Collection: "a list of names",
+    NoneType: "None",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +108,11 @@ class FinishOptions:
         DatasetError: a value is not allowed.
     """
 
+    CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {
+        "dtype": ("uint8", "float32", "bfloat16"),
+        "text": ("padded", "bucketed", "ragged", "packed"),
+        "captions": ("all", "first", "random"),
+    }
     dtype: str | None = None
     """The dtype of images: `uint8` as stored, `float32` or `bfloat16` normalized; None as the spec says."""
     text: str = "padded"
@@ -114,12 +127,14 @@ class FinishOptions:
     """Adds `<feature>_mask` to padded texts: bool, True where there is a token."""
 
     def __post_init__(self) -> None:
-        if self.dtype is not None and self.dtype not in DTYPES:
-            raise DatasetError(f"dtype is one of {', '.join(DTYPES)}, got {self.dtype!r}")
-        if self.text not in TEXTS:
-            raise DatasetError(f"text is one of {', '.join(TEXTS)}, got {self.text!r}")
-        if self.captions not in CAPTIONS:
-            raise DatasetError(f"captions is one of {', '.join(CAPTIONS)}, got {self.captions!r}")
+        for each in fields(self):
+            if isinstance(getattr(self, each.name), np.generic):  # a state that holds it is JSON
+                object.__setattr__(self, each.name, getattr(self, each.name).item())
+            if not isinstance(each.type, str):
+                _check_type(each.name, getattr(self, each.name), get_args(each.type) or (each.type,))
+        for name, choices in self.CHOICES.items():
+            if (value := getattr(self, name)) not in (None, *choices):
+                raise DatasetError(f"{name} is one of {', '.join(choices)}, got {value!r}")
         length = self.text_length
         if length not in (None, LONGEST) and not (isinstance(length, int) and length >= 1):
             raise DatasetError(f"text_length is a number of ids, at least 1, or '{LONGEST}', got {length!r}")
@@ -129,6 +144,12 @@ class FinishOptions:
         if self.text_length is None:
             return max_length
         return self.text_length if isinstance(self.text_length, int) else None
+
+
+def _check_type(name: str, value: object, annotated: Sequence[Any]) -> None:
+    types = tuple(get_origin(each) or each for each in annotated)
+    if not isinstance(value, types) or isinstance(value, bool) and bool not in types:
+        raise DatasetError(f"{name} is {' or '.join(map(TYPES.__getitem__, types))}, got {cut(repr(value))}")
 
 
 SERVED = FinishOptions()
