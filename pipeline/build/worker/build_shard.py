@@ -22,7 +22,7 @@ from recordmill.pipeline.build.duplicates.fingerprints import content_features, 
 from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
 from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph
-from recordmill.pipeline.build.worker.examples import PackedRecords, encode
+from recordmill.pipeline.build.worker.examples import PackedRecords, encode, to_lists
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import Appearance, ProfileSum, ShardTotals, Stored, profile_of
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
@@ -35,7 +35,7 @@ ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"),
 
 
 IS_MEASURED = "@measured"
-MEASURED = 256  # rows of a shard: its first, by the hashes of their keys, are a sample that no batch or worker decides
+MEASURED = 128  # rows of a shard: its first, by the hashes of their keys, are a sample that no batch or worker decides
 
 
 class BuiltBatch(NamedTuple):
@@ -110,19 +110,22 @@ class ShardBuilder:
             labels=Counter(self._labels(stored)),
             lengths={name: [each] for name, each in lengths.items()},
             profile=ProfileSum(
-                profile_of(self._context.features, batch.rows, stored, lengths, self._appearance(batch))
+                profile_of(self._context.features, batch.rows, stored, lengths, self._appearance(batch, stored))
             ),
             digests=[batch.digest(keys)],
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
         )
         return BuiltBatch([] if self._context.packed() else encode(keys, stored), keys, texts, totals)
 
-    def _appearance(self, batch: RowBatch) -> dict[str, Appearance]:
-        """Measures the images of the shard's first rows, by feature."""
+    def _appearance(self, batch: RowBatch, stored: Stored) -> dict[str, Appearance]:
+        """Measures the images of the shard's first rows, by feature: the stored ones, as they decode sooner."""
         measured, chosen = dict[str, Appearance](), batch.rows[IS_MEASURED].to_pylist()
         for name, options in self._context.images().items() if any(chosen) else ():
-            rows = (images if isinstance(images, list) else [images] for images in compress(batch.images[name], chosen))
-            measure = partial(appearance, [*chain.from_iterable(rows)], options.max_pixels)
+            if name in stored and options.store != "raw":
+                rows = to_lists(stored[name])
+            else:
+                rows = [images if isinstance(images, list) else [images] for images in batch.images[name]]
+            measure = partial(appearance, [*chain.from_iterable(compress(rows, chosen))], options.max_pixels)
             measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
         return measured
 
