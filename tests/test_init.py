@@ -113,6 +113,7 @@ def splits_of_files(folder: Path) -> None:
     train = "".join(f"{n},{n / 2},some words {n},{n % 2}\n" for n in range(40))
     write(folder / "data/train.csv", f"id,n,text,target\n{train}")
     write(folder / "data/dev.csv", "id,n,text,target\n" + "".join(f"{50 + n},,some words {n},1\n" for n in range(5)))
+    write(folder / "data/sample_submission.csv", "id,target\n1,0\n")
 
 
 def json_rows(folder: Path) -> None:
@@ -242,7 +243,7 @@ def test_what_is_guessed(make: Make, top: Any, features: Any, label: str | None,
 
 REASONS = [
     (class_folders, ["The 24 rows, before their images are opened: none would be a reject", "the folders: 2 dist"]),
-    (splits_of_files, ["not in 11 % of the 45 rows", "is one split"]),
+    (splits_of_files, ["not in 11 % of the 45 rows", "is one split", "left out: 1 (sample_submission.csv)"]),
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "1 distinct value",
                  "none: empty in the 40 rows", "mixed: 21 distinct values in", "not in 2 % of the 40",
                  "set: decides"]),
@@ -370,7 +371,7 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("a.json", b'["x", "y"]', r"one JSON array; .*jq -c '.\[\]' \S+/a.json > \S+/a-lines.jsonl"),
         ("d.csv", "a,b\n1,Привет\n".encode("cp1251"), "neither UTF-8 nor, by its bytes, cp1252: name its encoding"),
         ("d.jsonl", b'{"a": 1\n' * 9, "no JSON object in its first lines"),
-        ("e.csv", b"a,b\n" + b"1\n" * 99, "e.csv holds no row, or no good one"),
+        ("e.csv", b"a,b\n" + b"1\n" * 99, "no good one; e.csv, line 2: 1 cell, the header has 2"),
         ("c.json", b"{\nbroken", r"no JSON object in its first lines; .* jq -c \. \S+/c.json"),
         ("out/dataset.json", b'{"build_key": 1}', "holds a dataset that is built already"),
     ],

@@ -87,6 +87,12 @@ def polygons(folder: Path) -> None:
         file.write_text("1 0.5 0.25 0.75 .5 0.5 0.75 0.25 5e-1\n")
 
 
+def other_folder(folder: Path) -> None:
+    """Images of no split beside those of two."""
+    published.write_yolo(folder)
+    published.write(folder / "images/more/1.jpg", published.jpeg())
+
+
 def beside(folder: Path) -> None:
     """Darknet's layout: text beside the images, and the names a line."""
     for number in range(4):
@@ -114,6 +120,8 @@ LAYOUTS: list[tuple[Make, str, list[dict[str, Any]]]] = [
                              {"format": "coco", "path": "data/valid/_annotations.coco.json", "split": "validation"}]),
     (alike, "data", [{"format": "coco", "path": f"data/{name}.json", "images": f"data/{name}_images/", "split": split}
                      for name, split in (("train", "train"), ("valid", "validation"))]),
+    (other_folder, "data", [yolo("labels/train/", "images/train/", split="train"),
+                            yolo("labels/val/", "images/val/", split="validation")]),
     (label_studio, "data", [yolo("labels/", "images/")]),
     (polygons, "data", [yolo("labels/train/", "images/train/", split="train"),
                         yolo("labels/val/", "images/val/", split="validation")]),
@@ -202,6 +210,14 @@ def labels(folder: Path) -> None:
     (folder / "train.csv").rename(folder / "labels.csv")
 
 
+def one_folder(folder: Path) -> None:
+    """The images of all splits in one folder."""
+    published.write_kaggle(folder)
+    (folder / "train").rename(folder / "images")
+    for image in (folder / "test").iterdir():
+        image.rename(folder / "images" / image.name)
+
+
 HUB = [{"format": "parquet", "path": f"data/data/{split}-00000-of-00001.parquet", "split": split}
        for split in ("train", "validation")]  # fmt: skip
 TABLES = [
@@ -209,6 +225,8 @@ TABLES = [
     (published.write_kaggle, "data", kaggle("train.csv", "train/*.jpg"), {"image": "image", "breed": "category"}),
     (with_endings, "data", kaggle("train.csv", "train/"), {"image": "image", "breed": "category"}),
     (labels, "data/labels.csv", kaggle("labels.csv", "train/*.jpg"), {"image": "image", "breed": "category"}),
+    (labels, "data", [{"format": "image_folder", "path": "data/"}], {"image": "image"}),
+    (one_folder, "data", kaggle("train.csv", "images/*.jpg"), {"image": "image", "breed": "category"}),
     (
         published.write_imagenet,
         "data",

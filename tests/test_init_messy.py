@@ -250,7 +250,7 @@ def test_what_is_no_list_of_names(content: str) -> None:
 def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:
     for n in range(24):
         write(tmp_path / f"data/{n}.png", b"<html>404</html>")
-    message = "no row is good, so nothing would be built. By the images' headers in 24 rows: 24 would be rejects"
+    message = "none would be a reject. By the images' headers in 24 rows: 24 would be rejects"
     with pytest.raises(UserError, match=re.escape(message)):
         starter(str(tmp_path / "data"), FILES)
 

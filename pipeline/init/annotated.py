@@ -65,21 +65,23 @@ class Listing:
     def recognized(
         self, sources: Sequence[Source], shown: Sequence[FileInfo], what: str, without: Sequence[str] = ()
     ) -> Recognized:
-        """Returns the sources, without splits where none of several is the training set.
+        """Returns the sources: those of splits where one of several is the training set, else all, without splits.
 
         Raises: UnknownDataError: there is no source, since the images of the files `without` are not there.
         """
         if not sources:
             why = "has annotations, and their images are not in it or below it: give the folder that holds both"
             raise UnknownDataError(f"{without[0]}: {self.folder} {why}")
-        splits = [source["split"] for source in sources]
-        is_divided = None not in splits and "train" in splits and len(splits) > 1
-        sources = [each if is_divided else {**each, "split": None} for each in sources]
+        named = [source for source in sources if source["split"]]
+        is_divided = len(named) > 1 and any(source["split"] == "train" for source in named)
+        others = [source["path"] for source in sources if is_divided and source not in named]
+        sources = named if is_divided else [{**each, "split": None} for each in sources]
         filled = [{name: value for name, value in each.items() if value is not None} for each in sources]
         form = filled[0]["format"]
         is_whole = form == "coco" or len(self.images) <= SMALL_FILES
         reasons = {"format": f"{what}; {count(len(self.images), 'image')}"}
         notes = note("left out, since their images are not there, or have no annotation", without)
+        notes += note("left out, since their names are of no split", others)
         return Recognized(filled, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
 
 

@@ -62,7 +62,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         UserError: no feature can be made of any column, or an answer is missing.
     """
     split = None if sample.data.split_names else _find_split(sample)
-    if split and split[0] in sample.of_path:  # the class that a folder names depends on it
+    if split and split[0] == SPLIT and SPLIT in sample.of_path:  # the class that a folder names depends on it
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     key, guesses = _find_key(sample), _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
@@ -86,7 +86,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
         is_empty = not any(item.reading.rows for item in guesses.values())
-        why = "holds no row, or no good one" if is_empty else f"has no column that a feature can be made of: {reasons}"
+        why = f"has no column that a feature can be made of: {reasons}"
+        why = f"holds no row, or no good one{sample.first_reject()}" if is_empty else why
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
     splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses), **_groups(sample, guesses)}
     rows = {**_key(key), **splits}
@@ -185,7 +186,7 @@ def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes
 
 def _find_split(sample: SourceSample) -> Named:
     """The column that holds the split's name in each row; several splits must be among the sampled rows."""
-    for name in sample.names:
+    for name in sorted(sample.names, key=SPLIT.__ne__):
         names = sample.read(name, ColumnType.TEXT)
         words = {SPLITS.get(value.lower()) for value in names.distinct}
         are_splits = None not in words and "train" in words and len(words) > 1

@@ -136,9 +136,10 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen = by_format.get(form, filled)
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
-    used = {file.path for file in chosen}
+    sources = _sources(folder, chosen)
+    used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
-    return _table(files, form, _sources(folder, chosen), encoding, _left_out(folder, left))
+    return _table(files, form, sources, encoding, _left_out(folder, left))
 
 
 def _images(
@@ -153,9 +154,11 @@ def _images(
     rows = f"; the rows are those of {names}" if metadata else ", each one a row"
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder]
     tables = [path for path in tops if format_by_name(path) in NAMING and not metadata]
+    tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
     for path in tables:
-        stem = posixpath.splitext(path)[0]  # `train.csv` and the images of `train/`
-        if any(image.path.startswith((f"{stem}/", f"{stem}_images/")) for image in images):
+        stem = posixpath.splitext(path)[0]  # `train.csv` and the images of `train/`, or `images/`
+        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
+        if any(image.path.startswith(places) for image in images):
             form, table = format_by_name(path) or "", [file for file in left if file.path == path]
             unread = [file for file in others if file.path != path]
             return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
@@ -179,25 +182,24 @@ def _bytes(some: Sequence[FileInfo]) -> int:
 
 
 def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
-    """The sources that read some files of a folder: one for each split, where all of their names begin with one."""
+    """The sources that read some files of a folder: one for each split that their names begin with."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
     names = sorted(file.path for file in chosen)
-    ordered = [(split, by_split[split]) for split in (None, *SYNONYMS) if split in by_split]
+    ordered = [(split, by_split[split]) for split in SYNONYMS if split in by_split] or [(None, chosen)]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
 
 
 def divided(
     files: Sequence[FileInfo], names: Callable[[FileInfo], Iterable[str]]
 ) -> dict[str | None, Sequence[FileInfo]]:
-    """Groups files by the split that the first of their names states; all as None where one has none, or no other one.
+    """Groups files by the split that the first of their names states; all as None where that is not train and another.
 
     The names are parts of a path: `train/a.csv`, `test-0001.csv`, `data/train-00000.parquet`.
     """
     by_split = dict[str | None, list[FileInfo]]()
     for file in files:
         by_split.setdefault(split_of(*names(file)), []).append(file)
-    is_divided = None not in by_split and "train" in by_split and len(by_split) > 1
-    return {**by_split} if is_divided else {None: files}
+    return {**by_split} if "train" in by_split and len(by_split.keys() - {None}) > 1 else {None: files}
 
 
 def split_of(*names: str) -> str | None:

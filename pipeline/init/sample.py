@@ -211,6 +211,15 @@ class SourceSample:
         whole.always = self.always
         return whole
 
+    def first_reject(self) -> str:
+        """Says where the first row lies that is a reject whatever is read of it, and why; nothing where none is."""
+        for reader in self.readers:
+            for chunk in reader.plan(self.files, {}, CHUNK_BYTES).chunks:
+                for reject in chain.from_iterable(block.rejects for block in reader.read(chunk, self.files, {}, ())):
+                    file, line = reader.locate(chunk, reject.position)
+                    return f"; {file}{f', line {line}' if line else ''}: {reject.message}"
+        return ""
+
     def take(
         self, columns: Columns, key: Sequence[str] | None = (), rows: int | None = None
     ) -> tuple[list[tuple[int, Block]], bool]:
