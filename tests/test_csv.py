@@ -251,6 +251,17 @@ def test_cells_that_stand_for_no_number(tmp_path: Path, other: str) -> None:
     assert [reject.reason for reject in rejects][:11] == ["missing_value"] * 11
 
 
+def test_a_decimal_comma(tmp_path: Path) -> None:
+    file = write(tmp_path, b"n;t;many\n1,5;1,5;1,5\n-2;a;3\n1.234,5;a;3\n1.5;a;3\n")
+    columns = {"n": NUMBER, "t": CATEGORY, "many": Column(ColumnType.NUMBER, many=True)}
+    rows, rejects = read(file, columns, separator=";", decimal=",")
+    assert [(row["n"], row["t"], row["many"]) for row in rows] == [(1.5, "1,5", [1.0, 5.0]), (-2.0, "a", [3.0])]
+    assert [reject.message for reject in rejects] == ["wanted a number, found another string"] * 2
+    rows, rejects = read(file, {"n": NUMBER}, separator=";")
+    message = "wanted a number, found another string, maybe with a decimal comma: `decimal: ','` of csv and tsv"
+    assert [reject.message for reject in rejects] == [message, "wanted a number, found another string"]
+
+
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:]),
     ".bz2": lambda data: bz2.compress(data[:9]) + bz2.compress(data[9:]),

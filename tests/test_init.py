@@ -406,7 +406,11 @@ def test_json_texts_are_lines_of_objects(tmp_path: Path) -> None:
     ("head", "options"),
     [
         (b"a,b\n1,2\n", {}),
-        (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";"}),
+        (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";", "decimal": ","}),
+        (b"a;b\n1,5;2\n2.5;3\n", {"separator": ";"}),
+        (b'a,b\n"1,5",2\n', {}),
+        (b'a,b\n"one\n1,","two"\n', {}),
+        (b'a,b\n"one,two\n1,5" pipe\n', {"quote": None}),
         (b'"a|x","b"\n"1","2|3"\n', {}),
         (b"1,x\n2,y\n", {"header": ["column_1", "column_2"]}),
         (b"a.png,x\nb.png,y\n", {"header": ["column_1", "column_2"]}),

@@ -156,7 +156,7 @@ SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
      ["optional: true # not in 15 % of the 120 rows"]),
     (ratings, "data", {"rating": {"kind": "number"}, "codes": {"kind": "number"}}, {"label": "rating"}, []),
     (labels_of_commas, "data", {"labels": {"kind": "categories", "separator": ",", "classes": ("a", "b", "c")},
-                                "price": {"kind": "category"}}, {"label": "labels"}, []),
+                                "price": {"kind": "number"}}, {"label": "labels"}, ["decimal: ','"]),
     (odd_headers, "data", {"text": {"kind": "text"}}, {}, ["/data/a.csv has two columns 'n'; rename one"]),
     (patients, "data/scans.csv", {"file": IMAGE, "patient_id": {"kind": "raw"}}, {"label": "label", "split_by": None},
      ["in the 120 rows: would hold all rows of one patient_id in one split\n# split_by: {group: patient_id}",
@@ -245,6 +245,14 @@ def test_names_of_codes(names: str, content: str, rows: list[int], classes: Any,
 def test_what_is_no_list_of_names(content: str) -> None:
     with pytest.raises(ValueError, match="name|invalid literal"):
         read_names(content, is_json=True)
+
+
+def test_empty_images_and_broken_links_are_rejects(tmp_path: Path) -> None:
+    for n in range(18):
+        write(tmp_path / f"data/{n}.png", image_bytes())
+    write(tmp_path / "data/18.png", b"")
+    (tmp_path / "data/19.png").symlink_to("nowhere.png")
+    assert "headers in 20 rows: 2 would be rejects" in starter(str(tmp_path / "data"), FILES)
 
 
 def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recordmill.pipeline.build.attempt.reject_limits import RejectPlaces
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
@@ -241,7 +242,9 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
     if limit is not None and rows + images > limit:
         parts = {"rows": rows, "opened images": images}
         shares = " and ".join(f"{share:.1%} of the {what}" for what, share in parts.items() if share)
-        text = f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build"
+        places = RejectPlaces(plan, [None] * len(plan.chunks))
+        such = f"; such as {places.example(sample.rejects[0])}" if sample.rejects else ""
+        text = f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build{such}"
         yield Warned(text, ExitCode.REJECTS)
     if sample.rows and not any(of_split.values()):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)

@@ -12,8 +12,8 @@ MINUTE, HOUR = 60, 3600
 
 def lines_of(forecast: Forecast) -> Iterator[str]:
     """Describes a forecast; the warnings come last, where a person sees them."""
-    about = "" if forecast.rows_are_exact else "about "
-    yield f"{forecast.name}: {about}{forecast.rows:,} rows of {forecast.files:,} files, {size(forecast.source_bytes)}"
+    rows = f"{'' if forecast.rows_are_exact else 'about '}{count(forecast.rows, 'row')}"
+    yield f"{forecast.name}: {rows} of {count(forecast.files, 'file')}, {size(forecast.source_bytes)}"
     yield from (f"note: {note}" for note in forecast.notes)
     if forecast.spans_kept:
         yield f"spans: {len(forecast.spans_read):,} are read, {len(forecast.spans_kept):,} are kept"

@@ -47,7 +47,7 @@ Source = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a folder that are not empty."""
+    """The files of a folder."""
 
     files: Files
     folder: str

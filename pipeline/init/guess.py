@@ -100,7 +100,7 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
     if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
         result = _lists(sample, name)
-    elif not are_codes and _are_numbers([value for value in filled if value.strip() not in NO_NUMBER]):
+    elif not are_codes and _are_numbers(filled, getattr(sample.sources[0], "decimal", ".")):
         result = _numbers(sample, name)
     result = result or _names_in_cells(sample, name, filled)
     if result:
@@ -117,8 +117,9 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
 
-def _are_numbers(filled: list[str]) -> bool:
-    return 2 * sum(bool(NUMERIC.fullmatch(value)) for value in filled) > len(filled)
+def _are_numbers(filled: list[str], point: str = ".") -> bool:
+    cells = [value.replace(point, ".") for value in filled if value.strip() not in NO_NUMBER]
+    return 2 * sum(bool(NUMERIC.fullmatch(cell)) for cell in cells) > len(cells)
 
 
 def _names_in_cells(sample: SourceSample, name: str, filled: list[str]) -> Guess | None:

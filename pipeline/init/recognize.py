@@ -4,6 +4,7 @@ import csv
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +32,8 @@ FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endin
 """The format of a file by the ending of its name: a source's, or `json`."""
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 """A number as a cell."""
+COMMA = re.compile(r"[+-]?\d+,\d+")
+POINT = re.compile(r"[+-]?\d+\.\d+")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
 WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
@@ -48,7 +51,7 @@ NAMING = ("jsonl", "csv", "tsv", "parquet")
 CELLS, IMAGES = ("csv", "tsv"), "image_folder"
 TEXTS = (*CELLS, "jsonl", "json", "text")
 """The formats of text, whose encoding may be given."""
-SHOWN = 3
+SHOWN, SHOWN_LINES = 3, 1_000
 FILES = 16  # files of a source that are looked at
 SMALL_FILES = 1_000  # the same where a file is a row: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
@@ -94,10 +97,10 @@ class Recognized:
 
 
 def list_folder(files: Files, path: str) -> list[FileInfo] | None:
-    """Lists the files of a folder, and of those below it, that are not empty; None where the path is no folder."""
+    """Lists the files of a folder, and of those below it; no empty ones but images. None where it is no folder."""
     if not files.is_folder(path):
         return None
-    return [file for file in files.match(f"{escape(path.rstrip('/') or path)}/**") if file.bytes]
+    return [file for file in files.match(f"{escape(path.rstrip('/') or path)}/**") if file.bytes or is_image(file.path)]
 
 
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
@@ -185,7 +188,8 @@ def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
     """The sources that read some files of a folder: one for each split that their names begin with."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
     names = sorted(file.path for file in chosen)
-    ordered = [(split, by_split[split]) for split in SYNONYMS if split in by_split] or [(None, chosen)]
+    taken = SYNONYMS if len(by_split) > 1 else [None]
+    ordered = [(split, by_split[split]) for split in taken if split in by_split]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
 
 
@@ -294,7 +298,7 @@ def read_head(files: Files, path: str) -> bytes:
 
 
 def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]]:
-    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first line.
+    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines.
 
     >>> cell_options(b"a;b\n1;2\n", "csv")[0]
     {'separator': ';'}
@@ -302,13 +306,28 @@ def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]
     Returns:
         The options that are not the source's defaults, and the reason of each.
     """
-    first, default = head.partition(b"\n")[0].decode(errors="replace").strip("\r"), "\t" if form == "tsv" else ","
+    first, *others = (line.strip("\r") for line in head.decode(errors="replace").split("\n"))
+    default, lines = "\t" if form == "tsv" else ",", list(filter(None, others[:-1]))[:SHOWN_LINES]
     separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
-    cells = next(csv.reader(first.split("\r"), delimiter=separator), [])
+    names = next(csv.reader(first.split("\r"), delimiter=separator), [])
+    cells = [cell.strip('" ') for line in lines for cell in line.split(separator)]
     options, why = dict[str, Any](), dict[str, str]()
     if separator != default:
-        options["separator"], why["separator"] = separator, f"{len(cells):,} cells in the first line"
-    if any(is_image(cell) or NUMERIC.fullmatch(cell) for cell in cells):
-        options["header"] = [f"column_{number}" for number in range(1, len(cells) + 1)]
+        options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
+    if any(is_image(cell) or NUMERIC.fullmatch(cell) for cell in names):
+        options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
         why["header"] = "the first line looks like data: name the columns here, or remove this"
+    if _are_plain(lines, separator, len(names)):
+        options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
+    if separator != "," and any(map(COMMA.fullmatch, cells)) and not any(map(POINT.fullmatch, cells)):
+        options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
     return options, why
+
+
+def _are_plain(lines: Sequence[str], separator: str, cells: int) -> bool:
+    """Whether each line has all cells where quotes are characters as others, and not where they enclose cells."""
+    if cells == 1 or any(line.count(separator) != cells - 1 for line in lines):
+        return False
+    with suppress(csv.Error):
+        return len(list(csv.reader(lines, delimiter=separator, strict=True))) < len(lines)
+    return True

@@ -88,7 +88,7 @@ def _format_of_rows(source: SourceOptions, path: str) -> str:
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
     """The first rows of a file of text, compressed and encoded as it is; None where it has no more."""
-    dialect = Dialect(getattr(source, "separator", ","), '"' if form in CELLS else None)
+    dialect = Dialect(getattr(source, "separator", ","), getattr(source, "quote", '"' if form in CELLS else None))
     encoding = getattr(source, "encoding", "utf-8")
     if is_plain(encoding):
         with open_plain(files, path) as opened:

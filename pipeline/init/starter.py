@@ -172,7 +172,8 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         if profiles := _profiles(draft.features.values()):
             lines.append(f"Colour profiles that a build converts to sRGB: {profiles}.")
     if not keys or 0 < images == bad.total():
-        raise UserError(f"{sample.data.sources[0]['path']}: no row is good, so nothing would be built. {' '.join(lines)}")
+        where = sample.data.sources[0]["path"]
+        raise UserError(f"{where}: no row is good, so nothing would be built. {' '.join(lines)}")
     share = rejects.total() / max(rows, 1) + bad.total() / max(images, 1)
     tried = _together(spec, [block for _, block in blocks], words)
     accepted = spec.rejects.max_share or 0.0

@@ -111,6 +111,8 @@ class DelimitedOptions(EncodedOptions):
     """The character around a cell that holds separators, line breaks or itself, which is doubled; none: no cell is."""
     header: Header = True
     """True: the first record names the columns; otherwise their names, of files without a header."""
+    decimal: Literal[".", ","] = "."
+    """The character before the fraction of a number. With a comma, `1.234` is a reject: it may be a thousand."""
 
     @model_validator(mode="after")
     def _check(self) -> "DelimitedOptions":

@@ -19,7 +19,7 @@ import pyarrow.csv
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.sources.columns import Columns, required
+from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -96,12 +96,12 @@ class CsvReader(TableReader[DelimitedOptions]):
             for batch, covered in records.batches(rows, BATCH_RECORDS):
                 good, cells, keys, broken = read_cells(records, batch, part, needed, key is None)
                 absent, faults = pa.nulls(len(good), pa.string()), Faults()
-                typed = {
-                    name: typed_values(
-                        name, column, cells.get(numbers.get(name, -1), absent), base, faults, as_cells=True
-                    )
-                    for name, column in columns.items()
-                }
+                typed = dict[str, pa.Array]()
+                for name, column in columns.items():
+                    values = cells.get(numbers.get(name, -1), absent)
+                    if self.source.decimal == "," and column.type is ColumnType.NUMBER and not column.many:
+                        values = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
+                    typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
                 unparsed = [
                     as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
                     for record, (message, row_key) in broken.items()

@@ -123,6 +123,10 @@ def _scalars(
     if as_cells and kind in (ColumnType.NUMBER, ColumnType.INTEGER) and _is_text(values.type):
         typed, refused = numbers(kind, _text(values))
         wrong = f"wanted {RULES[kind].wanted}, found another string"
+        if refused.any():
+            commas = pc.match_substring_regex(values.cast(pa.binary()), DECIMAL_COMMA).fill_null(False)
+            hint = f"{wrong}, maybe with a decimal comma: `decimal: ','` of csv and tsv"
+            add_faults(faults, refused & np.asarray(commas), Fault("wrong_type", hint, name))
     elif wrong := _misfit(kind, values.type) or "":
         typed, refused = pa.nulls(len(values), ARROW_TYPES[kind]), ~absent(values)
     else:
@@ -188,6 +192,7 @@ def _part(values: pa.StructArray, part: str) -> pa.Array:
     return field.cast(pa.binary()) if pt.is_null(field.type) else field
 
 
+DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
 """The cells that stand for a number that is missing."""
 
