@@ -1,6 +1,7 @@
 """Inputs mixed by weights: exact shares, every record of each input, states."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def keys(given: Input) -> list[list[int]]:
         ([3, 1, 4], [3, 1, 4]),
         ([1, 10**7], [1, 10000]),
         ([1 / 3, 2 / 3], [1, 2]),
+        (np.float32([0.75, 0.25]), [3, 1]),
     ],
 )
 def test_weights_become_whole_numbers(weights: list[float], expected: list[int]) -> None:
@@ -112,6 +114,8 @@ def test_a_mixture_is_tf_data_too(dataset: Dataset) -> None:
     [
         ({}, [1], r"mix takes one weight above 0 for each of its inputs, got \[1\] of 2"),
         ({}, [1, 0], "one weight above 0"),
+        ({}, [1, float("inf")], "one weight above 0"),
+        ({}, ["a", 1], "one weight above 0"),
         ({"batch_size": 2}, [1, 1], r"the same batch_size, host_index and host_count: \(2, 0, 1\) is not \(4, 0, 1\)"),
         ({"features": ["price"]}, [1, 1], "batches of hand and hand do not look alike"),
         ({"split": "test"}, [1, 1], "'test' of hand holds no record: leave it out"),
@@ -135,3 +139,16 @@ def test_an_evaluation_with_weights_is_not_mixed(dataset: Dataset) -> None:
     padded = dataset.evaluation_input("train", batch_size=4, features=FEATURES, pad=True)
     with pytest.raises(DatasetError, match="not packed, without weights"):
         mix([padded, padded], [1, 1])
+
+
+def test_ids_that_mean_other_words_are_not_mixed(dataset: Dataset, tmp_path: Path) -> None:
+    hand_made.write_dataset(tmp_path)
+    other = open_dataset(tmp_path)
+    words = Path(other.folder, other.features["category"]["vocabulary"])
+    words.write_text("\n".join(reversed(words.read_text().splitlines())) + "\n")
+    with pytest.raises(
+        DatasetError, match=f"the ids of 'category' mean other words in {other.folder} than in .*: build"
+    ):
+        mix([inputs(dataset)[0], inputs(other)[0]], [1, 1])
+    without = [inputs(each, label=None)[0] for each in (dataset, other)]
+    assert mix(without, [1, 1]).batches_per_epoch == 5

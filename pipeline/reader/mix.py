@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
-from math import lcm
+from math import inf, lcm
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
-from recordmill.pipeline.dataset.version import padding_id
+from recordmill.pipeline.dataset.version import Ids, padding_id, read_vocabulary
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import Batch, Batches, BatchSource, SplitSource, structured
 from recordmill.pipeline.reader.input import Input
@@ -54,10 +55,12 @@ def mix(
         workers: processes that make them, by default as in `training_input`; 0 for none.
 
     Raises:
-        DatasetError: the inputs do not fit, a weight is not above 0, or a value is out of its range.
+        DatasetError: the inputs do not fit, their ids mean different words, a weight is not above 0, or a value is out
+            of its range.
     """
     sources = [_split_source(each) for each in inputs]
     _check(sources, weights)
+    _check_words([each.folder for each in inputs], sources)
     given = replace(
         sources[0].given,
         seed=seed,
@@ -77,6 +80,7 @@ def quotas(weights: Sequence[float]) -> list[int]:
     >>> quotas([0.7, 0.3]), quotas([2, 2])
     ([7, 3], [1, 1])
     """
+    weights = [float(weight) for weight in weights]
     total = sum(weights)
     shares = [Fraction(weight / total).limit_denominator(BLOCK) for weight in weights]
     block = lcm(*(share.denominator for share in shares))
@@ -206,7 +210,8 @@ def _split_source(given: Input) -> SplitSource:
 
 
 def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
-    if not sources or len(weights) != len(sources) or not all(weight > 0 for weight in weights):
+    are_weights = all(isinstance(weight, Real) and 0 < weight < inf for weight in weights)
+    if not sources or len(weights) != len(sources) or not are_weights:
         raise DatasetError(
             f"mix takes one weight above 0 for each of its inputs, got {list(weights)} of {len(sources)}"
         )
@@ -233,3 +238,18 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
                 f"batches of {request.dataset} and {first.dataset} do not look alike: {source.element_spec} is not "
                 f"{sources[0].element_spec}; name the features that both have, and bring images to one size"
             )
+
+
+def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None:
+    """Refuses features whose ids mean other words in one dataset than in another. Raises: DatasetError."""
+    found: dict[str, Any] = {}
+    for folder, source in zip(folders, sources, strict=True):
+        for name, description in source.request.features.items():
+            if isinstance(description, Ids):
+                hashed = description.hash_buckets is not None
+                words = description.vocabulary_size if hashed else read_vocabulary(folder, description, name)
+                if found.setdefault(name, words) != words:
+                    raise DatasetError(
+                        f"the ids of '{name}' mean other words in {folder} than in {folders[0]}: build both with the "
+                        f"same `classes` or `vocabulary`, or read without '{name}'"
+                    )
