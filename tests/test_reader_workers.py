@@ -200,6 +200,14 @@ def test_a_script_needs_no_guard_and_ends_in_mid_iteration() -> None:
     wait_until_ended(processes(int(said)))
 
 
+def test_a_file_where_the_program_was_started_is_no_module_of_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "signal.py").write_text("raise SystemExit(1)")
+    monkeypatch.chdir(tmp_path)
+    assert made(Each("process"), 1)[0] != os.getpid()
+
+
 def test_a_class_of_a_script_is_refused() -> None:
     with script("Mine()") as done:
         _, errors = done.communicate(timeout=60)

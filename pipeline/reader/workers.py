@@ -207,7 +207,8 @@ class _Worker:
         file = new_file()
         try:
             self._memory = SharedMemory(file)
-            command = [sys.executable, "-c", COMMAND, str(its.fileno()), str(file), *sys.path]
+            # -P: a file in the folder where the program was started, such as `signal.py`, is no module of Python's.
+            command = [sys.executable, "-P", "-c", COMMAND, str(its.fileno()), str(file), *sys.path]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(its.fileno(), file))  # noqa: S603
         finally:
             os.close(file)
