@@ -143,6 +143,19 @@ def test_removed_while_it_is_fetched(tmp_path: Path) -> None:
     assert len(asked) == 1
 
 
+def test_removed_while_its_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, times = os.makedirs, iter(range(9))
+
+    def removed(path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+        made(path, mode, exist_ok)
+        if next(times) < 3:
+            shutil.rmtree(tmp_path / "cache")
+
+    monkeypatch.setattr(os, "makedirs", removed)
+    read(BlockCache(str(tmp_path / "cache")), 1, [])
+    assert len(kept(tmp_path / "cache")) == 1
+
+
 def test_a_full_disk_costs_a_part_of_the_cache(tmp_path: Path) -> None:
     cache, asked = BlockCache(str(tmp_path)), list[Block]()
     for number in range(4):

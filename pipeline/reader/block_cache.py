@@ -209,11 +209,7 @@ def _locked(path: str, wait: bool) -> Iterator[int | None]:
     import fcntl  # not on Windows, where datasets are read from disks
 
     while True:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except FileNotFoundError:  # the folder was removed meanwhile
-            continue
+        descriptor = _created(path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             if _is_at(descriptor, path):
@@ -227,6 +223,17 @@ def _locked(path: str, wait: bool) -> Iterator[int | None]:
             return
         finally:
             os.close(descriptor)
+
+
+def _created(path: str, tries: int = 100) -> int:
+    """Opens a file, made if need be, in a folder that others may remove meanwhile."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except FileNotFoundError:
+        if not tries:
+            raise
+        return _created(path, tries - 1)
 
 
 def _is_at(descriptor: int, path: str) -> bool:
