@@ -54,6 +54,12 @@ def test_a_damaged_record_is_named(at: int, value: bytes, reason: str, folder: P
             list(dataset.evaluation_input("train", batch_size=4, workers=workers).as_numpy())
 
 
+def test_balance_needs_the_label_of_a_damaged_record_too(folder: Path) -> None:
+    given = damage(folder, 1, *CASES[0][:2]).training_input(batch_size=4, balance=True, on_error="skip")
+    with pytest.raises(DamagedRecordError, match="or build again; balance=True needs every label$"):
+        next(given.as_numpy())
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("at", "value", "reason"), CASES)
 def test_skip_loses_exactly_that_record(

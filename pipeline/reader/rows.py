@@ -244,7 +244,8 @@ class Rows:
         """Counts a damaged record, or raises."""
         message = f"{self.records.where(number)} cannot be read: {error.message}"
         if self.request.given.on_error == "raise" or not may_skip:
-            raise DamagedRecordError(f"{message}; on_error='skip' leaves such records out") from error
+            remedy = "on_error='skip' leaves such records out" if may_skip else "balance=True needs every label"
+            raise DamagedRecordError(f"{message}; {remedy}") from error
         LOG.warning("%s; it is left out", message)
         self.counters.add({SKIPPED: 1})
 
