@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore
 import numpy as np
 import pytest
 from gcp_storage_emulator.server import create_server
@@ -27,6 +28,9 @@ from recordmill.pipeline.reader.order import Lanes, lanes_for
 from recordmill.pipeline.reader.records import Records, ShardFile
 from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.versions.stores import open_store
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.gcs import GcsStore
+from recordmill.pipeline.versions.stores.s3 import S3Store
 from recordmill.transforms.contract.stored import RowError
 from tests import hand_made
 from tests.emulators import Road
@@ -336,17 +340,30 @@ def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_s3_without_credentials(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_s3_bucket_is_read_without_credentials(
+    s3: str, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in files(output):
+        boto3.client("s3").put_object_acl(Bucket="set", Key=f"hand/{name}", ACL="public-read")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     open_store._shared_bucket.cache_clear()
-    with pytest.raises(
-        DatasetError, match="s3://set/hand/dataset.json cannot be read .Unable to locate credentials.: check"
-    ):
-        open_dataset(s3)
+    check_reads_as(open_dataset(output), open_dataset(s3))
+    assert S3Store("set", "hand")._client.meta.config.signature_version == botocore.UNSIGNED
+
+
+def test_a_public_gcs_bucket_is_read_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("HOME", str(tmp_path)), ("CLOUDSDK_CONFIG", str(tmp_path)), ("NO_GCE_CHECK", "true")):
+        monkeypatch.setenv(name, value)
+    for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
+        monkeypatch.delenv(name, raising=False)
+    assert isinstance(GcsStore("set", "hand")._bucket.client._credentials, AnonymousCredentials)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    with pytest.raises(OutputError, match=r"gs://set/hand cannot be reached .File .*none.json was not found"):
+        _ = GcsStore("set", "hand")._bucket
 
 
 @pytest.mark.nightly

@@ -1,8 +1,10 @@
 """An output in Google Cloud Storage: a tag is an object's generation, a condition `ifGenerationMatch`.
 
 Credentials come from the environment, as Google's libraries find them; `STORAGE_EMULATOR_HOST` names another server.
+Where there are none, requests are anonymous: a public bucket answers them.
 """
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +27,7 @@ from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range,
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 TIMEOUT_SECONDS = 60  # for the next bytes of an answer
+CREDENTIALS_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
 _PROJECT = "recordmill"  # the library requires one, and uses it only to make buckets
 
 
@@ -40,8 +43,14 @@ class GcsStore(BucketStore):
     @cached_property
     def _bucket(self) -> Any:
         library = load("google.cloud.storage", self.url, "gcp")
+        none_found = load("google.auth.exceptions", self.url, "gcp").DefaultCredentialsError
         with refusals(self.url, "reached"):
-            client = library.Client(project=_PROJECT)
+            try:
+                client = library.Client(project=_PROJECT)
+            except none_found:
+                if CREDENTIALS_FILE in os.environ:
+                    raise
+                client = library.Client.create_anonymous_client()
         adapter = _counting(load("requests.adapters", self.url, "gcp").HTTPAdapter)
         for scheme in ("https://", "http://"):  # by itself it keeps 10 connections, and opens others anew each time
             client._http.mount(scheme, adapter(pool_maxsize=CONNECTIONS))

@@ -1,6 +1,7 @@
 """An output in S3 or a compatible store: a tag is an ETag, a condition `If-Match` or `If-None-Match`.
 
 Endpoint, region and credentials come from the environment, as boto3 reads them: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, …
+Where it has no credentials, requests are not signed: a public bucket answers them.
 The store must support conditional writes, as S3 does since 2024.
 """
 
@@ -53,18 +54,27 @@ class S3Store(BucketStore):
 
     @cached_property
     def _client(self) -> Any:
-        config = load("botocore.config", self.url, "aws")
+        config = load("botocore.config", self.url, "aws").Config
+        signature = {} if self._has_credentials else {"signature_version": import_module("botocore").UNSIGNED}
         with refusals(self.url, "reached"), _MAKING:
-            client = self._session.client("s3", config=config.Config(**_CONFIG))
+            client = self._session.client("s3", config=config(**_CONFIG, **signature))
         client.meta.events.register("before-send.s3", _began)
         client.meta.events.register("response-received.s3", _answered)
         return client
 
+    @cached_property
+    def _has_credentials(self) -> bool:
+        with refusals(self.url, "reached"), _MAKING:
+            return self._session.get_credentials() is not None
+
     def _obstore(self) -> Any:
-        credentials = import_module("obstore.auth.boto3").Boto3CredentialProvider(self._session, ttl=_TTL)
+        access: dict[str, Any] = {"skip_signature": True}
+        if self._has_credentials:
+            provider = import_module("obstore.auth.boto3").Boto3CredentialProvider
+            access = {"credential_provider": provider(self._session, ttl=_TTL)}
         place = {"endpoint": self._client.meta.endpoint_url, "region": self._client.meta.region_name or "us-east-1"}
         store = import_module("obstore.store").S3Store
-        return store(self._bucket_name, credential_provider=credentials, **place, **OPTIONS)
+        return store(self._bucket_name, **access, **place, **OPTIONS)
 
     @contextmanager
     def _passing(self, *codes: str) -> Iterator[None]:
