@@ -81,6 +81,8 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
         (["build", "dataset.yaml", "-o", "out", "--runner", "Flonk"], "Flonk"),
         (["show", "nowhere"], "nowhere': give a dataset's, the `--output` of its build"),
         (["show", "."], "nothing has been published"),
+        (["init", ".", "--order", "xyxy"], "'--order': 'xyxy' is not one of 'corners'"),
+        (["init", "dataset.yaml"], "dataset.yaml is YAML, which is no data"),
         (["bild"], "Did you mean 'build'"),
     ],
 )

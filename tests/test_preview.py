@@ -209,6 +209,16 @@ def test_no_name_in_a_manifest_chooses_a_folder(
     assert [*Path().iterdir()] == []
 
 
+@pytest.mark.parametrize("command", ["report", "preview"])
+def test_a_file_that_cannot_be_written_is_named(
+    dataset: Dataset, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="1"):
+        main([command, str(dataset.folder), "--output", str(tmp_path)])
+    message = f"{tmp_path} cannot be written (Is a directory): name another file by --output"
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_rejects_are_chosen_by_nothing(dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["preview", str(dataset.folder), "--rejects", "--key", "a", "--augment", "RandomFlip()"]
     with pytest.raises(SystemExit, match="1"):

@@ -45,7 +45,8 @@ WRONG = [
      "category, categories, number, numbers, array, raw"),
     ("kind: text", "kind: 3", "7: features.text: kind '3' is unknown; known: image, image_sequence, boxes, text, "
      "texts, category, categories, number, numbers, array, raw"),
-    ("    kind: text\n", "", "7: features.text: needs a `kind`"),
+    ("    kind: text\n", "", "7: features.text: needs a `kind: …`, got "),
+    ("{kind: number}", "{kind:number}", "11: features.price: needs a `kind: …`, got `kind:number`"),
     ("format: jsonl", "format: json", "2: source: format 'json' is unknown; did you mean `jsonl`?; "),
     ("{kind: number}", "number", "11: features.price: should be a mapping, got `number`"),
     ("{kind: number}", "", "11: features.price: should be a mapping, got nothing"),
@@ -194,7 +195,7 @@ def test_every_mistake_is_told_of() -> None:
 
 def test_one_of_several_sources_is_named() -> None:
     text = RIGHT.replace("  format: jsonl\n", "  - {format: jsonl, path: a}\n").replace("  path:", "  - path:")
-    with pytest.raises(SpecError, match=r"^dataset.yaml:4: source.1: needs a `format`$"):
+    with pytest.raises(SpecError, match=r"^dataset.yaml:4: source.1: needs a `format: …`, got `path`$"):
         parse_spec(text)
 
 

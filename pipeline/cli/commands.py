@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         status = app(arguments, prog_name="recordmill", standalone_mode=False)
     except TyperException as error:
         if error.format_message():  # empty after the help that no arguments print
-            fail(error.format_message(), ExitCode.USAGE)
+            fail(error.format_message().replace("Value error, ", ""), ExitCode.USAGE)
         sys.exit(ExitCode.USAGE)
     except UserError as error:
         fail(str(error), code_of(error))

@@ -1,7 +1,8 @@
 """The commands that draw, compare, check or export versions; `commands` registers them."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -40,7 +41,8 @@ def report(
     dataset = open_dataset(folder, version)
     data = report_of(dataset, sources)
     file = output or Path(f"{dataset.name}-report.html")
-    write_atomically(file, data)
+    with _writing(file):
+        write_atomically(file, data)
     print_line(f"{file}: {dataset.name} {dataset.version}, {len(data):,} bytes")
 
 
@@ -80,6 +82,15 @@ def preview(
     _show(image, dataset, output)
 
 
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Turns an error of a file that --output names into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
+
+
 def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
     if output is None and sys.stdout.isatty():
         from textual_image.renderable import Image as Shown  # asks the terminal what it knows, when it is loaded
@@ -89,10 +100,8 @@ def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
             print_with_codes(Shown(image))
             return
     file = output or Path(f"{dataset.name}-preview.png")
-    try:
+    with _writing(file):
         image.save(file, "PNG")
-    except OSError as error:
-        raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
     print_line(f"{file}: {image.width}×{image.height} pixels")
 
 

@@ -41,6 +41,7 @@ FOREIGN = {
     **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
     **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
+    **dict.fromkeys((".yaml", ".yml"), "YAML, which is no data: give the data that it describes"),
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
 """The commonest files that no source reads: what they are, and the remedy, by the endings of their names."""

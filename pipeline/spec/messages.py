@@ -60,7 +60,8 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
         name = context["discriminator"].strip("'")
         return f"{name} '{tag}' is unknown{did_you_mean(tag, known)}; known: {', '.join(known)}"
     if kind == "union_tag_not_found":
-        return f"needs a `{context['discriminator'].strip(chr(39))}`"
+        keys = ", ".join(f"`{_one_line(str(key))}`" for key in problem["input"])
+        return f"needs a `{context['discriminator'].strip(chr(39))}: …`, got {keys or 'nothing'}"
     if kind == "too_short":
         return "should not be empty"
     if kind == "value_error":

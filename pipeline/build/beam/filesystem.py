@@ -101,6 +101,8 @@ def _reason(error: Exception) -> str:
     causes = getattr(error, "exception_details", None)
     if isinstance(causes, dict) and causes:
         return "; ".join(map(_reason, causes.values()))
+    if "Unable to get filesystem" in str(error):
+        return "no filesystem reads such a URL: download the file, or install Beam's, such as apache-beam[azure]"
     return str(error).strip() or type(error).__name__
 
 
