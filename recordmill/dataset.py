@@ -214,7 +214,6 @@ class Dataset(DatasetVersion):
 
         return open_input(self.folder, self.manifest, options)
 
-    @_takes(ReadOptions)
     def source(self, split: str, **options: Any) -> "RowSource":
         """Returns the rows of a split by their numbers: for Grain, PyTorch's samplers, and evaluation by number or key.
 
