@@ -24,7 +24,7 @@ from recordmill.pipeline.verify.files import serving_model
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, Pixels
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
 
 if TYPE_CHECKING:
@@ -166,10 +166,14 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
         elif isinstance(each, TextDescription) and each.packed is None:
             ids = ready[name]
             length = given.length_of(each.max_length)
-            if length is not None and not isinstance(each, TextsDescription):
-                missing = tf.maximum(0, length - tf.shape(ids)[1])
-                ids = tf.pad(ids[:, :length], [[0, 0], [0, missing]], constant_values=each.padding_id)
-                ready[name] = tf.ensure_shape(ids, [None, length])
+            if length is not None:
+                missing = tf.maximum(0, length - tf.shape(ids)[-1])
+                sides = [[0, 0]] * (ids.shape.rank - 1) + [[0, missing]]
+                ready[name] = tf.ensure_shape(
+                    tf.pad(ids[..., :length], sides, constant_values=each.padding_id), [*ids.shape[:-1], length]
+                )
+                if (lengths := part_name(name, LENGTHS)) in ready:  # of a row's texts
+                    ready[lengths] = tf.minimum(ready[lengths], length)
             if given.masks:
                 ready[part_name(name, "mask")] = ready[name] != each.padding_id
     return ready

@@ -1,6 +1,7 @@
 """Several texts a row: what is stored, and what both engines read of it, against loops in Python."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordmill.pipeline.servable import _as_read
 from recordmill.pipeline.spec.features.text import Texts
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextsDescription
-from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
+from recordmill.transforms.contract.stored import SERVED, FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import model_features
@@ -175,3 +177,19 @@ def test_the_manifest_holds_what_a_reader_needs() -> None:
     assert isinstance(description, TextsDescription)
     assert description.to_json() == written
     assert list(description.parts()) == ["", *feature.parts()]
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_served_texts_are_as_long_as_those_of_the_training(length: int) -> None:
+    features = {"said": replace(DESCRIPTION, max_length=3)}
+    columns = {
+        "said": Ragged(np.arange(4, 10), np.array([0, 4, 6])),
+        "said_lengths": Ragged(np.array([3, 1, 2]), np.array([0, 2, 3])),
+    }
+    options = FinishOptions(text_length=length, masks=True)
+    served = {name: tf.constant(value) for name, value in finish(features, columns, SERVED).items()}
+    found = _as_read(served, SimpleNamespace(features=features, given=options))  # type: ignore[arg-type]
+    wanted = finish(features, columns, options)
+    assert {name: value.numpy().tolist() for name, value in found.items()} == {
+        name: value.tolist() for name, value in wanted.items()
+    }
