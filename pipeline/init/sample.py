@@ -64,16 +64,13 @@ class SampledFiles(Files):
         """Whether no row is left out of these files."""
 
     def match(self, pattern: str) -> list[FileInfo]:
-        """Lists the files that a glob matches."""
         matches = glob_pattern(pattern).fullmatch
         return [file for path, file in sorted(self._shown.items()) if path == pattern or matches(path)]
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder."""
         return any(file.startswith(f"{path.rstrip('/')}/") for file in self._shown)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file, or its part. Raises: OSError when it is missing or unreadable."""
         held = self._held.get(path)
         return self._files.open(path) if held is None else io.BytesIO(held)
 

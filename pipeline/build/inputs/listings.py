@@ -47,15 +47,12 @@ class Listings(Files):
         return self._listed[pattern]
 
     def is_folder(self, path: str) -> bool:
-        """Whether a path is a folder."""
         return self.files.is_folder(path)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading."""
         return self.files.open(path)
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
-        """Reads a file, or a part of it."""
         return self.files.read(path, start, length, most)
 
     def has(self, path: str) -> bool:

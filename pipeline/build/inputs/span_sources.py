@@ -180,13 +180,10 @@ class OnlyFiles(Files):
         self._paths = {path(file.path) for file in each.files or ()}
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
-        """Lists those of the files that a glob matches."""
         return FileList(file for file in self._files.match(pattern) if file.path in self._paths)
 
     def is_folder(self, path: str) -> bool:
-        """Whether a path is a folder."""
         return self._files.is_folder(path)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading."""
         return self._files.open(path)

@@ -224,16 +224,13 @@ class RowsSeen(Summary[dict[str, int]]):
     of_read_rows = True
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts the rows."""
         counts = rows["@split"].value_counts()
         return pa.table({"split": counts.field("values"), "rows": counts.field("counts")})
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Adds up the splits' rows."""
         return add_up(tables, ["split"], {"rows": "sum"})
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, int]:
-        """Returns the rows of every split."""
         counted = {row["split"]: row["rows"] for table in tables for row in table.to_pylist()}
         return {name: counted.get(number, 0) for number, name in enumerate(self.planned.layout.splits)}
 

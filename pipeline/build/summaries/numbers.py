@@ -96,7 +96,6 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
 
     @cached_property
     def features(self) -> Mapping[str, NumberOptions]:
-        """The features that are summed, with their options."""
         return learned_numbers(self.planned.features)
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
@@ -105,7 +104,6 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
         return pa.concat_tables(sums(name, values_of(options, train[name])) for name, options in self.features.items())
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Adds up the exponents' sums."""
         return added(tables)
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
@@ -140,7 +138,6 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
 
     @cached_property
     def features(self) -> Mapping[str, NumberOptions]:
-        """The features that are counted, with their options."""
         numbers = learned_numbers(self.planned.features).items()
         return {name: each for name, each in numbers if not {"median", "boundaries"}.isdisjoint(used_statistics(each))}
 
@@ -200,7 +197,6 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
 
     @cached_property
     def features(self) -> Mapping[str, ImageOptions]:
-        """The features that are measured, with their options."""
         return self.planned.measured_images()
 
     @cached_property
@@ -209,7 +205,6 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         return {name: PixelMeter(reader, options) for name, options in self.features.items()}
 
     def prepare(self) -> None:
-        """Traces the graphs."""
         _ = self._meters
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
@@ -234,7 +229,6 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         return reject_row(rows, row, Fault(error.reason, error.message, column, error.path))
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Adds up the channels' sums."""
         return add_up(tables, KEYS, dict.fromkeys(PIXEL_SUMS, "sum"))
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:

@@ -104,11 +104,9 @@ class CountedWords(Summary[Result]):
     """Adds up the counts of words, in buckets by the words' checksums."""
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Adds up equal words of a feature."""
         return add_up(tables, ["feature", "word"], {"count": "sum"})
 
     def buckets(self, table: pa.Table) -> Buckets:
-        """Spreads the words."""
         return np.fromiter(map(zlib.crc32, table["word"].to_pylist()), np.int64, table.num_rows) % BUCKETS
 
 
@@ -179,7 +177,6 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
         return pa.concat_tables(parts)
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, Vocabulary]:
-        """Returns every vocabulary."""
         rows = dict(by_feature(pa.concat_tables([CANDIDATES.empty_table(), *tables])))
         none = CANDIDATES.empty_table()
         return {name: _vocabulary(options, rows.get(name, none)) for name, options in self.options.items()}

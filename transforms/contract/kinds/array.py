@@ -64,7 +64,6 @@ class ArrayDescription(Description):
 
     @property
     def blank(self) -> bytes:
-        """Zeros."""
         return bytes(self.layout.unit)
 
     @property
@@ -80,7 +79,6 @@ class ArrayDescription(Description):
         return parts | {"missing": Stored("int64")} if may_lack else parts
 
     def words(self) -> str:
-        """Describes the dtype and the shape."""
         most = "any" if self.max_length is None else f"at most {self.max_length:,}"
         return f"{self.dtype} {'×'.join(most if side is None else str(side) for side in self.shape)}"
 
@@ -100,5 +98,4 @@ class ArrayDescription(Description):
         return tfds_tensor(self.dtype, self.layout.inner, "bytes")
 
     def fault(self, stored: Any) -> str | None:
-        """Says what is wrong with the number of stored bytes."""
         return self.layout.fault(len(stored))

@@ -244,7 +244,6 @@ class ListDescription(Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Returns the list."""
         return {"": Stored(description["stored"], None)}
 
     def with_length(self, words: str) -> str:

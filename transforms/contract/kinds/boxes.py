@@ -56,11 +56,9 @@ class BoxesDescription(ListDescription, _OfImage):
     kind: ClassVar[str] = "boxes"
 
     def words(self) -> str:
-        """Names the image, and the number of boxes."""
         return self.with_length(f"float32 boxes of {self.image}")
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Box]:
-        """Returns the boxes."""
         return [Box(*map(short, box)) for box in np.reshape(parts[""], (-1, NUMBERS)).tolist()]
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:

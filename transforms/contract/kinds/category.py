@@ -129,15 +129,12 @@ class CategoryDescription(_Ids, Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Returns the id."""
         return {"": Stored(description["stored"])}
 
     def words(self) -> str:
-        """Names the crossed features."""
         return f"{self.stored} ids" + (f" of {' × '.join(self.cross)}" if self.cross else "")
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> str | int | None:
-        """Returns the name, or of a hash the id."""
         return self.name_of(decoding.vocabulary, int(parts[""]))
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
@@ -178,15 +175,12 @@ class CategoriesDescription(_Ids, _IdLists):
     padding_id: PaddingId
 
     def words(self) -> str:
-        """Describes the ids and their number."""
         return self.with_length(f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}")
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[str | int | None]:
-        """Returns the names, or of hashes the ids."""
         return [self.name_of(decoding.vocabulary, id_) for id_ in parts[""].tolist()]
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists of names."""
         if self.hash_buckets is not None:
             self.export_hashes(into, ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1))
         else:

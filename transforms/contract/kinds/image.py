@@ -170,13 +170,11 @@ class ImageDescription(Pixels, Description):
         return parts | {"missing": Stored("int64")} if description.get("optional") else parts
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
-        """Returns the image."""
         if parts.get("missing"):
             return None
         return decoding.image(bytes(parts[""]), self, int(parts.get("orientation", 1)))
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds files of images."""
         into.add(name, options, ExportColumn(name, "image", name))
 
     def tfds(self) -> dict[str, Any]:
@@ -193,19 +191,15 @@ class ImageSequenceDescription(ListDescription, Pixels):
 
     @property
     def is_image_file(self) -> bool:
-        """Whether files of images are stored, and no pixels."""
         return self.encoding != "raw"
 
     def words(self) -> str:
-        """Describes the encoding, the size and the number of images."""
         return self.with_length(Pixels.words(self))
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Any]:
-        """Returns the images."""
         return [decoding.image(bytes(data), self) for data in parts[""]]
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists of files of images."""
         into.add(name, options, ExportColumn(name, "image", name, depth=1))
 
     def tfds(self) -> dict[str, Any]:

@@ -148,11 +148,9 @@ class NumberDescription(Scaled, Description):
         return value | {"missing": Stored("int64")} if description.get("indicator") else value
 
     def words(self) -> str:
-        """Describes the stored type."""
         return self.scaled_words()
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> float | Bucket | None:
-        """Returns the number in its own unit, or its bucket."""
         return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
@@ -180,11 +178,9 @@ class NumbersDescription(ListDescription, Scaled):
     kind: ClassVar[str] = "numbers"
 
     def words(self) -> str:
-        """Describes the stored type and the number of values."""
         return self.with_length(self.scaled_words())
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[float | Bucket]:
-        """Returns the numbers in their own unit, or their buckets."""
         return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:

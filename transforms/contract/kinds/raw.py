@@ -46,26 +46,21 @@ class RawDescription(Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Returns the value, or the list."""
         return {"": Stored(description["stored"], None if "length" in description else ())}
 
     def words(self) -> str:
-        """Describes the type and the number of values."""
         return self.stored if self.length is None else counted_words(self.stored, self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
-        """Returns the value, or the list."""
         return _value(parts[""])
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the values as they are."""
         many = self.length is not None
         is_float = self.stored == "float32" and not many  # NaN stands for a missing one
         column = plain_column(name, self.stored, many=many)
         into.add(name, options | ({"optional": True} if is_float else {}), column)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the description as the manifest holds it."""
         written = super().to_json()
         if self.length is None:
             del written["max_length"]
@@ -83,12 +78,10 @@ class OwnDescription(Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Returns the tensor."""
         shape = description["shape"]
         return {"": Stored(description["stored"], None if shape is None else tuple(shape))}
 
     def words(self) -> str:
-        """Describes the type and the shape."""
         if self.shape is None:
             return counted_words(self.stored, "varying", None)
         return f"{self.stored} {sides_words(self.shape)}".strip()

@@ -172,7 +172,6 @@ class TextDescription(Description):
         return f"{TOKENS.get(self.tokenizer, self.tokenizer)} ids"
 
     def words(self) -> str:
-        """Describes the tokens and their number."""
         if self.packed:
             return f"{self.ids_words()}, packed in rows of {self.packed:,}"
         return counted_words(self.ids_words(), self.length, self.max_length)
@@ -228,11 +227,9 @@ class TextDescription(Description):
         )
 
     def text_column(self, name: str) -> ExportColumn:
-        """Returns the column of the texts."""
         return ExportColumn(name, "string", name, lambda text: text.text)
 
     def export_ids(self, into: Export, name: str) -> None:
-        """Adds the ids as lists."""
         into.add_raw(name, ExportColumn(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
 
 
@@ -256,7 +253,6 @@ class TextsDescription(TextDescription):
         return [id_ for id_ in (self.begin_id, self.end_id) if id_ is not None]
 
     def words(self) -> str:
-        """Describes the number of texts, their tokens and their number."""
         if isinstance(self.texts_per_row, int):
             texts = f"{self.texts_per_row:,} texts"
         else:
@@ -264,11 +260,9 @@ class TextsDescription(TextDescription):
         return counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list["DecodedText"]:
-        """Returns the texts."""
         return self.texts(parts[""], parts["lengths"], decoding)
 
     def text_column(self, name: str) -> ExportColumn:
-        """Returns the column of lists of texts."""
         return ExportColumn(name, "string", name, lambda value: [text.text for text in value], depth=1)
 
     def export_ids(self, into: Export, name: str) -> None:

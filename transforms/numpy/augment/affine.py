@@ -81,7 +81,6 @@ class Affine(Movement):
         """Makes `affine_numbers` of random numbers."""
 
     def acts(self, values: Values) -> bool:
-        """Whether the image is moved at all."""
         return tuple(values[:8]) != (1, 0, 0, 1, 0, 0, 0, 0)
 
     def matrix(self, values: Values, height: int, width: int) -> Matrix:
@@ -203,7 +202,6 @@ class RandomRotation(Affine):
             raise ValueError(f"{self}: corners is {self.corners!r}; give 'fill' or 'crop'")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws the angle."""
         return turn_numbers(drawn(self.degrees, uniforms[:, 0]))
 
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:

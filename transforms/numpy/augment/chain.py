@@ -7,7 +7,8 @@ The last crop writes into the batch's memory, and what follows changes it there:
 (64, 6)
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -225,6 +226,25 @@ def _without_slivers(boxes: Floats) -> Boxes:
 NO_BOXES = "Views gives several views of an image, and boxes belong to one: leave the boxes out, features=[…]"
 
 
+class Group(Movement):
+    """A movement that is several changes, one after another."""
+
+    @abstractmethod
+    def inside(self, values: Values) -> Iterable[Acting]:
+        """Returns the changes that act on an image of these parameters."""
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        return apply_acting(pixels, None, list(self.inside(values)), out, mask=False)[0]
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        return apply_acting(pixels, None, list(self.inside(values)), out, mask=True)[0]
+
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        for change, own in self.inside(values):
+            boxes = change.move_boxes(boxes, own, height, width)
+        return boxes
+
+
 @dataclass(frozen=True)
 class Changes(Movement):
     """Changes, and users' functions, one after another."""
@@ -241,7 +261,7 @@ class Changes(Movement):
 
 
 @dataclass(frozen=True)
-class RandomApply(Changes):
+class RandomApply(Changes, Group):
     """Makes all of the changes with probability `p`, or none; they keep the image's size."""
 
     p: float = 0.5
@@ -268,22 +288,10 @@ class RandomApply(Changes):
         return np.column_stack([uniforms[:, 0] < self.p, parameters(self.inner, uniforms[:, 1:])])
 
     def acts(self, values: Values) -> bool:
-        """Whether the changes are made."""
         return values[0] > 0
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Makes the changes."""
-        return apply(pixels, None, self.inner, values[1:], out)[0]
-
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Moves pixels as the changes do."""
-        return apply(pixels, None, self.inner, values[1:], out, mask=True)[0]
-
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Moves boxes as the changes do."""
-        for change, own in acting(self.inner, values[1:]):
-            boxes = change.move_boxes(boxes, own, height, width)
-        return boxes
+    def inside(self, values: Values) -> list[Acting]:
+        return acting(self.inner, values[1:])
 
 
 @dataclass(frozen=True)
@@ -313,20 +321,16 @@ class Views(Changes):
         return self.count * sum(change.numbers for change in self.inner)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws each view's parameters."""
         return np.column_stack([parameters(self.inner, part) for part in np.split(uniforms, self.count, 1)])
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Multiplies the height by the number of views."""
         height, width, channels = output_shape(self.inner, shape)
         return None if height is None else self.count * height, width, channels
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Changes each view."""
         return self._views(pixels, values, out, mask=False)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Moves each view's pixels."""
         return self._views(pixels, values, out, mask=True)
 
     def _views(self, pixels: Pixels, values: Values, out: Pixels | None, *, mask: bool) -> Pixels:

@@ -77,11 +77,9 @@ class ColorJitter(Augmentation):
         return color_numbers(1 + change[:, 0], 1 + change[:, 1], 1 + change[:, 2], change[:, 3])
 
     def acts(self, values: Values) -> bool:
-        """Whether the map changes any color."""
         return tuple(values) != SAME_COLORS
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Maps the colours."""
         return recolor(pixels, values, out)
 
 
@@ -168,7 +166,6 @@ class LevelMap(Augmentation):
         """Returns the new levels, uint8 [256], or [256, channels] where each channel has its own."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Looks up each level."""
         tables, out = self.tables(pixels, values), memory(out, pixels.shape)
         if opencv.cv2 is not None:
             opencv.cv2.LUT(pixels, tables[np.newaxis], dst=out)
@@ -192,7 +189,6 @@ class Posterize(LevelMap):
             raise ValueError(f"{self}: bits is {self.bits}; give the bits that are kept, 1 to 8")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns the bits."""
         return np.full((len(uniforms), 1), float(self.bits))
 
     def tables(self, pixels: Pixels, values: Values) -> Pixels:
@@ -212,7 +208,6 @@ class Solarize(LevelMap):
             raise ValueError(f"{self}: threshold is {self.threshold}; give the least level that is inverted, 0 to 256")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns the threshold."""
         return np.full((len(uniforms), 1), float(self.threshold))
 
     def tables(self, pixels: Pixels, values: Values) -> Pixels:
@@ -225,7 +220,6 @@ class Invert(LevelMap):
     """Takes each level from 255."""
 
     def tables(self, pixels: Pixels, values: Values) -> Pixels:
-        """Returns 255 to 0."""
         return 255 - LEVELS
 
 

@@ -64,7 +64,6 @@ class GaussianBlur(Augmentation):
         return taps / TAP
 
     def acts(self, values: Values) -> bool:
-        """Whether any neighbour has a weight."""
         return values[0] < 1
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
@@ -114,7 +113,6 @@ class RandomSharpness(Augmentation):
         return sharpness_numbers(self.factor[0] + (self.factor[1] - self.factor[0]) * uniforms[:, 0])
 
     def acts(self, values: Values) -> bool:
-        """Whether the factor is not 1."""
         return values[0] != 1
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:

@@ -70,7 +70,6 @@ class Crop(Movement):
         return both_sides(self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Returns the size, for any image."""
         return (*self.sides, shape[2])
 
     @abstractmethod
@@ -185,7 +184,6 @@ class Resize(Crop):
     scales: ClassVar[bool] = True
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns the whole image."""
         return Window(0, 0, height, width)
 
 
@@ -206,11 +204,9 @@ class RandomFlip(Movement):
         return (uniforms < [self.horizontal, self.vertical]).astype(np.float64)
 
     def acts(self, values: Values) -> bool:
-        """Whether the image is mirrored."""
         return any(values)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Mirrors the image."""
         horizontal, vertical = values[0] > 0, values[1] > 0
         out = memory(out, pixels.shape)
         if opencv.cv2 is not None:
@@ -244,7 +240,6 @@ class RandomRotation90(Movement):
         return (uniforms[:, :1] < self.p) * (1.0 + np.floor(uniforms[:, 1:] * 3.0))
 
     def acts(self, values: Values) -> bool:
-        """Whether the image is turned."""
         return values[0] > 0
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:

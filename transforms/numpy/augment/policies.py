@@ -12,7 +12,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
-from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Movement, Pixels, Values, check_fill
+from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Values, check_fill
+from recordmill.transforms.numpy.augment.chain import Acting, Group
 from recordmill.transforms.numpy.augment.colors import (
     AutoContrast,
     ColorJitter,
@@ -55,7 +56,7 @@ class Operation(NamedTuple):
     """Whether a draw decides about the strength's sign."""
 
 
-class Policy(Movement):
+class Policy(Group):
     """A choice of operations for each image."""
 
     space: ClassVar[Space]
@@ -92,28 +93,9 @@ class Policy(Movement):
         return drawn
 
     def acts(self, values: Values) -> bool:
-        """Whether any operation changes the image."""
-        return next(self._changes(values), None) is not None
+        return any(self.inside(values))
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Makes the operations, one after another."""
-        for change, own in self._changes(values):
-            pixels = change.apply(pixels, own, out)
-        return pixels
-
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Moves pixels as the operations do."""
-        for change, own in self._changes(values):
-            pixels = change.apply_to_mask(pixels, own, out)
-        return pixels
-
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Moves boxes as the operations do."""
-        for change, own in self._changes(values):
-            boxes = change.move_boxes(boxes, own, height, width)
-        return boxes
-
-    def _changes(self, values: Values) -> Iterator[tuple[Augmentation, Values]]:
+    def inside(self, values: Values) -> Iterator[Acting]:
         for start in range(0, len(values), WIDTH):
             change = operations(self)[int(values[start])].change
             own = values[start + 1 : start + 1 + change.numbers]
@@ -152,7 +134,6 @@ class RandAugment(Policy):
         return WIDTH * self.num_ops
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Chooses the operations."""
         strength = np.full(len(uniforms), float(self.magnitude))
         pairs = np.split(uniforms, self.num_ops, 1)
         return np.column_stack([self.chosen(choice, strength, sign) for choice, sign in (pair.T for pair in pairs)])
@@ -169,7 +150,6 @@ class TrivialAugmentWide(Policy):
     fill: Fill = 0
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Chooses the operation and its strength."""
         choice, strength, sign = uniforms.T
         return self.chosen(choice, np.floor(strength * self.bins), sign)
 

@@ -56,7 +56,6 @@ class RandomCutout(Augmentation):
         return window_around(values, both_sides(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Fills the rectangle."""
         y, x, high, wide = self.window(values, *pixels.shape[:2])
         out = copied(pixels, out)
         out[y : y + high, x : x + wide] = fill_levels(self.fill, pixels.shape[2])
@@ -91,11 +90,9 @@ class RandomErasing(Augmentation):
         return np.column_stack([uniforms[:, 0] < self.p, part, np.floor(uniforms[:, 5:] * 2.0**53)])
 
     def acts(self, values: Values) -> bool:
-        """Whether a part is erased."""
         return values[0] > 0
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Fills the part."""
         channels = pixels.shape[2]
         y, x, high, wide = part_window(values[1:5], *pixels.shape[:2])
         out = copied(pixels, out)
