@@ -99,7 +99,7 @@ def test_lines_that_are_no_entries_are_left_out(tmp_path: Path) -> None:
 
 def add_entries(output: str, writer: int) -> None:
     for number in range(20):
-        write_entry(output, {"id": f"{writer}-{number}", "end": "published", "padding": "x" * 5000}, pause_seconds=0)
+        write_entry(output, {"id": f"{writer}-{number}", "end": "published", "padding": "x" * 5000})
 
 
 def test_builds_at_the_same_time_tear_no_line(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
 )
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import acts, build_folders, publishing
+from recordmill.pipeline.versions import acts, base, build_folders, publishing
 from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Lease, LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
@@ -458,15 +458,16 @@ def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
     assert publishing.live_version(str(tmp_path)) is None
 
 
-def test_a_pointer_that_never_rests(tmp_path: Path) -> None:
+def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(str(tmp_path))
+    monkeypatch.setattr(base, "PAUSE_SECONDS", 0)
 
     def busy(latest: Latest | None) -> Latest:
         (tmp_path / "LATEST").write_text(Latest("v", time.time_ns()).to_text())
         return Latest("mine", 1)
 
     with pytest.raises(OutputError, match="other processes keep changing .*LATEST: run the same command again"):
-        compare_and_swap(store, busy, pause_seconds=0)
+        compare_and_swap(store, busy)
 
 
 def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:

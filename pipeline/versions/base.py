@@ -16,6 +16,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -38,7 +39,7 @@ from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
-TRIES = 50
+TRIES, PAUSE_SECONDS = 50, 0.2
 FORGOTTEN_FILE = "forgotten.json"
 FORMAT = 1  # of the list of forgotten keys
 FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
@@ -54,9 +55,28 @@ def latest_of(store: Store) -> Latest | None:
     return _parse_latest(store, store.read_tagged(LATEST_FILE), mend=False)
 
 
-def compare_and_swap(
-    store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False, pause_seconds: float = 0.2
-) -> Latest:
+def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]) -> None:
+    """Replaces an object atomically by what `edit` makes of it, None where it is not there; None leaves it.
+
+    `edit` is called again if another process wrote first.
+
+    Raises:
+        UnsettledOutputError: others replace it again and again. OutputError: it cannot be read or written.
+    """
+    with store.locked():
+        for _ in range(TRIES):
+            content = store.read_tagged(name)
+            data = edit(content)
+            if data is None:
+                return
+            with suppress(Conflict):
+                store.write_if(name, data, content.tag if content else None)
+                return
+            time.sleep(PAUSE_SECONDS)
+    raise UnsettledOutputError(f"other processes keep changing {store.location / name}: run the same command again")
+
+
+def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
     """Replaces `LATEST` atomically by what `edit` makes of it.
 
     `edit` takes the pointer, None if nothing is published, and returns the new one. It is called again if another
@@ -65,21 +85,15 @@ def compare_and_swap(
     Raises:
         OutputError: it is broken, cannot be written, or others replace it again and again.
     """
-    with store.locked():
-        for _ in range(TRIES):
-            content = store.read_tagged(LATEST_FILE)
-            latest = _parse_latest(store, content, mend)
-            changed = edit(latest)
-            if changed == latest:
-                return changed
-            try:
-                store.write_if(LATEST_FILE, changed.to_text().encode(), content.tag if content else None)
-            except Conflict:
-                time.sleep(pause_seconds)
-            else:
-                return changed
-    path = store.location / LATEST_FILE
-    raise UnsettledOutputError(f"other processes keep changing {path}: run the same command again")
+    edited = list[Latest]()
+
+    def text(content: Content | None) -> bytes | None:
+        latest = _parse_latest(store, content, mend)
+        edited.append(edit(latest))
+        return None if edited[-1] == latest else edited[-1].to_text().encode()
+
+    swap(store, LATEST_FILE, text)
+    return edited[-1]
 
 
 def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
@@ -203,19 +217,15 @@ def read_forgotten(store: Store) -> Forgotten:
 
 def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
     """Adds keys to the list, and returns all of it. Raises: OutputError if it is broken or cannot be written."""
-    for _ in range(TRIES):
-        content = store.read_tagged(FORGOTTEN_FILE)
+    lists = list[Forgotten]()
+
+    def text(content: Content | None) -> bytes | None:
         before = Forgotten() if content is None else _parse_forgotten(store, content.data)
-        added = now()
-        after = Forgotten({**{digest(key).hex(): added for key in keys}, **before.keys})
-        if after.keys == before.keys:
-            return before
-        try:
-            store.write_if(FORGOTTEN_FILE, after.to_text().encode(), content.tag if content else None)
-        except Conflict:
-            continue
-        return after
-    raise OutputError(f"other processes keep changing {store.location / FORGOTTEN_FILE}: run the same command again")
+        lists.append(Forgotten({**dict.fromkeys((digest(key).hex() for key in keys), now()), **before.keys}))
+        return None if lists[-1].keys == before.keys else lists[-1].to_text().encode()
+
+    swap(store, FORGOTTEN_FILE, text)
+    return lists[-1]
 
 
 def _parse_forgotten(store: Store, data: bytes) -> Forgotten:

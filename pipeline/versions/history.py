@@ -28,9 +28,9 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable, redacted
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import TRIES, now
+from recordmill.pipeline.versions.base import now, swap
 from recordmill.pipeline.versions.publishing import holds_dataset, live_version
-from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store
+from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Content, Store
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 LOG = logging.getLogger("recordmill")
@@ -125,27 +125,20 @@ def public_message(message: str) -> str:
     return OWN_WORDS.sub(r"\1", redacted(message))[:MOST_MESSAGE]
 
 
-def write_entry(output: str, entry: Mapping[str, Any], pause_seconds: float = 0.2) -> None:
+def write_entry(output: str, entry: Mapping[str, Any]) -> None:
     """Adds an entry, or replaces the one with its `id`; writes nothing where no dataset lies.
 
     Raises:
         OutputError: the output cannot be read or written, or others replace the file again and again.
     """
     store = open_store(output)
-    if not holds_dataset(store):
-        return
-    with store.locked():
-        for _ in range(TRIES):
-            content = store.read_tagged(HISTORY_FILE)
-            entries = _settled(_parse(content.data if content else b""), store)
-            entries = [earlier for earlier in entries if earlier.get("id") != entry["id"]] + [dict(entry)]
-            try:
-                store.write_if(HISTORY_FILE, _lines(entries), content.tag if content else None)
-            except Conflict:
-                time.sleep(pause_seconds)
-            else:
-                return
-    raise OutputError(f"other processes keep changing {store.url}/{HISTORY_FILE}")
+
+    def lines(content: Content | None) -> bytes:
+        entries = _settled(_parse(content.data if content else b""), store)
+        return _lines([earlier for earlier in entries if earlier.get("id") != entry["id"]] + [dict(entry)])
+
+    if holds_dataset(store):
+        swap(store, HISTORY_FILE, lines)
 
 
 def read_history(output: str) -> list[Entry]:
