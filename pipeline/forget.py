@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, inner_paths, shard_name, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, shard_names, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.paths import attempt_name, path_within
 from recordmill.pipeline.dataset.placement import digest
@@ -182,7 +182,7 @@ class _Removal:
         self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
         kept = KeptFiles(self.output, self.base, str(assembled), version)
         splits = {name: self._split(kept, name) for name in self.base.splits}
-        indexes = (shard.index for split in self.base.splits.values() for shard in split.shards)
+        indexes = (shard.index for shard in self.base.shards)
         stale = [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
         anew = {*indexes, *SIDECARS, *self.rejects.files, *stale}
         kept.files([path for path in self.base.files if path not in anew])
@@ -212,7 +212,7 @@ class _Removal:
             if row.split == name:
                 removed[row.file].append(row.record)
         for number, shard in enumerate(split.shards):
-            file, index = (f(self.base.name, name, number, len(split.shards)) for f in (shard_name, index_name))
+            file, index = shard_names(self.base.name, name, number, len(split.shards))
             if (path := inner_paths(shard)[0]) not in removed:
                 shards.append(kept.shard(shard, file, index))
                 continue

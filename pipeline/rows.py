@@ -205,11 +205,7 @@ def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict
     Raises:
         DatasetError: the file leaves the folder, is missing, damaged, or larger than 2 GiB; a line is than 1 MiB.
     """
-    try:
-        data = read_inner(folder, path, MOST_BYTES)
-    except OSError as error:
-        raise DatasetError(f"{folder / path} cannot be read ({error.strerror}): run `recordmill verify`") from None
-    for number, line in enumerate(BytesIO(data), start=1):
+    for number, line in enumerate(BytesIO(read_inner(folder, path, MOST_BYTES)), start=1):
         try:
             if len(line) > MOST_LINE_BYTES:
                 raise DatasetError(f"it holds {len(line):,} bytes, and a reject at most {MOST_LINE_BYTES:,}")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill import open_dataset
-from recordmill.pipeline.dataset.file_names import index_name, shard_name
+from recordmill.pipeline.dataset.file_names import shard_names
 from recordmill.pipeline.dataset.manifest import (
     MOST_MANIFEST_BYTES,
     DatasetError,
@@ -126,7 +126,7 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
 
 def test_a_manifest_of_100_000_shards_opens(tmp_path: Path) -> None:
     count = 100_000
-    named = ((kind("photos", "train", shard, count) for kind in (shard_name, index_name)) for shard in range(count))
+    named = (shard_names("photos", "train", shard, count) for shard in range(count))
     shards = tuple(Shard(file, 1 << 27, 1000, f"{row:064x}", index) for row, (file, index) in enumerate(named))
     manifest = Manifest("photos", "v", "key", None, {}, {"train": Split(shards)})
     (tmp_path / "dataset.json").write_text(manifest.to_text())

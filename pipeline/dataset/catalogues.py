@@ -77,7 +77,7 @@ def _path(shard: Shard) -> str:
 
 
 def _files(manifest: Manifest) -> Iterator[Json]:
-    for shard in (shard for split in manifest.splits.values() for shard in split.shards):
+    for shard in manifest.shards:
         yield _file(_path(shard), vars(shard), TFRECORD)
     for feature in manifest.features:
         if (entry := manifest.files.get(labels_file(feature))) is not None:
@@ -98,14 +98,13 @@ def _file(path: str, entry: Mapping[str, Any], encoding: str) -> Json:
 
 def _shards(manifest: Manifest) -> Json:
     """Returns all shards as one set: those in the version's own folder by a pattern, others by their paths."""
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in shards) else []
+    own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in manifest.shards) else []
     return {
         "@type": "cr:FileSet",
         "@id": SHARDS,
         "name": SHARDS,
         "encodingFormat": TFRECORD,
-        "includes": own + [_path(shard) for shard in shards if shard.version is not None],
+        "includes": own + [_path(shard) for shard in manifest.shards if shard.version is not None],
     }
 
 

@@ -4,8 +4,8 @@ Shards are named as TensorFlow Datasets names them; an index' name differs, so t
 shards alone. Versions in an object store share shards: `Shard.version` names the one whose folder holds file and index.
 A manifest may come from anywhere, so such a shard must be below the folder `versions`, after every link is followed.
 
->>> shard_name("emoji", "train", 0, 12)
-'emoji-train.tfrecord-00000-of-00012'
+>>> shard_names("emoji", "train", 0, 12)
+('emoji-train.tfrecord-00000-of-00012', 'emoji-train.index-00000-of-00012')
 >>> span_file("2026-11-20", REPORT)
 'spans/2026-11-20/report.json'
 >>> shard_paths("s3://bucket/out/versions/20261121T120000Z-77d0a4b1", shard)  # doctest: +SKIP
@@ -24,9 +24,10 @@ REPORT, REJECTED = "report.json", "rejected.jsonl"
 """The files of a span, in its folder: its report, and its rejected rows if there are any."""
 
 
-def shard_name(dataset: str, split: str, shard: int, shards: int) -> str:
-    """The file name of a shard, counted from 0."""
-    return f"{dataset}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
+def shard_names(dataset: str, split: str, shard: int, shards: int) -> tuple[str, str]:
+    """The names of the file of a shard, counted from 0, and of its index of record offsets."""
+    number = f"{shard:05d}-of-{shards:05d}"
+    return f"{dataset}-{split}.tfrecord-{number}", f"{dataset}-{split}.index-{number}"
 
 
 def vocabulary_name(feature: str) -> str:
@@ -43,11 +44,6 @@ def span_of_file(path: str) -> str | None:
     """Returns the span of a file of its version; None for a file of no span."""
     folder, _, rest = path.partition("/")
     return rest.partition("/")[0] if folder == SPANS else None
-
-
-def index_name(dataset: str, split: str, shard: int, shards: int) -> str:
-    """The file name of a shard's index of record offsets."""
-    return f"{dataset}-{split}.index-{shard:05d}-of-{shards:05d}"
 
 
 class ShardPaths(NamedTuple):
@@ -81,6 +77,16 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     for path in paths[1:]:
         check_place(paths.root, path)
     return paths
+
+
+def inner_sizes(shard: Shard) -> dict[str, int]:
+    """Returns the bytes of a shard's file and of its index, by their `inner_paths`."""
+    return dict(zip(inner_paths(shard), (shard.bytes, index_bytes(shard.records)), strict=True))
+
+
+def index_bytes(records: int) -> int:
+    """Returns the bytes of an index: an offset of 8 bytes a record, and the file's size."""
+    return 8 * (records + 1)
 
 
 def inner_paths(shard: Shard) -> tuple[str, str]:

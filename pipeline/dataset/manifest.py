@@ -150,6 +150,11 @@ class Manifest:
         """The digest of the spec, the packages and the inputs, without what the build took over from other versions."""
         return str(self.provenance.get("source_key", self.build_key))
 
+    @property
+    def shards(self) -> list[Shard]:
+        """The shards of all splits."""
+        return [shard for split in self.splits.values() for shard in split.shards]
+
     def split(self, name: str) -> Split:
         """Returns a split by its name. Raises: DatasetError for an unknown name."""
         if name not in self.splits:
@@ -289,10 +294,7 @@ def _location(path: str | Location) -> Location:
 
 def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Read]) -> _Read:
     path = folder / name
-    try:
-        content = read_inner(folder, name, most)
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read: {error.strerror}") from error
+    content = read_inner(folder, name, most)
     try:
         return from_json(parse_json(content))
     except NewerFormatError as error:
@@ -337,7 +339,7 @@ class _WithVocabulary(TypedDict):
 
 def _check_files(manifest: Manifest) -> None:
     """Refuses paths that leave the folder, and names of folders that are none."""
-    for shard in (shard for split in manifest.splits.values() for shard in split.shards):
+    for shard in manifest.shards:
         check_inner(shard.file)
         check_inner(shard.index)
         for what, name in (("span", shard.span), ("version", shard.version)):

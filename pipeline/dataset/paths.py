@@ -38,6 +38,7 @@ FORBIDDEN = frozenset("\\:\n\t")
 NO_PARTS = frozenset({"", ".", ".."})
 """Parts of a path that name no file or folder in the one before."""
 MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux' own limits
+ADVICE = "copy the version again, or build again"
 OF_URLS = frozenset("%?#")
 """Characters with a meaning in some stores' URLs: `%2e%2e` is a way up."""
 
@@ -149,12 +150,14 @@ def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
         most: bytes; a larger file is refused.
 
     Raises:
-        DatasetError: the file leaves the folder, is no file, or is too large; a remote one cannot be read.
-        OSError: a local one cannot be read.
+        DatasetError: the file leaves the folder, is no file, is too large, or cannot be read.
     """
     if isinstance(folder, Path):
-        with open_file(locate(str(folder), path)) as file:
-            data = file.read(-1 if most is None else most + 1)
+        try:
+            with open_file(locate(str(folder), path)) as file:
+                data = file.read(-1 if most is None else most + 1)
+        except OSError as error:
+            raise DatasetError(f"{folder / path} cannot be read ({error.strerror}): {ADVICE}") from error
     else:
         check_place(str(folder), path)
         data = (folder / path).read_bytes(None if most is None else most + 1)
@@ -167,12 +170,9 @@ def read_checked(folder: Location, path: str, sha256: str, most: int | None = No
     """Reads a whole file that a version lists, as `read_inner`, and compares its SHA-256, given in hexadecimal.
 
     Raises:
-        DatasetError: as `read_inner`, or the file cannot be read, or is not what it was.
+        DatasetError: as `read_inner`, or the file is not what it was.
     """
-    try:
-        data = read_inner(folder, path, most)
-    except OSError as error:
-        raise DatasetError(f"{folder / path} cannot be read: {error.strerror}") from None
+    data = read_inner(folder, path, most)
     if hashlib.sha256(data).hexdigest() != sha256:
         raise DatasetError(f"{folder / path} is not what it was")
     return data

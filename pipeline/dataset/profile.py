@@ -204,14 +204,9 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
     """
     if sha256 is None and not (folder / FILE).is_file():
         return None
+    data = read_inner(folder, FILE, MOST_BYTES) if sha256 is None else read_checked(folder, FILE, sha256, MOST_BYTES)
     try:
-        read = (
-            read_inner(folder, FILE, MOST_BYTES) if sha256 is None else read_checked(folder, FILE, sha256, MOST_BYTES)
-        )
-    except OSError as error:
-        raise DatasetError(f"{folder / FILE} cannot be read: {error.strerror}") from None
-    try:
-        return profiles_of(read)
+        return profiles_of(data)
     except DatasetError as error:
         raise DatasetError(f"{folder / FILE} is broken ({error}): copy the version again, or build again") from None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Json, Manifest
-from recordmill.pipeline.dataset.paths import Location, read_inner
+from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
@@ -144,7 +144,6 @@ BEGIN, END = "[BEGIN]", "[END]"
 MOST_SPECIAL = 2 << 20  # a spec may ask for 1,048,576 ids of unknown words; a manifest may come from anywhere
 MOST_BYTES = 512 << 20  # 512 MiB: 32 bytes a word
 MOST_WORDS = 16 << 20  # 16,777,216: a gigabyte of memory
-ADVICE = "copy the version again, or build again"
 
 
 def read_vocabulary(folder: Location, description: Description, feature: str = "it") -> list[str]:
@@ -200,13 +199,11 @@ def read_words(folder: Location, file: str) -> list[str]:
         DatasetError: it cannot be read, or holds more than 512 MiB or 16,777,216 lines.
     """
     path = folder / file
+    data = read_inner(folder, file, MOST_BYTES)
+    if (lines := data.count(b"\n")) > MOST_WORDS:
+        raise DatasetError(f"{path} has {lines:,} lines, and a vocabulary at most {MOST_WORDS:,} words: {ADVICE}")
     try:
-        data = read_inner(folder, file, MOST_BYTES)
-        if (lines := data.count(b"\n")) > MOST_WORDS:
-            raise DatasetError(f"{path} has {lines:,} lines, and a vocabulary at most {MOST_WORDS:,} words: {ADVICE}")
         text = data.decode("utf-8")
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be read ({error.strerror}): {ADVICE}") from error
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 ({error}): {ADVICE}") from error
     # Only a newline ends a word: `splitlines` would also cut at characters such as U+0085 that a word may hold.

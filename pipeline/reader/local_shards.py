@@ -22,10 +22,10 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.paths import file_bytes, open_file
+from recordmill.pipeline.dataset.file_names import index_bytes
+from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
 from recordmill.pipeline.errors import DatasetError
 
-ADVICE = "copy the version again, or build again"
 MOST_OPEN = 16_000  # shards; their two maps each are half of what Linux gives a process (vm.max_map_count)
 
 COPIED = 2 << 10  # 2 KiB: a copy of less takes less time than a view of a map; a large one also takes fresh memory
@@ -45,8 +45,8 @@ class ShardFile:
     sha256: str
 
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Returns path and bytes of the file, and of the index: an offset of 8 bytes a record, and the file's size."""
-        return (self.file, self.bytes), (self.index, 8 * (self.records + 1))
+        """Returns path and bytes of the file, and of the index."""
+        return (self.file, self.bytes), (self.index, index_bytes(self.records))
 
 
 class Shards(Protocol):

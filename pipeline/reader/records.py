@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.block_cache import BlockCache
-from recordmill.pipeline.reader.local_shards import ADVICE, Frame, LocalShards, ShardFile, Shards
+from recordmill.pipeline.reader.local_shards import Frame, LocalShards, ShardFile, Shards
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError

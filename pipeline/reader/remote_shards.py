@@ -18,9 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
-from recordmill.pipeline.reader.local_shards import ADVICE, COPIED, Frame, ShardFile, Shards, check_size
+from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, Shards, check_size
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
 from recordmill.pipeline.reader.version_files import readable
 from recordmill.pipeline.versions.stores.base import OutputError

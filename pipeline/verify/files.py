@@ -64,7 +64,7 @@ def check_digest(findings: Findings, path: str, digest: str, expected: str) -> N
 
 def stray_files(files: VersionFiles, manifest: Manifest) -> list[str]:
     """Returns the files that the manifest does not list."""
-    shards = (shard.file for split in manifest.splits.values() for shard in split.shards if shard.version is None)
+    shards = (shard.file for shard in manifest.shards if shard.version is None)
     known = {MANIFEST_FILE, *manifest.files, *shards}
     return [path for path in files.listing() if path not in known]
 

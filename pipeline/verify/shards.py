@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.file_names import index_bytes, inner_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
 from recordmill.pipeline.dataset.version import Ids
@@ -81,9 +81,9 @@ def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings:
     try:
         folder, _, path = files.located(shard)
         data = folder.read(path)
-        if len(data) == 8 * (shard.records + 1):
+        if len(data) == (expected := index_bytes(shard.records)):
             return np.frombuffer(data, "<u8")
-        message = f"the file holds {len(data):,} bytes, expected {8 * (shard.records + 1):,}"
+        message = f"the file holds {len(data):,} bytes, expected {expected:,}"
     except DatasetError as error:
         message = str(error)
     if shard.version or shard.index not in manifest.files:  # else the comparison with its entry reports it

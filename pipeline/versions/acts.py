@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
-from recordmill.pipeline.dataset.file_names import index_name, inner_paths, shard_name
+from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, shard_names
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.base import check_forgotten, compare_and_swap, is_held_back, now
@@ -215,11 +215,11 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
 
 def _moves(manifest: Manifest) -> Iterator[_Move]:
     """Yields the split and the number of each shard in an earlier version's folder, and it as it is and will be."""
-    own = {shard.file for split in manifest.splits.values() for shard in split.shards if shard.version is None}
+    own = {shard.file for shard in manifest.shards if shard.version is None}
     for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
             if shard.version is not None:
-                file, index = (f(manifest.name, name, number, len(split.shards)) for f in (shard_name, index_name))
+                file, index = shard_names(manifest.name, name, number, len(split.shards))
                 if file in own:
                     raise OutputError(f"{manifest.version} has a file {file} of its own: build again to make it whole")
                 yield name, number, shard, replace(shard, file=file, index=index, version=None)
@@ -229,8 +229,7 @@ def _copy_all(store: Store, version: str, moves: Sequence[_Move]) -> int:
     """Brings files into a version's folder, except for those that an earlier call brought; returns the bytes copied."""
     folder, copies = f"{VERSIONS_FOLDER}/{version}", dict[str, tuple[str, int]]()
     for _, _, shard, own in moves:
-        sizes = shard.bytes, 8 * (shard.records + 1)
-        copies |= dict(zip((own.file, own.index), zip(inner_paths(shard), sizes, strict=True), strict=True))
+        copies |= dict(zip((own.file, own.index), inner_sizes(shard).items(), strict=True))
     before = store.sizes(folder)
 
     def copy(new: str) -> int:

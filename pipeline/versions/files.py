@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.file_names import inner_sizes
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Json, Manifest, Shard
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.versions.stores.base import Copied
@@ -59,8 +59,7 @@ class KeptFiles:
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
         folder = self._folder if shard.version is None else VERSIONS_FOLDER
-        sizes = shard.bytes, 8 * (shard.records + 1)
-        for path, name, size in zip(inner_paths(shard), (file, index), sizes, strict=True):
+        for (path, size), name in zip(inner_sizes(shard).items(), (file, index), strict=True):
             self._note(self._store.copy(f"{folder}/{path}", self.made, name, size))
         if shard.version is None and shard.index in self._base.files:
             self.entries[index] = self._base.files[shard.index]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
-from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.file_names import inner_sizes
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
@@ -132,13 +132,12 @@ def _missing(store: Store, manifest: Manifest) -> Iterator[str]:
     """Yields the files of a version that are not there with the size that the manifest gives."""
     own = f"{VERSIONS_FOLDER}/{manifest.version}"
     listed = {f"{own}/{path}": entry["bytes"] for path, entry in manifest.files.items()}
-    shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    listed |= {f"{own}/{shard.file}": shard.bytes for shard in shards if shard.version is None}
-    for shard in (shard for shard in shards if shard.version is not None):
-        file, index = inner_paths(shard)
-        listed[f"{VERSIONS_FOLDER}/{file}"] = shard.bytes
-        listed[f"{VERSIONS_FOLDER}/{index}"] = 8 * (shard.records + 1)
-    sizes = store.sizes(VERSIONS_FOLDER if any(shard.version for shard in shards) else own)
+    for shard in manifest.shards:
+        if shard.version is None:
+            listed[f"{own}/{shard.file}"] = shard.bytes
+        else:
+            listed |= {f"{VERSIONS_FOLDER}/{path}": size for path, size in inner_sizes(shard).items()}
+    sizes = store.sizes(VERSIONS_FOLDER if any(shard.version for shard in manifest.shards) else own)
     return (name for name, size in listed.items() if sizes.get(name) != size)
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import (
     MANIFEST_FILE,
     VERSIONS_FOLDER,
@@ -73,11 +74,9 @@ def needs_of(
 
 def referenced_files(manifest: Manifest) -> Iterator[str]:
     """Yields the names in the output of the files in other versions' folders that a version needs."""
-    for split in manifest.splits.values():
-        for shard in split.shards:
-            if shard.version is not None:
-                yield f"{VERSIONS_FOLDER}/{shard.version}/{shard.file}"
-                yield f"{VERSIONS_FOLDER}/{shard.version}/{shard.index}"
+    for shard in manifest.shards:
+        if shard.version is not None:
+            yield from (f"{VERSIONS_FOLDER}/{path}" for path in inner_paths(shard))
 
 
 def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
@@ -122,6 +121,5 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
 
 def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:
     """Returns the bytes of each shard, by the identity of its file."""
-    shards = (shard for split in manifest.splits.values() for shard in split.shards)
-    paths = {f"{VERSIONS_FOLDER}/{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in shards}
-    return {store.identity(path)[0]: size for path, size in paths.items()}
+    files = {f"{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in manifest.shards}
+    return {store.identity(f"{VERSIONS_FOLDER}/{path}")[0]: size for path, size in files.items()}

@@ -99,7 +99,7 @@ class Remembered:
             by_span: whether files of different spans may have one path, since a path is relative to its span. Where
                 files are added to a folder, a file is listed without its span.
         """
-        with suppress(OSError, UserError):
+        with suppress(UserError):
             table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA)
             return cls(table, by_span=by_span) if table.num_rows else None
         return None

@@ -28,7 +28,7 @@ from recordmill.pipeline.build.plan.keys import package_versions
 from recordmill.pipeline.build.publish.features import write_tfds_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, shard_names, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.profile import FILE, to_text
@@ -69,8 +69,7 @@ def take_over(results: Results, output: str, assembled: str, version: str, on_no
     files, shards = KeptFiles(output, base, assembled, version), dict[int, Shard]()
     for group, shard in kept_shards(base, spans, layout).items():
         split, number = layout.shard_of_group(group)
-        names = (name(results.context.name, split, number, layout.shards[split]) for name in (shard_name, index_name))
-        shards[group] = files.shard(shard, *names)
+        shards[group] = files.shard(shard, *shard_names(results.context.name, split, number, layout.shards[split]))
     files.files(files_of(base, spans))
     if files.note:
         on_note(files.note)
@@ -195,7 +194,7 @@ def _shard(report: Mapping[str, Any], span: str | None) -> Shard:
 
 def _empty_shard(context: PlannedBuild, split: str, shard: int) -> dict[str, Any]:
     """Writes a shard without rows; returns its report."""
-    file, index = (name(context.name, split, shard, context.layout.shards[split]) for name in (shard_name, index_name))
+    file, index = shard_names(context.name, split, shard, context.layout.shards[split])
     with ShardWriter(file, index, context.shards.create) as writer:
         writer.write([])
     return {"file": file, "index": index, **writer.report()}

@@ -25,7 +25,7 @@ from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader
 from recordmill.pipeline.build.worker.examples import PackedRecords, encode, to_lists
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import Appearance, ProfileSum, ShardTotals, Stored, profile_of
-from recordmill.pipeline.dataset.file_names import index_name, shard_name
+from recordmill.pipeline.dataset.file_names import shard_names
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Reject
@@ -75,8 +75,7 @@ class ShardBuilder:
         totals = ShardTotals(duplicates)
         size = context.batch_rows()
         batches = (self._loader.begin(rows.slice(start, size)) for start in range(0, rows.num_rows, size))
-        count = context.layout.shards[split]
-        file, index = (name(context.name, split, shard, count) for name in (shard_name, index_name))
+        file, index = shard_names(context.name, split, shard, context.layout.shards[split])
         shared = context.packed()
         packing = PackedRecords(*shared) if shared else None
         with ShardWriter(file, index, context.shards.create) as writer:
