@@ -30,7 +30,6 @@ from recordmill.transforms.tensorflow.kind import (
     Stored,
     cut,
     each,
-    list_features,
     padded,
 )
 
@@ -199,7 +198,7 @@ KINDS: Mapping[str, Kind] = {
     "category": Kind(category.prepare),
     "categories": Kind(each(category.prepare), category.list_features),
     "number": Kind(number.prepare),
-    "numbers": Kind(each(number.prepare), list_features),
+    "numbers": Kind(each(number.prepare), lambda description, stored: padded(description, stored[""])),
     "array": Kind(prepare_array, array_features),
     "raw": Kind(prepare_raw, raw_features),
     "own": Kind(prepare_own, own_features),

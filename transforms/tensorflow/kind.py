@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.base import FeatureOptions, ListDescription, Padded
+from recordmill.transforms.contract.kinds.base import FeatureOptions, Padded
 from recordmill.transforms.contract.stored import UNENCODED
 
 Stored: TypeAlias = tf.Tensor | tf.RaggedTensor
@@ -119,8 +119,3 @@ def padded(description: Padded, values: tf.RaggedTensor, padding: Any = None) ->
     if length != "varying":
         return {"": full}
     return {"": full, "length": tf.cast(values.row_lengths(), tf.int64)}
-
-
-def list_features(description: ListDescription, stored: Parts) -> Parts:
-    """Pads with 0, and adds the part `length` where it varies (`padded`)."""
-    return padded(description, stored[""])

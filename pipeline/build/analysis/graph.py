@@ -70,13 +70,10 @@ def complete_options(
     Raises:
         UserError: a file cannot be read, or is not what it should be.
     """
-    completed: dict[str, FeatureOptions] = {}
-    for name, options in planned.features.items():
-        if isinstance(options, TextOptions):
-            completed[name] = _complete_text(planned, name, options, models)
-        else:
-            completed[name] = options
-    return completed
+    return {
+        name: _complete_text(planned, name, options, models) if isinstance(options, TextOptions) else options
+        for name, options in planned.features.items()
+    }
 
 
 def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, models: Mapping[str, bytes]) -> TextOptions:

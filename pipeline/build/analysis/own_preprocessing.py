@@ -105,25 +105,14 @@ def schema(planned: PlannedBuild) -> pa.Schema:
 
 def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
     """Configures the tensors of the columns: scalars a row, and ragged lists."""
+    form = schema_pb2.TensorRepresentation
     representations = {
-        name: (_ragged if pa.types.is_list(planned.schema.final_type(name)) else _dense)(name)
+        name: form(ragged_tensor={"feature_path": {"step": [name]}, "row_partition_dtype": form.INT64})
+        if pa.types.is_list(planned.schema.final_type(name))
+        else form(dense_tensor={"column_name": name, "shape": {}})
         for name in planned.schema.features
     }
     return tensor_adapter.TensorAdapterConfig(schema(planned), representations)
-
-
-def _ragged(name: str) -> schema_pb2.TensorRepresentation:
-    representation = schema_pb2.TensorRepresentation()
-    representation.ragged_tensor.feature_path.step.append(name)
-    representation.ragged_tensor.row_partition_dtype = schema_pb2.TensorRepresentation.INT64
-    return representation
-
-
-def _dense(name: str) -> schema_pb2.TensorRepresentation:
-    representation = schema_pb2.TensorRepresentation()
-    representation.dense_tensor.column_name = name
-    representation.dense_tensor.shape.SetInParent()
-    return representation
 
 
 def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.Table) -> Iterator[pa.RecordBatch]:

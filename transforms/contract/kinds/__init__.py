@@ -32,21 +32,12 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
 }
 
 
-def description_type(description: Json) -> type[Description]:
-    """Returns the class of a description in JSON.
-
-    Raises:
-        DatasetError: its kind is unknown.
-    """
+def read_description(description: Json) -> Description:
+    """Reads a feature's description. Raises: DatasetError: its kind is unknown; or as `Description.from_json`."""
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in DESCRIPTIONS:
         raise DatasetError(f"a feature is of kind {cut(repr(kind))}, which this Recordmill does not know: upgrade")
-    return DESCRIPTIONS[kind]
-
-
-def read_description(description: Json) -> Description:
-    """Reads a feature's description. Raises: DatasetError, as `description_type` and `Description.from_json`."""
-    return description_type(description).from_json(description)
+    return DESCRIPTIONS[kind].from_json(description)
 
 
 def read_descriptions(features: Mapping[str, Json]) -> dict[str, Description]:
