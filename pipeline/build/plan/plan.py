@@ -56,7 +56,6 @@ class BuildPlan:
     rows: int
     """The number of rows, or an estimate."""
     rows_are_exact: bool
-    """Whether `rows` is exact."""
     expected_bytes: int
     """The estimated size of the shards in bytes."""
     source_bytes: int

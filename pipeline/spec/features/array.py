@@ -56,5 +56,4 @@ class Array(Feature):
         return ("length",) if self.layout.is_ragged else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes the dtype and the shape."""
         return self._make(ArrayDescription)

@@ -212,7 +212,6 @@ class Categories(ListFeature, NamedClasses):
 
     @property
     def varies(self) -> bool:
-        """Whether it is read as lists of different lengths."""
         return self.read != "multi_hot" and super().varies
 
     def describe(self, statistics: dict[str, Any]) -> Description:

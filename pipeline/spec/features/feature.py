@@ -103,7 +103,6 @@ class ListFeature(Feature):
 
     @property
     def fill(self) -> Any:
-        """The empty list."""
         return []
 
     def _column(self) -> Column:

@@ -39,7 +39,6 @@ class Raw(ListFeature):
 
     @property
     def varies(self) -> bool:
-        """Whether it is lists of different lengths."""
         return self.many and super().varies
 
     def _column(self) -> Column:

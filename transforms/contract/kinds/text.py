@@ -85,7 +85,6 @@ class TextOptions(FeatureOptions):
     model_bytes: bytes | None = None
     """The tokenizer's model, once it is trained or read."""
     model_ids: SpecialIds | None = None
-    """The model's special ids."""
     words: tuple[str, ...] | None = None
     """The words of a given vocabulary, once its file is read."""
 
