@@ -6,14 +6,13 @@ listed, with sizes and times of change. What the live version gives is added by 
 
 import hashlib
 import importlib.metadata
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.inputs.input_table import Group
 from recordmill.pipeline.build.inputs.span_sources import by_span, sources_of
-from recordmill.pipeline.build.plan.spans import choose
+from recordmill.pipeline.build.plan.spans import choose, sha256_of
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import planning
@@ -100,9 +99,3 @@ def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> di
 def recipe_of(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parts that decide the records of each span alike; its sources' options belong to its key."""
     return {**parts, "spec": {name: option for name, option in parts["spec"].items() if name != "source"}}
-
-
-def sha256_of(parts: Mapping[str, Any]) -> str:
-    """Digests the parts of a key, in hexadecimal."""
-    # The order of the spec's keys counts: it decides the ranges of hashes of the splits.
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,7 +1,5 @@
 """Plans a build: lists the sources, chooses the number of shards, and computes the build's key (`plan.keys`)."""
 
-import hashlib
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +18,9 @@ from recordmill.pipeline.build.plan.keys import (
     key_parts,
     package_versions,
     recipe_of,
-    sha256_of,
     user_code,
 )
-from recordmill.pipeline.build.plan.spans import SpanChoice, choose
+from recordmill.pipeline.build.plan.spans import SpanChoice, choose, sha256_of
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
@@ -121,7 +118,7 @@ class BuildPlan:
         if not self.kept and self.frozen is None and not spans:
             return self.rows_key
         taken = [self.rows_key, dict(self.kept), *([self.frozen.digest] if self.frozen else []), *spans]
-        return hashlib.sha256(json.dumps(taken).encode()).hexdigest()
+        return sha256_of(taken)
 
 
 def make_plan(

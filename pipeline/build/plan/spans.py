@@ -76,7 +76,7 @@ class SpanChoice:
         keys = dict[str, str]()
         for name, span in self.spans.items():
             keys |= span.members or {name: span.key}
-        return _digest(sorted(keys.items()))
+        return sha256_of(sorted(keys.items()))
 
     def provenance(self, spec: Spec) -> dict[str, str]:
         """Returns what a manifest must hold for `--span` to keep its spans; nothing without spans."""
@@ -152,7 +152,7 @@ def _is_same(name: str, kept: Span, spans: Mapping[str, Span]) -> bool:
 
 def _together(spans: Mapping[str, Span]) -> Span:
     members = {name: span.key for name, span in spans.items()}
-    digest, each = _digest(sorted(members.items())), spans.values()
+    digest, each = sha256_of(sorted(members.items())), spans.values()
     return Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, members)
 
 
@@ -217,12 +217,14 @@ def _span(
             count, total = count + 1, total + file.bytes
     options = [[each.index, each.key_prefix, spec.source[each.index].model_dump(mode="json")] for each in full]
     inputs = digest.hexdigest()
-    return Span(_digest([recipe, options, inputs]), {}, count, total, inputs), full
+    return Span(sha256_of([recipe, options, inputs]), {}, count, total, inputs), full
 
 
 def _sources_digest(spec: Spec) -> str:
-    return _digest([source.model_dump(mode="json") for source in spec.source])
+    return sha256_of([source.model_dump(mode="json") for source in spec.source])
 
 
-def _digest(parts: object) -> str:
+def sha256_of(parts: object) -> str:
+    """Digests the parts of a key, in hexadecimal."""
+    # The order of the spec's keys counts: it decides the ranges of hashes of the splits.
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
