@@ -11,7 +11,7 @@ recordmill.pipeline.errors.DatasetError: rows.written is -1, of another type or 
 import typing
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any, TypedDict
+from typing import Any, NotRequired, Required, TypedDict
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
@@ -35,13 +35,10 @@ class _Source(_Rows, total=False):
     path: str
 
 
-class _File(TypedDict):
-    file: str
-
-
-class RejectFile(_File, total=False):
+class RejectFile(TypedDict, total=False):
     """A file of rejected rows."""
 
+    file: Required[str]
     records: Count
     bytes: Count
     sha256: str
@@ -60,10 +57,7 @@ class _Lengths(TypedDict):
     ids: Count
     longest: Count
     in_batches: Count
-
-
-class _PackedLengths(_Lengths, total=False):
-    packed_rows: Count
+    packed_rows: NotRequired[Count]
 
 
 class _Statistics(TypedDict, total=False):
@@ -74,7 +68,7 @@ class _Statistics(TypedDict, total=False):
     tokens: Count
     known_tokens: Count | None
     gone: list[str]
-    lengths: _PackedLengths
+    lengths: _Lengths
     count: Count
     images: Count
     mean: float | list[float]
@@ -241,11 +235,8 @@ class _ShardReport(TypedDict):
     split: str
     records: Count
     transcoded: dict[str, Count]
-    lengths: dict[str, _PackedLengths]
-
-
-class _CountedShard(_ShardReport, total=False):
-    label_counts: dict[str, Count]
+    lengths: dict[str, _Lengths]
+    label_counts: NotRequired[dict[str, Count]]
 
 
 class _SpanReport(TypedDict):
@@ -254,7 +245,7 @@ class _SpanReport(TypedDict):
     sources: dict[str, _Rows]
     reasons: dict[str, Count]
     duplicates: _AllDuplicates
-    shards: list[_CountedShard | None]
+    shards: list[_ShardReport | None]
 
 
 def read_report(data: bytes) -> Report:

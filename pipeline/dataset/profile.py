@@ -17,7 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -81,14 +81,11 @@ class FeatureProfile:
         )
 
 
-class _Rows(TypedDict):
+class _Counts(TypedDict):
     rows: Count
     missing: Count
-
-
-class _Counts(_Rows, total=False):
-    tokens: Count
-    unknown: Count
+    tokens: NotRequired[Count]
+    unknown: NotRequired[Count]
 
 
 def _histogram_json(histogram: Histogram) -> dict[str, Any]:

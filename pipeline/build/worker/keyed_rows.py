@@ -108,7 +108,7 @@ def key_rows(
     `read_image` reads images whose content is the key; `strata` are the bounds of classes (`RowDecisions`), `moved` the
     moves that concern the chunk (`duplicates.decisions`).
     """
-    keying = _Keying(block.table, chunk, schema, read_image)
+    keying = RowKeys(block.table, chunk, schema, read_image)
     keys = keying.keys()
     faults = keying.faults = keying.unequal_lists() | keying.unknown_labels() | keying.faults
     split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
@@ -140,7 +140,7 @@ def key_rows(
 
 
 class RowKeys:
-    """Makes the keys of one block's rows, with their faults, by row."""
+    """One block on its way to keyed rows, with its faults so far, by row."""
 
     def __init__(self, table: pa.Table, chunk: Chunk, schema: RowSchema, read_image: ReadImage | None) -> None:
         self._table, self._chunk, self._schema, self._read_image = table, chunk, schema, read_image
@@ -186,10 +186,6 @@ class RowKeys:
         if parsed.data is None and parsed.length is None:
             return parsed.path.encode()
         return content_digest(parsed.data or self._image(reference))
-
-
-class _Keying(RowKeys):
-    """One block on its way to keyed rows, with its faults so far, by row."""
 
     def prefixed(self, rejects: Sequence[Reject]) -> list[Reject]:
         """Returns the source's rejects with the keys that its rows have here."""
