@@ -167,7 +167,7 @@ def test_a_graph_that_cannot_be_kept_is_learned_anew_and_a_note_says_why(tmp_pat
     graph = Path(changed.folder, "transform_fn/saved_model.pb")
     graph.write_bytes(graph.read_bytes()[:-1])
     with pytest.raises(
-        OutputError, match=r"saved_model.pb is not what it was; make another live by `recordmill versions roll"
+        OutputError, match=r"saved_model.pb is not what it was; `recordmill versions rollback .*out VERSION` makes"
     ):
         output.build(FIRST + MORE, ("{kind: text}", "{kind: text, case: keep}"))
 

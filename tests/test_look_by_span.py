@@ -139,7 +139,7 @@ def test_a_damaged_sum_is_not_added(days: Path, tmp_path: Path) -> None:
 
 def test_workers_get_the_absolute_path_of_the_live_version(tmp_path: Path, days: Path) -> None:
     look, _ = planned_look(tmp_path / "run", SPEC.replace("FOLDER", str(days)))
-    live = LiveAnalysis("out/versions/one", Manifest("days", "one", "0" * 64, None, {}, {}), DAYS)
+    live = LiveAnalysis("out", Manifest("days", "one", "0" * 64, None, {}, {}), DAYS)
     kept = statistics_look(look.planned, live).kept
     assert kept is not None
     assert kept.folder == os.path.abspath("out/versions/one")

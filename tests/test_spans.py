@@ -238,6 +238,21 @@ def test_a_span_that_held_a_forgotten_row_is_not_kept(tmp_path: Path) -> None:
     assert build_days(data, "out").manifest.rows["written"] == 50
 
 
+def test_a_span_that_lost_a_file_is_read_again(tmp_path: Path) -> None:
+    data, notes = tmp_path / "data", list[str]()
+    write(data, {"a": [*range(20)], "b": [*range(30)], "c": [*range(40)]})
+    before = build_days(data, "out")
+    shard = next(shard for shard in before.manifest.splits["train"].shards if shard.span == "b")
+    for lost in ("spans/a/report.json", shard.file):
+        Path(before.folder, lost).unlink()
+    with pytest.raises(SpanError, match="keeps the span a, which the live version lacks files of: build without --sp"):
+        build_days(data, "out", spans=("c",))
+    after = build_days(data, "out", listener=Listener(on_plan=lambda plan, _: notes.extend(plan.notes)))
+    assert (after.is_new, after.built_spans, after.kept_spans) == (True, ("a", "b"), ("c",))
+    assert "spans read again, since the live version lacks files: 2 (a, b)" in notes
+    check_as_full(data, after, "full")
+
+
 def test_a_version_without_spans_is_followed_by_one_with_them(tmp_path: Path) -> None:
     data, days = tmp_path / "data", {"a": [*range(20)], "b": [*range(20, 60)]}
     write(data, days)

@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
 from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, shard_names
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
-from recordmill.pipeline.versions.base import check_forgotten, compare_and_swap, is_held_back, now
+from recordmill.pipeline.versions.base import check_forgotten, compare_and_swap, is_held_back, now, rolls_back
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
@@ -52,9 +52,7 @@ def _edit_pins(
 
     def edit(latest: Latest | None) -> Latest:
         if latest is None:
-            raise OutputError(
-                f"nothing is live in {output}: make a version live by `recordmill versions rollback {output} VERSION`"
-            )
+            raise OutputError(f"nothing is live in {output}: {rolls_back(output)}")
         version = find_among(published(store), output, wanted, latest)
         pinned = tuple(sorted(edited({*latest.pinned}, version.version)))
         chosen.append((version, pinned != latest.pinned))

@@ -24,8 +24,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.file_names import inner_sizes, span_of_file
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
+    VERSIONS_FOLDER,
     DatasetError,
     Json,
     Latest,
@@ -131,10 +133,7 @@ def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest |
     except DatasetError as error:
         if mend:
             return None
-        raise OutputError(
-            f"{store.location / LATEST_FILE} is broken ({error}): "
-            f"`recordmill versions rollback {store.url} VERSION` makes a version live again"
-        ) from None
+        raise OutputError(f"{store.location / LATEST_FILE} is broken ({error}): {rolls_back(store.url)}") from None
 
 
 @dataclass(frozen=True)
@@ -240,6 +239,24 @@ def _parse_forgotten(store: Store, data: bytes) -> Forgotten:
     return Forgotten(keys)
 
 
+def missing_files(store: Store, manifest: Manifest) -> dict[str, str | None]:
+    """Maps the files of a version that are not there with their sizes to their spans; None for those of no span."""
+    own = f"{VERSIONS_FOLDER}/{manifest.version}"
+    files = {f"{own}/{path}": (entry["bytes"], span_of_file(path)) for path, entry in manifest.files.items()}
+    for shard in manifest.shards:
+        folder = own if shard.version is None else VERSIONS_FOLDER
+        for path, size in inner_sizes(shard).items():
+            if path != shard.index or path in manifest.files:
+                files[f"{folder}/{path}"] = size, shard.span
+    sizes = store.sizes(VERSIONS_FOLDER if any(shard.version for shard in manifest.shards) else own)
+    return {name: span for name, (size, span) in files.items() if sizes.get(name) != size}
+
+
+def rolls_back(output: str) -> str:
+    """Says which command mends an output whose `LATEST` or live version is damaged."""
+    return f"`recordmill versions rollback {output} VERSION` makes a version live"
+
+
 @dataclass(frozen=True)
 class Base:
     """A snapshot of an output: the version that is live, and the keys that must not come back."""
@@ -287,6 +304,11 @@ class Base:
     def holds_forgotten_rows(self) -> bool:
         """Whether the live version was made before some keys were forgotten."""
         return self.live is not None and not self.forgotten.are_left_out_of(self.live)
+
+    @cached_property
+    def missing(self) -> dict[str, str | None]:
+        """The `missing_files` of the live version."""
+        return missing_files(open_store(self.output), self.live) if self.live else {}
 
     def is_current(self) -> bool:
         """Whether the output still holds this. Raises: OutputError, as `read`."""

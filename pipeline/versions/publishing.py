@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
-from recordmill.pipeline.dataset.file_names import inner_sizes
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
@@ -26,7 +25,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, moved, now
+from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, missing_files, moved, now
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.stores.base import (
@@ -118,27 +117,9 @@ def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] 
     """Finds the newest whole version of a source key that fits; None where no version does."""
     store = open_store(output)
     for manifest in reversed(published(store)):
-        if manifest.source_key == source_key and fits(manifest) and is_whole(store, manifest):
+        if manifest.source_key == source_key and fits(manifest) and not missing_files(store, manifest):
             return manifest
     return None
-
-
-def is_whole(store: Store, manifest: Manifest) -> bool:
-    """Whether all files of a version are there with their sizes."""
-    return next(_missing(store, manifest), None) is None
-
-
-def _missing(store: Store, manifest: Manifest) -> Iterator[str]:
-    """Yields the files of a version that are not there with the size that the manifest gives."""
-    own = f"{VERSIONS_FOLDER}/{manifest.version}"
-    listed = {f"{own}/{path}": entry["bytes"] for path, entry in manifest.files.items()}
-    for shard in manifest.shards:
-        if shard.version is None:
-            listed[f"{own}/{shard.file}"] = shard.bytes
-        else:
-            listed |= {f"{VERSIONS_FOLDER}/{path}": size for path, size in inner_sizes(shard).items()}
-    sizes = store.sizes(VERSIONS_FOLDER if any(shard.version for shard in manifest.shards) else own)
-    return (name for name, size in listed.items() if sizes.get(name) != size)
 
 
 def live_version(output: str) -> str | None:
@@ -210,7 +191,7 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
 
     def check() -> None:
         lease.check()
-        for name in _missing(store, manifest) if is_stored else ():
+        for name in missing_files(store, manifest) if is_stored else ():
             raise UnsettledOutputError(f"{store.url}/{name} was removed meanwhile: run the same command again")
 
     def reveal(latest: Latest | None) -> None:

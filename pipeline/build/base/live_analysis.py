@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordmill.pipeline.dataset.file_names import span_of_file
-from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, profiles_of
@@ -31,6 +31,7 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.versions.base import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.kinds import read_description
@@ -82,13 +83,18 @@ class LearnedAnewError(UserError):
 class LiveAnalysis:
     """The analysis of the live version, which a build takes over, or adds to."""
 
-    folder: str
-    """The version's folder, or its URL."""
+    output: str
+    """The version's output, a folder or a URL."""
     manifest: Manifest
     spans: tuple[str, ...] = ()
     """The spans whose rows are not read again."""
     is_frozen: bool = True
     """Whether the graph stays what it is, whatever the rows."""
+
+    @property
+    def folder(self) -> Location:
+        """The version's folder."""
+        return version_folder(open_location(self.output), self.manifest.version)
 
     @property
     def learned_in(self) -> str:
@@ -144,7 +150,7 @@ class LiveAnalysis:
         try:
             return None if data is None else profiles_of(data)
         except DatasetError as error:
-            raise _damaged(error) from None
+            raise damaged(self.output, error) from None
 
     def read(self, file: str) -> bytes:
         """Reads a file of the graph or of a tokenizer. Raises: OutputError: it is not what the manifest says."""
@@ -152,9 +158,9 @@ class LiveAnalysis:
 
     def _checked(self, file: str, sha256: str) -> bytes:
         try:
-            return read_checked(open_location(self.folder), file, sha256)
+            return read_checked(self.folder, file, sha256)
         except DatasetError as error:
-            raise _damaged(error) from None
+            raise damaged(self.output, error) from None
 
     def words(self, feature: str) -> tuple[str, ...] | None:
         """Returns the words of a feature's vocabulary in the order of the ids; None where it has none."""
@@ -179,10 +185,11 @@ class LiveAnalysis:
         return {"version": self.learned_in, "graph_sha256": self.digest, "label_counts": self.label_counts}
 
 
-def _damaged(error: DatasetError) -> OutputError:
+def damaged(output: str, fault: object) -> OutputError:
+    """Says why the live version's analysis cannot be kept, and what to do."""
     return OutputError(
-        f"the analysis cannot be kept, since the live version is damaged: {error}; make another live by "
-        "`recordmill versions rollback`, or learn anew by `analysis: refresh`"
+        f"the analysis cannot be kept, since the live version is damaged: {fault}; {rolls_back(output)}, or learn anew "
+        "by `analysis: refresh`"
     )
 
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file, span_of_file
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
 from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, Report, read_report
-from recordmill.pipeline.dataset.paths import Location, read_checked
+from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.placement import Layout
+from recordmill.pipeline.versions.base import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 
@@ -38,11 +39,11 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, K
     Raises:
         OutputError: a file is missing or damaged.
     """
+    return {span: _read(output, base, span) for span in spans}
+
+
+def _read(output: str, base: Manifest, span: str) -> KeptSpan:
     folder = version_folder(open_location(output), base.version)
-    return {span: _read(folder, base, span) for span in spans}
-
-
-def _read(folder: Location, base: Manifest, span: str) -> KeptSpan:
     names = [span_file(span, name) for name in (REPORT, REJECTED)]
     try:
         report, rejected = (
@@ -52,8 +53,8 @@ def _read(folder: Location, base: Manifest, span: str) -> KeptSpan:
         return KeptSpan(read_report(report), rejected)
     except ValueError as error:
         raise OutputError(
-            f"the span {span} cannot be kept, since the live version is damaged ({error}): run `recordmill verify`, or "
-            "make another version live by `recordmill versions rollback`"
+            f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, or "
+            f"{rolls_back(output)}"
         ) from error
 
 

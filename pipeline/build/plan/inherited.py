@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from recordmill.pipeline.build.base.live_analysis import (
     LiveAnalysis,
     Names,
+    damaged,
     graph_changes,
     keeps_ids,
     names_to_keep,
@@ -17,7 +18,7 @@ from recordmill.pipeline.build.plan.spans import SpanError
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions.base import Base, Forgotten
+from recordmill.pipeline.versions.base import Base, Forgotten, rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 
 
@@ -55,16 +56,16 @@ def inherit(
     frozen = None
     if spec.is_frozen:
         if live is None:
-            raise OutputError(f"the analysis cannot be kept, since the live version is damaged: {base.fault}")
+            raise damaged(base.output, base.fault)
         if changes := graph_changes(live, spec, *graph):
             notes = (f"the frozen analysis cannot be kept, all is learned and built anew: {'; '.join(changes)}",)
         else:
-            frozen = LiveAnalysis(str(base.folder), live)
+            frozen = LiveAnalysis(base.output, live)
     fault = _span_fault(spec, base, frozen, options) if keeps_spans else "its graph is another"
     if fault and options.spans:
         raise SpanError(f"--span keeps the other spans of the live version, and cannot: {fault}; build without --span")
     keeps = spec.has_spans and options.limit is None and live is not None and not fault
-    spans = LiveAnalysis(str(base.folder), live, is_frozen=frozen is not None) if keeps and live else None
+    spans = LiveAnalysis(base.output, live, is_frozen=frozen is not None) if keeps and live else None
     return Inherited(names, frozen, spans, base.forgotten, notes)
 
 
@@ -77,8 +78,8 @@ def _names(spec: Spec, base: Base) -> Names:
         return names_to_keep(spec, base.folder, base.live)
     except DatasetError as error:
         raise OutputError(
-            f"the ids of classes cannot be kept, since the live version is damaged: {error}; make another live by "
-            "`recordmill versions rollback`, or give new ids by `classes: fresh`"
+            f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
+            f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
         ) from None
 
 

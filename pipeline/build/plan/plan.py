@@ -26,6 +26,7 @@ from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
+from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
@@ -146,13 +147,14 @@ def make_plan(
     taken = inherit(spec, base, options, package_versions(), feature_files, keeps_spans=keeps_spans)
     parts = key_parts(spec, code, feature_files) | ({} if options.limit is None else {"limit": options.limit})
     live = taken.spans.manifest if taken.spans else None
-    spans = choose(spec, files, sha256_of(recipe_of(parts)), live, options, inputs)
+    damaged = sorted({span for span in base.missing.values() if span}) if base and live else []
+    spans = choose(spec, files, sha256_of(recipe_of(parts)), live, options, inputs, damaged)
     plan = _lay_out(spec, spans, files, options.chunk_bytes)
     analysis = taken.frozen or (taken.spans if spans.kept else None)
     plan = replace(
         plan,
         source_key=sha256_of(parts | {"inputs": plan.inputs_sha256}),
-        notes=[*plan.notes, *taken.notes],
+        notes=[*plan.notes, *taken.notes, *note("spans read again, since the live version lacks files", damaged)],
         user_code=code,
         kept=taken.names,
         forgotten=taken.forgotten,

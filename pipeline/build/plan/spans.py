@@ -7,7 +7,7 @@ transform graph the build keeps. Nothing of a kept span is opened; with `--span`
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -109,10 +109,12 @@ def choose(
     base: Manifest | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     inputs: pa.Table | None = None,
+    damaged: Collection[str] = (),
 ) -> SpanChoice:
     """Chooses what is read: some spans, all together, or those that differ from the base's or have rejects to mend.
 
-    `inputs` are those of the base, where files without placeholders may have been added.
+    `inputs` are those of the base, where files without placeholders may have been added; `damaged` are the spans of
+    which the base lacks files.
 
     Raises:
         SourceError: a source is not there, or a span to be built has no data.
@@ -121,7 +123,7 @@ def choose(
     if options.spans and options.compact:
         raise SpanError("--span builds some spans and --compact reads all: give one of them")
     if options.spans:
-        return _only(spec, files, recipe, base, options.spans)
+        return _only(spec, files, recipe, base, options.spans, damaged)
     if not spec.has_spans:
         return SpanChoice(by_span(spec, files))
     if base is not None and base.spans and inputs is not None and not spec.has_templates:
@@ -135,7 +137,8 @@ def choose(
     if options.compact:
         together = tuple(replace(each, span=COMPACT, member=each.span) for each in full)
         return SpanChoice(together, {COMPACT: _together(spans)}, {}, base, recipe, empty)
-    kept = {name: span for name, span in base.spans.items() if _is_same(name, span, spans)} if base else {}
+    whole = {name: span for name, span in base.spans.items() if name not in damaged} if base else {}
+    kept = {name: span for name, span in whole.items() if _is_same(name, span, spans)}
     if options.again:
         kept = {name: span for name, span in kept.items() if not span.rows.get("rejected")}
     done = set(kept).union(*(span.members for span in kept.values()))
@@ -156,7 +159,14 @@ def _together(spans: Mapping[str, Span]) -> Span:
     return Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, members)
 
 
-def _only(spec: Spec, files: Files, recipe: str, base: Manifest | None, only: Sequence[str]) -> SpanChoice:
+def _only(
+    spec: Spec,
+    files: Files,
+    recipe: str,
+    base: Manifest | None,
+    only: Sequence[str],
+    damaged: Collection[str],
+) -> SpanChoice:
     if not spec.has_templates:
         raise SpanError("--span: no source names spans: give a `path` with {span}, or with {YYYY}, {MM} and {DD}")
     if base and (base.provenance.get(RECIPE), base.provenance.get(SOURCES)) != (recipe, _sources_digest(spec)):
@@ -176,6 +186,10 @@ def _only(spec: Spec, files: Files, recipe: str, base: Manifest | None, only: Se
                 f"--span {span}: its rows lie among those that --compact put together: build without --span"
             )
     for span in kept:
+        if span in damaged:
+            raise SpanError(
+                f"--span keeps the span {span}, which the live version lacks files of: build without --span"
+            )
         if base and span_file(span, REPORT) not in base.files:
             raise SpanError(f"--span keeps the span {span}, of which rows were forgotten: build without --span")
     return SpanChoice(full, built, kept, base, recipe)

@@ -24,7 +24,6 @@ from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base, source_key_of
-from recordmill.pipeline.versions.stores.open_store import open_store
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class Build:
         if not self.spec.is_frozen and ANALYSIS in live.provenance:  # it did not learn from its own rows
             return set()
         with suppress(UserError):
-            if publishing.is_whole(open_store(self.output), live):
+            if not base.missing:
                 return {source_key_of(live), *base.latest.same}
         return set()
 

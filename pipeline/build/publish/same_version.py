@@ -76,11 +76,7 @@ def same_as_live(base: Base, manifest: Manifest) -> bool:
     """Whether an assembled version holds what the live one holds, which then stays: no reader needs both."""
     live = base.live
     with suppress(UserError):  # a damaged version is no reason to publish none
-        return (
-            live is not None
-            and _content(live) == _content(manifest)
-            and publishing.is_whole(open_store(base.output), live)
-        )
+        return live is not None and _content(live) == _content(manifest) and not base.missing
     return False
 
 

@@ -239,7 +239,7 @@ def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> 
     """Returns the look that a build learns from; one without summaries where nothing is learned of the rows."""
     kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums]
     needed = [summary for kind in kinds if (summary := kind(planned)).features]
-    kept = KeptSums(open_store(live.folder).url, live.summaries, count=not live.is_frozen) if live else None
+    kept = KeptSums(open_store(str(live.folder)).url, live.summaries, count=not live.is_frozen) if live else None
     return Look(STATISTICS, planned, [RowsSeen(planned), *needed] if needed else [], kept)
 
 
