@@ -1,5 +1,7 @@
 """Reports and rejects in the build's folder: whole or not there, and the same when a step is repeated."""
 
+import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,6 +62,16 @@ def test_a_failed_replacement_leaves_what_was_there(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write_atomically(str(tmp_path / "report"), b"new")
     assert (tmp_path / "report").is_dir()
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", is_full)
+    with pytest.raises(OSError, match=rf"No space left on device: '{tmp_path}/report.html'"):
+        write_atomically(tmp_path / "report.html", b"new")
+    assert names(tmp_path) == []
 
 
 def test_rejects_come_back_as_they_were(tmp_path: Path) -> None:

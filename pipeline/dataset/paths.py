@@ -256,9 +256,13 @@ def replacing(path: str | Path, temporary: str | Path | None = None, *, durable:
 
 
 def write_atomically(path: str | Path, data: bytes, temporary: str | Path | None = None) -> None:
-    """Writes a file that appears whole or not at all, as `replacing`."""
-    with replacing(path, temporary) as file:
-        file.write(data)
+    """Writes a file that appears whole or not at all, as `replacing`; an error names it."""
+    try:
+        with replacing(path, temporary) as file:
+            file.write(data)
+    except OSError as error:  # of a full disk it names none, or the temporary one
+        error.filename = str(path)
+        raise
 
 
 def sync(path: str | Path) -> None:
