@@ -247,6 +247,21 @@ def test_tables_and_folders(
     assert "max_share" not in text
 
 
+@pytest.mark.parametrize(
+    ("other", "classes"),
+    [
+        ("goldfish", {"n01440764": "tench, Tinca tinca", "n01443537": "goldfish"}),
+        ("tench, Tinca tinca", {name: f"tench, Tinca tinca ({name})" for name in ("n01440764", "n01443537")}),
+        ("", ("n01440764", "n01443537")),
+    ],
+)
+def test_names_of_synsets(other: str, classes: Any, tmp_path: Path) -> None:
+    published.write_imagenet(tmp_path / "data")
+    file = tmp_path / "data/LOC_synset_mapping.txt"
+    file.write_text(file.read_text().replace("goldfish, Carassius auratus", other))
+    assert guessed(tmp_path)[0].features["label"].model_dump()["classes"] == classes
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "make",

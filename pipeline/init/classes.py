@@ -3,6 +3,7 @@
 import json
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,12 +16,13 @@ from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.typing.blocks import check_column
 
 MOST_CLASSES = 200  # that a person reads
-NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names)[^/]*\.(txt|json)|[^/]+\.names")
+NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
 """The usual names of a file that names the classes."""
 NAMES_BYTES = 1 << 20  # 1 MiB
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 """A line with a code and its name."""
 KINDS = ("category", "categories", "number")
+SYNSET = re.compile(r"n\d{8}")
 CODE = re.compile(r"0|[1-9]\d{0,3}")
 
 
@@ -114,6 +116,20 @@ def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Gue
     classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
     if not is_known:
         classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
+    elif shown := _of_synsets(sample, names):
+        classes = {"classes": shown}
     elif len(names) > MOST_CLASSES:
         classes = {"# classes": ("NAMES", f"not written: {len(names):,} names, more than {MOST_CLASSES}")}
     return replace(label, options={**label.options, **classes})
+
+
+def _of_synsets(sample: SourceSample, folders: set[str]) -> Choice | None:
+    """The names of ImageNet's folders in a file of both, such as `n01440764 tench, Tinca tinca`; None without one."""
+    for file, lines in _named(sample) if all(map(SYNSET.fullmatch, folders)) else ():
+        words = (line.split(maxsplit=1) for line in lines if isinstance(line, str))
+        names = dict(pair for pair in words if len(pair) == 2 and pair[0] in folders)
+        if names.keys() == folders:
+            times = Counter(names.values())  # two are `crane`
+            unique = {key: name if times[name] == 1 else f"{name} ({key})" for key, name in sorted(names.items())}
+            return unique, f"the names that {file} gives the folders"
+    return None

@@ -18,6 +18,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv import SEPARATORS
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
+from recordmill.pipeline.sources.formats.jsonl import LIST, lines_hint
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
@@ -231,6 +232,10 @@ def _table(
 ) -> Recognized:
     """The sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
+    if form == "json" and len(every) == 1:
+        path, head = every[0].path, read_head(files, every[0].path).strip()
+        if b"\n" not in head and LIST.search(head):
+            raise UnknownDataError(f"{path} is one JSON object, and would be one row{lines_hint([head], path)}")
     options, why = _written(files, form, every, encoding) if form in TEXTS else ({}, {})
     if len(every) > 1 == len(sources):
         why["format"] = count(len(every), "file")

@@ -7,6 +7,7 @@ Each line is read once, and its outcome does not depend on the ranges.
 """
 
 import posixpath
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,8 @@ COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: some blocks of bzip2, 
 LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
 UNKNOWN = 1, pa.string()
 """The number of lists, and the type, of values that are all null or empty lists."""
+LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')
+"""The key of a list of objects."""
 COUNTED_BYTES = 1 << 20  # read at a time to count lines
 
 
@@ -130,7 +133,7 @@ def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]
         first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
     rows = peek(first)
     if not rows or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
-        hint = _hint(first, path)
+        hint = lines_hint(first, path)
         raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
     return rows
 
@@ -181,12 +184,15 @@ def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
     return leaf if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf) else ARROW_TYPES[column.type]
 
 
-def _hint(first: list[bytes], path: str) -> str:
+def lines_hint(first: list[bytes], path: str) -> str:
     """Returns the command that makes lines of one JSON array, or of objects that are spread over lines."""
     start = first[0][:1] if first else b""
     files = f"{quote(path)} > {quote(f'{posixpath.splitext(path)[0]}-lines.jsonl')}"
     if start == b"[":
         return f". It is one JSON array; to make lines of it: jq -c '.[]' {files}"
+    if start == b"{" and (inner := LIST.search(b"".join(first))):
+        name = inner[1].decode()
+        return f". To make one line of each object in `{name}`: jq -c '.{name}[]' {files}; of the outer one: jq -c ."
     return f". To make one line of each object: jq -c . {files}" if start == b"{" else ""
 
 
