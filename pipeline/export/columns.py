@@ -20,7 +20,7 @@ from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description, ExportColumn, ExportError, Json
+from recordmill.transforms.contract.kinds.base import Description, Export, ExportColumn, ExportError, Json
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.stored import KEY
@@ -87,8 +87,8 @@ def _webp_with(data: bytes, exif: bytes) -> bytes:
 
 
 @dataclass
-class Columns:
-    """The columns of a version, and the features that read them (`contract.kinds.export.Export`)."""
+class Columns(Export):
+    """The columns of a version, and the features that read them."""
 
     dataset: DatasetVersion
     is_by_span: bool = False
@@ -105,17 +105,14 @@ class Columns:
 
     @property
     def label(self) -> str | None:
-        """The feature that is the label."""
         return self.dataset.label
 
     @property
     def is_learned_elsewhere(self) -> bool:
-        """Whether the statistics are not of the version's own rows, so that a build of these would learn others."""
         provenance = self.dataset.manifest.provenance
         return ANALYSIS in provenance or LEARNED_OF in provenance.get(FORGOTTEN, {})
 
     def vocabulary(self, feature: str) -> list[str]:
-        """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
         return self.dataset.vocabulary(feature)
 
     @property
@@ -136,7 +133,6 @@ class Columns:
         return name
 
     def add(self, name: str, options: dict[str, Any], *columns: ExportColumn) -> None:
-        """Adds a feature with its columns."""
         for column in columns:
             self.add_column(column)
         self.features[name] = options
@@ -146,24 +142,20 @@ class Columns:
         self.columns.append(replace(column, cell=_image_files) if column.type == "image" else column)
 
     def add_raw(self, name: str, column: ExportColumn) -> None:
-        """Adds a feature of kind raw, which stores what its column holds."""
         many = {"many": True} if column.depth else {}
         stored = {"string": "bytes"}.get(column.type, column.type)
         other = {"column": column.name} if column.name != name else {}
         self.add(name, {"kind": "raw", "type": stored, **many, **other}, column)
 
     def add_words(self, feature: str, words: Sequence[str]) -> str:
-        """Adds a file of a feature's words, one a line; returns its path."""
         path = f"vocabularies/{safe_name(feature)}.txt"
         self.files[path] = words
         return path
 
     def read_as_stored(self, name: str, description: dict[str, Any]) -> None:
-        """Reads a part of a record by a description of kind raw, in place of its feature's."""
         self.as_stored[name] = description
 
     def note(self, name: str, sentence: str) -> None:
-        """Adds a sentence on a feature's values."""
         self.notes.append(f"{name}: {sentence}")
 
 

@@ -108,7 +108,6 @@ class WebDatasetWriter(ExportWriter):
         self._file = tarfile.open(path_within(folder, f"data/{shard}.tar"), "w")  # noqa: SIM115 - closed by __exit__
 
     def write(self, record: Record, row: Row) -> None:
-        """Writes a sample."""
         stem = f"{record.position:08d}"
         images = {name: cell for name, cell in row.items() if isinstance(cell, ImageFile)}
         self._add(f"{stem}.json", _json({name: cell for name, cell in row.items() if name not in images}))
