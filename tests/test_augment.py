@@ -311,6 +311,7 @@ WRONG: list[tuple[Any, str]] = [
     ),
     (lambda: RandomFlip(vertical=-0.1), "vertical is -0.1"),
     (lambda: RandomFlip(float("nan")), "horizontal is nan"),
+    (lambda: RandomFlip("x"), "horizontal is 'x'; give a number of 0 to 1"),  # type: ignore[arg-type]
     (lambda: RandomRotation90(2), "p is 2; give a number of 0 to 1"),
     (lambda: RandomResizedCrop(0), r"RandomResizedCrop\(size=0, .*the size is no number of pixels; give such as 224"),
     (lambda: RandomResizedCrop(8, area=(0, 1)), "area is no range of shares; give"),

@@ -184,8 +184,8 @@ def as_pair(value: Any) -> tuple[Any, Any]:
 def check_shares(augmentation: Augmentation, **options: float) -> None:
     """Refuses numbers outside of 0 to 1. Raises: ValueError."""
     for name, value in options.items():
-        if not 0 <= value <= 1:
-            raise ValueError(f"{augmentation}: {name} is {value}; give a number of 0 to 1")
+        if not isinstance(value, Real) or not 0 <= value <= 1:
+            raise ValueError(f"{augmentation}: {name} is {value!r}; give a number of 0 to 1")
 
 
 def check_pair(augmentation: Augmentation, name: str, value: Any, example: str) -> None:
