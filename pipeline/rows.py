@@ -68,15 +68,18 @@ def is_sorted(manifest: Manifest) -> bool:
     return all(split.documents is None for split in manifest.splits.values())
 
 
-def find_records(folder: Location, manifest: Manifest, key: bytes) -> list[StoredRow]:
+def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list[StoredRow]:
     """Finds the records of a key, at most one in each split and span, by binary search.
+
+    A key of a batch is bytes; a string may be a file's name that is no UTF-8.
 
     Packed texts, whose records hold many rows, have no such order.
 
     Raises:
         DatasetError: a record or an index that was looked at is damaged.
     """
-    return list(find_digests(folder, manifest, [digest(key)]))
+    stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
+    return list(find_digests(folder, manifest, [digest(stored)]))
 
 
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:

@@ -80,13 +80,13 @@ def _folder(path: str) -> Path | RemotePath:
     return Path(rest if mark else path).absolute()  # links in a local folder are looked at, however it is named
 
 
-def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str) -> list[tuple[str, int]]:
+def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str | bytes) -> list[tuple[str, int]]:
     """Returns the shards' files and the numbers in them of a key's rows. Raises: DatasetError: rows share records."""
     from recordmill.pipeline.rows import find_records, is_sorted
 
     if not is_sorted(manifest):
         raise DatasetError("records of packed texts hold several rows, so that none is found by its key")
-    found = find_records(folder, manifest, key.encode())
+    found = find_records(folder, manifest, key)
     return [(shard_paths(str(folder), row.shard).full[0], row.record) for row in found]
 
 

@@ -1,6 +1,7 @@
 """Rows by number and by key: `Dataset.source`."""
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,14 @@ def test_a_row_is_found_by_its_key(split: str, dataset: Dataset) -> None:
     assert [rows.number_of(key(rows[number])) for number in range(0, len(rows), 7)] == list(range(0, len(rows), 7))
 
 
-@pytest.mark.parametrize("absent", ["row/200", "elsewhere"])
+def test_a_key_may_be_as_batches_hold_it(rows: RowSource) -> None:
+    assert rows.number_of(key(rows[9]).encode()) == 9
+
+
+@pytest.mark.parametrize("absent", ["row/200", "row\udcff", "elsewhere"])
 def test_a_key_that_is_not_there_is_named(absent: str, dataset: Dataset, rows: RowSource) -> None:
     wanted = key(dataset.source("test", **GIVEN)[0]) if absent == "elsewhere" else absent
-    with pytest.raises(DatasetError, match=f"'train' has no row of the key '{wanted}'"):
+    with pytest.raises(DatasetError, match=re.escape(f"'train' has no row of the key {wanted!r}")):
         rows.number_of(wanted)
 
 
@@ -70,7 +75,7 @@ def test_a_source_goes_to_other_processes(rows: RowSource) -> None:
     assert (key(again[4]), again.number_of(key(rows[9]))) == (key(rows[4]), 9)
 
 
-@pytest.mark.parametrize(("option", "value"), [("pad", True), ("on_error", "skip")])
+@pytest.mark.parametrize(("option", "value"), [("host_count", 2), ("pad", True), ("on_error", "skip")])
 def test_options_of_batches_are_refused(option: str, value: Any, dataset: Dataset) -> None:
     with pytest.raises(DatasetError, match=f"{option} is for batches"):
         dataset.source("train", **{option: value})

@@ -66,7 +66,7 @@ def read_records(
     dataset: DatasetVersion,
     split: str | None = None,
     *,
-    key: str | None = None,
+    key: str | bytes | None = None,
     label: str | None = None,
     span: str | None = None,
     positions: Sequence[int] | None = None,
@@ -104,7 +104,11 @@ def read_records(
 
 
 def _parts(
-    dataset: DatasetVersion, split: str | None, span: str | None, key: str | None, positions: Sequence[int] | None
+    dataset: DatasetVersion,
+    split: str | None,
+    span: str | None,
+    key: str | bytes | None,
+    positions: Sequence[int] | None,
 ) -> Iterable[_Part]:
     if key is not None:
         return _of_key(dataset, split, span, key)
@@ -137,11 +141,11 @@ def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_P
         yield _Part(split, shard, first, np.array([position - first]))
 
 
-def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: str) -> Iterator[_Part]:
+def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: str | bytes) -> Iterator[_Part]:
     manifest = dataset.manifest
     if not is_sorted(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
-    for row in find_records(dataset.folder, manifest, key.encode("utf-8", "surrogateescape")):
+    for row in find_records(dataset.folder, manifest, key):
         if (split or row.split) == row.split and (span or row.shard.span) == row.shard.span:
             yield _Part(row.split, row.shard, row.position - row.record, np.array([row.record]))
 

@@ -205,7 +205,7 @@ def _specs(batch: Any, rows: int | None) -> Any:
     return ArraySpec(shape, "bytes" if batch.dtype == object else batch.dtype.name)
 
 
-Find = Callable[[str], Sequence[tuple[str, int]]]
+Find = Callable[[str | bytes], Sequence[tuple[str, int]]]
 """Finds the rows of a key: the files of their shards, and their numbers in the shards."""
 
 
@@ -214,8 +214,8 @@ class RowSource:
 
     def __init__(self, source: SplitSource, find: Find) -> None:
         """Takes the source of an evaluation, and what finds keys. Raises: DatasetError: an option is not for rows."""
-        for name in ("pad", "on_error"):
-            if getattr(source.given, name) not in (False, "raise"):
+        for name, value in (("host_count", 1), ("pad", False), ("on_error", "raise")):
+            if getattr(source.given, name) != value:
                 raise DatasetError(f"{name} is for batches, and rows are asked for one by one: leave it out")
         self._request, self._find = source.request, find
         self._batches = source.open()
@@ -240,7 +240,7 @@ class RowSource:
         batch = self._batches.read(chosen)
         return [_row(batch, row) for row in range(len(numbers))]
 
-    def number_of(self, key: str) -> int:
+    def number_of(self, key: str | bytes) -> int:
         """Returns the number of the row with a key.
 
         Raises:
