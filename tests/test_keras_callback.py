@@ -172,8 +172,11 @@ def test_wrong_uses_are_told(dataset: Path, tmp_path: Path) -> None:
     train = training(dataset)
     with pytest.raises(DatasetError, match="every_steps is how many steps .* got 0"):
         TrainingCheckpoint(train, tmp_path, every_steps=0)
-    with pytest.raises(DatasetError, match=f"{FILE} is no checkpoint of a training .*: begin anew in another folder"):
-        load_state(tmp_path)
+    for content in (None, "", "{}", "[]"):
+        if content is not None:
+            (tmp_path / FILE).write_text(content)
+        with pytest.raises(DatasetError, match=f"{FILE} is no checkpoint of a training .*: begin anew in another fol"):
+            load_state(tmp_path)
     fit(train, model(), TrainingCheckpoint(train, tmp_path))
     other = open_dataset(dataset).training_input(batch_size=5, seed=7, features=["image"])
     with pytest.raises(DatasetError, match="another global batch size"):

@@ -1,5 +1,6 @@
 """Records by number: the right bytes from files and object stores, every damage named, nothing left open."""
 
+import errno
 import gc
 import hashlib
 import multiprocessing
@@ -23,7 +24,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.reader import local_shards
 from recordmill.pipeline.reader.block_cache import Block
-from recordmill.pipeline.reader.local_shards import COPIED
+from recordmill.pipeline.reader.local_shards import COPIED, unreadable
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, together
 from recordmill.pipeline.versions.stores import bucket, open_store
@@ -365,3 +366,8 @@ def test_s3(s3: list[ShardFile]) -> None:
 
 def test_the_digest_is_that_of_the_file(shards: list[ShardFile]) -> None:
     assert shards[0].sha256 == hashlib.sha256(Path(shards[0].file).read_bytes()).hexdigest()
+
+
+def test_too_many_open_files_are_no_damage() -> None:
+    error = unreadable("a.tfrecord", OSError(errno.EMFILE, "Too many open files"))
+    assert str(error) == "a.tfrecord cannot be read (Too many open files): raise the limit, `ulimit -n`"

@@ -274,7 +274,7 @@ def test_threads_stay_where_there_can_be_no_processes() -> None:
     assert list(in_processes(unpicklable, iter(range(3)), 2, threads=1, may_stay=True)) == [(0, 0), (1, 1), (2, 2)]
     with constants(worker_module.subprocess, Popen=refuse):
         assert set(dict(in_processes(Pids(), iter(range(3)), 2, threads=1, may_stay=True)).values()) == {os.getpid()}
-        with pytest.raises(OSError, match="no more processes"):
+        with pytest.raises(DatasetError, match=r"cannot be started \(no more processes\): workers=0 reads without"):
             list(in_processes(Pids(), iter(range(3)), 2, threads=1))
 
 

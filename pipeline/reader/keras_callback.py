@@ -183,6 +183,7 @@ def _seeds(model: Any) -> list[Any]:
 def _read(folder: str | Path) -> Any:
     path = Path(folder) / FILE
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        saved = json.loads(path.read_text())
+        return {name: saved[name] for name in ("weights", "seeds", "epoch", "input")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path} is no checkpoint of a training ({error}): begin anew in another folder") from error

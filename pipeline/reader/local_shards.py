@@ -10,6 +10,7 @@ version never changes a file; replace a damaged one by a rename, not in place.
 [0, 50, 120]
 """
 
+import errno
 import hashlib
 import mmap
 import os
@@ -137,7 +138,8 @@ def unreadable(path: str, error: Exception) -> DatasetError:
     """Returns the error for a file that is missing or cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DatasetError(f"{path} is missing: {ADVICE}")
-    return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {ADVICE}")
+    advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else ADVICE
+    return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {advice}")
 
 
 def _most_open() -> int:

@@ -67,8 +67,7 @@ def in_processes(
         may_stay: lets the threads make all batches where there can be no processes.
 
     Raises:
-        DatasetError: `make` cannot be sent to other processes, or a process died.
-        OSError: the system starts no further process.
+        DatasetError: `make` cannot be sent to other processes, the system starts no further one, or one died.
         Exception: whatever `make` raised, with its own type and message.
     """
     try:
@@ -103,10 +102,13 @@ def _started(workers: int, task: bytes) -> list["_Worker"]:
         for number in range(workers):
             pool.append(_Worker(number))
             pool[-1].begin(task)
-    except BaseException:
+    except BaseException as error:
         for worker in pool:
             worker.close()
-        raise
+        if not isinstance(error, OSError):
+            raise
+        message = f"worker processes cannot be started ({error.strerror or error}): workers=0 reads without them"
+        raise DatasetError(message) from None
     return pool
 
 
