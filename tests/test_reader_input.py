@@ -189,6 +189,17 @@ def test_a_state_is_of_the_latest_iteration_or_of_a_step(dataset: Dataset) -> No
     assert given.state(step=7)["records"] == 21
 
 
+def test_a_state_of_a_balance_by_another_label_is_refused(dataset: Dataset) -> None:
+    state = dataset.training_input(batch_size=4, balance=True).state(1)
+    other = dataset.training_input(batch_size=4, balance=True, label="colour")
+    with pytest.raises(
+        DatasetError, match="another label: 'category', this input's is 'colour'; give the input the sa"
+    ):
+        other.resume(state)
+    del state["label"]  # a state of an earlier release
+    assert other.resume(state).source.given.start_step == 1
+
+
 @pytest.mark.parametrize("order", [{}, {"shuffle": "blocks"}])
 def test_hosts_may_become_more(dataset: Dataset, order: dict[str, Any]) -> None:
     def hosts(count: int, **options: Any) -> list[list[list[str]]]:

@@ -153,6 +153,7 @@ class SplitSource(BatchSource):
             "seed": given.seed,
             "shuffle": given.shuffle,
             "balance": given.balance,
+            **({"label": request.label} if given.balance else {}),
             "bucketed": given.text == "bucketed",
             "drop_remainder": given.drop_remainder,
             "global_batch_size": request.steps.global_batch,

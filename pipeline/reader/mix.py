@@ -102,7 +102,7 @@ class MixedSource(BatchSource):
         self.element_spec = sources[0].element_spec
 
     def order_facts(self) -> dict[str, Any]:
-        common = ("global_batch_size", "lanes")
+        common = ("global_batch_size", "lanes", "label")
         mixed = [source.order_facts() for source in self.sources]
         return {
             "mixed": [{name: value for name, value in facts.items() if name not in common} for facts in mixed],

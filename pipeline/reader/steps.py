@@ -143,11 +143,12 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | No
                 "the state is of an order of blocks that this Recordmill has no more: begin its epoch anew, "
                 f"set_epoch({state.get('epoch')!r})"
             )
-        if name != "lanes" and (name not in state or state[name] != mine):
-            advice = _version_advice(state.get(name), folder) if name == "version" else _ADVICE.get(name, _SAME)
+        found = state.get(name, mine if name == "label" else None)  # earlier states do not say what `balance` goes by
+        if name != "lanes" and found != mine:
+            advice = _version_advice(found, folder) if name == "version" else _ADVICE.get(name, _SAME)
             raise DatasetError(
-                f"the state is of another {name.replace('_', ' ')}: {state.get(name)!r}, this input's is {mine!r}; "
-                f"{advice}"
+                f"the state is of another {name.replace('_', ' ')}: {cut(repr(found))}, this input's is "
+                f"{cut(repr(mine))}; {advice}"
             )
     return int(state["step"])
 
