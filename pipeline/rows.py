@@ -73,11 +73,13 @@ def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list
 
     A key of a batch is bytes; a string may be a file's name that is no UTF-8.
 
-    Packed texts, whose records hold many rows, have no such order.
-
     Raises:
-        DatasetError: a record or an index that was looked at is damaged.
+        DatasetError: a record or an index that was looked at is damaged, or the texts are packed: no key orders them.
     """
+    if not is_sorted(manifest):
+        raise DatasetError(
+            f"the records of {manifest.version} hold several rows each (packed texts), and are not found by a key"
+        )
     stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
     return list(find_digests(folder, manifest, [digest(stored)]))
 

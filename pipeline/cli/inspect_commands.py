@@ -124,11 +124,9 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
     Raises:
         DatasetError: there is no record, and nothing says why; or a shard is damaged.
     """
-    from recordmill.pipeline.rows import find_records, is_sorted
+    from recordmill.pipeline.rows import find_records
 
-    if not is_sorted(manifest):
-        raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
-    rows = find_records(folder, manifest, _bytes(key))
+    rows = find_records(folder, manifest, key)
     for row in rows:
         span = f", span {row.shard.span}" if row.shard.span else ""
         where = f", in the folder of the version {row.shard.version}" if row.shard.version else ""

@@ -22,7 +22,7 @@ from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.inspection.values import Decoder, Value, shown, to_json
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
-from recordmill.pipeline.rows import find_records, is_sorted, open_records
+from recordmill.pipeline.rows import find_records, open_records
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.stored import KEY, RowError, Stored, stored_features
 
@@ -142,10 +142,7 @@ def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_P
 
 
 def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: str | bytes) -> Iterator[_Part]:
-    manifest = dataset.manifest
-    if not is_sorted(manifest):
-        raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
-    for row in find_records(dataset.folder, manifest, key):
+    for row in find_records(dataset.folder, dataset.manifest, key):
         if (split or row.split) == row.split and (span or row.shard.span) == row.shard.span:
             yield _Part(row.split, row.shard, row.position - row.record, np.array([row.record]))
 
