@@ -77,9 +77,7 @@ def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list
         DatasetError: a record or an index that was looked at is damaged, or the texts are packed: no key orders them.
     """
     if not is_sorted(manifest):
-        raise DatasetError(
-            f"the records of {manifest.version} hold several rows each (packed texts), and are not found by a key"
-        )
+        raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
     stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
     return list(find_digests(folder, manifest, [digest(stored)]))
 

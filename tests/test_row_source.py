@@ -86,5 +86,5 @@ def test_rows_that_share_records_have_no_keys_of_their_own(tmp_path: Path) -> No
     dataset = open_dataset(tmp_path / "out")
     for split in dataset.manifest.splits.values():
         object.__setattr__(split, "documents", 1)
-    with pytest.raises(DatasetError, match="packed"):
+    with pytest.raises(DatasetError, match="hold several rows each, and are not found by a key"):
         dataset.source("train").number_of("row/3")

@@ -8,7 +8,7 @@
 {'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
@@ -90,14 +90,7 @@ class RowError(Exception):
 
 
 LONGEST = "longest"
-TYPES = {
-    bool: "True or False",
-    int: "a whole number",
-    str: "a string",
-    Path: "a Path",
-    Collection: "a list of names",
-    NoneType: "None",
-}
+TYPES = {bool: "True or False", int: "a whole number", str: "a string", Path: "a Path", NoneType: "None"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +142,8 @@ class FinishOptions:
 def _check_type(name: str, value: object, annotated: Sequence[Any]) -> None:
     types = tuple(get_origin(each) or each for each in annotated)
     if not isinstance(value, types) or isinstance(value, bool) and bool not in types:
-        raise DatasetError(f"{name} is {' or '.join(map(TYPES.__getitem__, types))}, got {cut(repr(value))}")
+        known = " or ".join(TYPES.get(each, "a list of names") for each in types)
+        raise DatasetError(f"{name} is {known}, got {cut(repr(value))}")
 
 
 SERVED = FinishOptions()
