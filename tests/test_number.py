@@ -210,3 +210,11 @@ def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: d
     spec = read_description(description).parts()
     assert tuple(spec) == ("", *feature.parts())
     assert described.tfds()["tensor"]["dtype"] == spec[""].dtype == expected["stored"]
+
+
+@pytest.mark.parametrize(("normalize", "scale", "start"), [("z_score", 0.4, 0.2), ("min_max", 1.2, -0.3)])
+def test_a_zero_is_shown_as_zero(normalize: str, scale: float, start: float) -> None:
+    statistics = {"mean": 0.2, "variance": 0.16, "minimum": -0.3, "maximum": 0.9}
+    described = Number(kind="number", normalize=normalize).describe(statistics)
+    shown = [described.in_its_unit(statistics, np.float32((value - start) / scale).item()) for value in (0, 1e-6)]
+    assert shown == [0, pytest.approx(1e-6, rel=0.1)]

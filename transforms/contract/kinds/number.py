@@ -28,6 +28,8 @@ SCALED_BY: Mapping[str, Sequence[str]] = {
 }
 """The statistics that each way to normalize uses."""
 UNTRANSFORMED: Mapping[str, Callable[[float], float]] = {"none": float, "log": math.exp, "log1p": math.expm1}
+EPSILON = 2.0**-23
+"""The step of a float32 at 1: what is left of a zero is less."""
 LEARNED_ELSEWHERE = "its statistics are those of other rows than the version's"
 
 
@@ -100,12 +102,14 @@ class Scaled:
             return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
         if not all(name in statistics for name in SCALED_BY[self.normalize]):
             return short(stored)
+        scale, start = 1.0, 0.0
         if self.normalize == "z_score":
-            stored = stored * (math.sqrt(statistics["variance"]) or 1.0) + statistics["mean"]
+            scale, start = math.sqrt(statistics["variance"]), statistics["mean"]
         elif self.normalize == "min_max":
-            low, high = statistics["minimum"], statistics["maximum"]
-            stored = stored * ((high - low) or 1.0) + low
-        return short(UNTRANSFORMED[self.transform](stored))
+            scale, start = statistics["maximum"] - statistics["minimum"], statistics["minimum"]
+        value = stored * (scale or 1.0) + start
+        is_zero = abs(value) < EPSILON * abs(start)
+        return short(UNTRANSFORMED[self.transform](0.0 if is_zero else value))
 
     def export_buckets(self, into: Export, column: ExportColumn) -> None:
         """Adds a column of buckets' ids."""
