@@ -96,7 +96,7 @@ def test_what_cannot_be_written_is_a_warning(output: str, tmp_path: Path) -> Non
     followed = journal(output, metrics=str(tmp_path / "away/m.prom"))
     history, metrics = followed.end(ExitCode.ERROR, "no")
     assert history.startswith(f"the history was not written: the output {output} cannot be read: Is a directory")
-    assert metrics == f"the metrics were not written: No such file or directory: {tmp_path / 'away/m.prom'}"
+    assert metrics == f"the metrics were not written: [Errno 2] No such file or directory: '{tmp_path}/away/m.prom'"
 
 
 def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
@@ -138,6 +138,8 @@ def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
     assert write_metrics(str(path), {"name": "d", "exit_code": 75}, None) is None
     assert 'recordmill_build_exit_code{dataset="d"} 75\n# EOF\n' in path.read_text()
     assert [each.name for each in tmp_path.iterdir()] == ["d.prom"]
+    soon = replace(live, provenance={"built_at": "soon"})
+    assert write_metrics(str(path), entry, soon) == "the metrics were not written: Invalid isoformat string: 'soon'"
 
 
 def test_a_failed_build_has_metrics_too(output: str, tmp_path: Path) -> None:

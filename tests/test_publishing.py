@@ -377,6 +377,7 @@ Place = Callable[[Path], object]
         (lambda out: (out / "photos").mkdir(), "holds no dataset but photos: give a new folder or an empty one"),
         (lambda out: [(out / name).touch() for name in "edcba"], "holds no dataset but a, b, c, …: give"),
         (lambda out: (out / "versions").touch(), "cannot be written: Not a directory: .*/out/versions$"),
+        (lambda out: (out / "versions").symlink_to("/usr"), "/out/versions is a link that leaves .*: copy there what"),
         (lambda out: (out / "LATEST").mkdir(), "out/LATEST is not a file: move it"),
         (
             lambda out: (out / "LATEST").write_text("{"),
@@ -392,7 +393,7 @@ def test_an_output_that_is_none_is_one_clear_line_and_not_touched(tmp_path: Path
     out.mkdir()
     put(out)
     before = sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
-    with pytest.raises(OutputError, match=message) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         begin(str(out))
     assert "\n" not in str(raised.value)
     assert sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")) == before

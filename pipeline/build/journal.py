@@ -56,11 +56,11 @@ Sample = tuple[str, dict[str, str], float]
 
 
 def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) -> str | None:
-    """Writes the file; gives a warning if that fails."""
+    """Writes the file; returns a warning if that fails, such as by a wrong time in a manifest."""
     try:
         write_atomically(path, to_openmetrics(entry, live).encode())
-    except OSError as error:
-        return f"the metrics were not written: {error.strerror}: {path}"
+    except (OSError, ValueError, TypeError) as error:
+        return f"the metrics were not written: {error}"
     return None
 
 

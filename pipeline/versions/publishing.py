@@ -23,7 +23,7 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
-from recordmill.pipeline.dataset.paths import attempt_name
+from recordmill.pipeline.dataset.paths import attempt_name, locate
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, missing_files, moved, now
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
@@ -48,10 +48,11 @@ def check_output(output: str) -> None:
     Raises:
         OutputError: it is a URL of an unknown store, cannot be reached or written, holds files but no dataset, or its
             `LATEST` is not a file.
+        DatasetError: `versions` is a link that leaves it.
     """
     store = open_store(output)
     if is_local(output):
-        for folder in (Path(store.url), Path(store.url, VERSIONS_FOLDER)):
+        for folder in (Path(store.url), Path(locate(store.url, VERSIONS_FOLDER))):
             _check_writable(output, folder)
     entries = store.children("")
     shown = [name for name in entries if not name.startswith(".") and name != "lost+found"]
