@@ -255,10 +255,10 @@ def test_materialize_goes_on_where_it_was_killed(bucket: str, monkeypatch: pytes
     store = type(open_store(bucket))
     copy, count = store.copy, iter(range(1, 10_000))
 
-    def killed(self: Any, name: str, target: str) -> None:
+    def killed(self: Any, *arguments: Any) -> Any:
         if next(count) == step:
             raise KeyboardInterrupt
-        copy(self, name, target)
+        return copy(self, *arguments)
 
     monkeypatch.setattr(store, "copy", killed)
     with pytest.raises(KeyboardInterrupt):
