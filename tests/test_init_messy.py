@@ -241,6 +241,25 @@ def test_names_of_codes(names: str, content: str, rows: list[int], classes: Any,
     assert spec.features["label"].model_dump()["classes"] == classes
 
 
+@pytest.mark.parametrize(
+    ("stated", "classes"),
+    [
+        ({"_type": "ClassLabel", "names": ["cat", "dog", "ant"]}, {"0": "cat", "1": "dog", "2": "ant"}),
+        ({"_type": "ClassLabel", "names": ["cat"]}, ("0", "1")),
+        ({"_type": "ClassLabel", "names": None}, ("0", "1")),
+        ({"_type": "Value", "dtype": "int64"}, ("0", "1")),
+        (["ClassLabel"], ("0", "1")),
+    ],
+)
+def test_names_of_codes_in_a_schema(stated: Any, classes: Any, tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist([{"text": words(), "source": n % 3, "label": n % 2} for n in range(40)])
+    features = {"source": {"_type": "ClassLabel", "names": ["x", "y", "z"]}, "label": stated}
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    spec = parse_spec(starter(str(tmp_path / "a.parquet"), FILES))
+    assert spec.features["label"].model_dump()["classes"] == classes
+
+
 @pytest.mark.parametrize("content", ["1", '[1, "a"]', '{"a": "b"}', '{"0": null}', '{"0": "a", "1": "a"}', '[""]'])
 def test_what_is_no_list_of_names(content: str) -> None:
     with pytest.raises(ValueError, match="name|invalid literal"):

@@ -1,4 +1,4 @@
-"""The classes of a label: all of its names, or those that a file next to the data gives to codes such as 1 to 4."""
+"""The classes of a label: all of its names, or those that a file gives to codes such as 1 to 4."""
 
 import json
 import posixpath
@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+
+import pyarrow.parquet as pq
 
 from recordmill.pipeline.init.guess import Choice, Guess, is_label
 from recordmill.pipeline.init.sample import SourceSample
@@ -36,19 +38,36 @@ class Codes:
 
 
 def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | None:
-    """Finds the column of codes that a file next to the data names: the label by its name, else the only one."""
+    """Finds the column of codes that the data's schema or a file next to it names: the label by its name, else one."""
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
         reading = sample.read(name, ColumnType.CATEGORY) if item.kind == "number" else item.reading
         if item.kind in KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
             columns[name] = set(map(int, reading.distinct))
     called = {name: codes for name, codes in columns.items() if is_label(name)}
+    stated = _class_labels(sample) if columns else {}
+    for name in called or columns:
+        if columns[name] <= stated.get(name, {}).keys():
+            return Codes(name, stated[name], "the schema")
     for file, names in _named(sample) if columns else ():
         fitting = {name: _by_code(codes, names, is_sure=bool(called)) for name, codes in (called or columns).items()}
         found = [Codes(name, by_code, file) for name, by_code in fitting.items() if by_code]
         if len(found) == 1:
             return found[0]
     return None
+
+
+def _class_labels(sample: SourceSample) -> dict[str, dict[int, str]]:
+    """Returns the names of codes by column, where the schema of a Parquet file has Hugging Face's `ClassLabel`."""
+    if sample.sources[0].format != "parquet":
+        return {}
+    with sample.origin.open(sample.data.files[0].path) as opened:
+        metadata = pq.read_schema(opened).metadata or {}
+    with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        labels = {name: feature for name, feature in features.items() if feature["_type"] == "ClassLabel"}
+        return {name: dict(enumerate(map(str, label["names"]))) for name, label in labels.items()}
+    return {}
 
 
 def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:
