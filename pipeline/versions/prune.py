@@ -117,7 +117,8 @@ def remove_superseded(output: str) -> None:
 def remove_held_back(output: str, live: str) -> None:
     """Removes the versions that were held back since the live one was made: its inputs are back."""
     store = open_store(output)
-    if any(name > live for name in store.children(VERSIONS_FOLDER)):  # names begin with the time: nothing else is read
+    second = live.partition("-")[0]  # names begin with the time: nothing else is read
+    if any(name > second and name != live for name in store.children(VERSIONS_FOLDER)):
         _remove_held_back(output, publishing.published(store))
 
 

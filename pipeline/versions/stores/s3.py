@@ -55,7 +55,7 @@ class S3Store(BucketStore):
     @cached_property
     def _client(self) -> Any:
         config = load("botocore.config", self.url, "aws").Config
-        signature = {} if self._has_credentials else {"signature_version": import_module("botocore").UNSIGNED}
+        signature = {} if self._has_credentials else {"signature_version": load("botocore", self.url, "aws").UNSIGNED}
         with refusals(self.url, "reached"), _MAKING:
             client = self._session.client("s3", config=config(**_CONFIG, **signature))
         client.meta.events.register("before-send.s3", _began)
