@@ -110,7 +110,7 @@ class Placed:
         return [keyed(rows, chunk, self._form, moves[chunk]) for chunk, rows in enumerate(self._chunks)]
 
     def left(self) -> list[tuple[pa.Table, list[Reject], int]]:
-        """Gives the rows that stay, the rejects and the number of duplicates, by chunk."""
+        """Returns the rows that stay, the rejects and the number of duplicates, by chunk."""
         tables = read(self._chunks, self._form)
         decided = [self._read(self.decisions.dropped, chunk) for chunk in range(len(tables))]
         return [

@@ -11,7 +11,7 @@ import struct
 
 import pyarrow as pa
 
-from recordmill.pipeline.dataset.paths import Location
+from recordmill.pipeline.dataset.paths import ADVICE, Location
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.safe_text import cut
 
@@ -44,10 +44,10 @@ def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | Non
     try:
         return _read(data, schema)
     except DatasetError as error:
-        raise DatasetError(f"{folder / path} {error}: copy the version again, or build again") from None
+        raise DatasetError(f"{folder / path} {error}: {ADVICE}") from None
     except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error) as error:
         told = cut(str(error).partition("\n")[0], 200)
-        raise DatasetError(f"{folder / path} is broken ({told}): copy the version again, or build again") from None
+        raise DatasetError(f"{folder / path} is broken ({told}): {ADVICE}") from None
 
 
 def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:

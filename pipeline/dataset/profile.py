@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.paths import Location, read_checked, read_inner
+from recordmill.pipeline.dataset.paths import ADVICE, Location, read_checked, read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 
@@ -205,7 +205,7 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
     try:
         return profiles_of(data)
     except DatasetError as error:
-        raise DatasetError(f"{folder / FILE} is broken ({error}): copy the version again, or build again") from None
+        raise DatasetError(f"{folder / FILE} is broken ({error}): {ADVICE}") from None
 
 
 LENGTHS_BATCH = 32  # neighbours that are padded to the longest of them: a usual batch

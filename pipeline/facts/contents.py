@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
-from recordmill.pipeline.dataset.paths import Location, read_inner
+from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
 from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.facts.sample import RecordSample, ShownRecord, read_examples, read_sample
@@ -140,7 +140,7 @@ def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -
             bucket = read_table(folder, file, read_inner(folder, file, MOST_SUMMARY_BYTES), WORDS)
             least, most = pc.min_max(bucket["count"]).as_py().values()
             if bucket["count"].null_count or (bucket.num_rows and not 0 < least <= most < MOST_COUNT):
-                raise DatasetError(f"{folder / file} holds no counts of words: copy the version again, or build again")
+                raise DatasetError(f"{folder / file} holds no counts of words: {ADVICE}")
             for feature in pc.unique(bucket["feature"]).to_pylist():
                 words = bucket.filter(pc.equal(bucket["feature"], feature)).select(["word", "count"])
                 counts.setdefault(feature, WordCounts()).add(words)

@@ -45,12 +45,12 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
         if item.kind in KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
             columns[name] = set(map(int, reading.distinct))
     called = {name: codes for name, codes in columns.items() if is_label(name)}
-    stated = _class_labels(sample) if columns else {}
-    for name in called or columns:
+    wanted, stated = called or columns, _class_labels(sample) if columns else {}
+    for name in wanted:
         if columns[name] <= stated.get(name, {}).keys():
             return Codes(name, stated[name], "the schema")
     for file, names in _named(sample) if columns else ():
-        fitting = {name: _by_code(codes, names, is_sure=bool(called)) for name, codes in (called or columns).items()}
+        fitting = {name: _by_code(codes, names, is_sure=bool(called)) for name, codes in wanted.items()}
         found = [Codes(name, by_code, file) for name, by_code in fitting.items() if by_code]
         if len(found) == 1:
             return found[0]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource, SplitSource
@@ -266,7 +267,7 @@ class NumpyBatches(Iterator[Batch]):
             if self.skipped > self.source.given.max_skipped:
                 raise DamagedRecordError(
                     f"{self.skipped} records could not be read, more than max_skipped={self.source.given.max_skipped}: "
-                    "the log names them; copy the version again, or build again"
+                    f"the log names them; {ADVICE}"
                 )
         self.meter.count(batch)
         return batch

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
-from recordmill.pipeline.dataset.paths import Location, check_place, locate, open_file
+from recordmill.pipeline.dataset.paths import ADVICE, Location, check_place, locate, open_file
 from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, ExitCode, code_of, status_of
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
@@ -87,7 +87,7 @@ def readable(url: str, *absent: int) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DatasetError(f"{url} is missing: copy the version again, or build again") from None
+        raise DatasetError(f"{url} is missing: {ADVICE}") from None
     except OutputError as error:
         if status_of(error) not in absent:
             kind = UnansweredError if code_of(error) is ExitCode.TRY_AGAIN else DatasetError

@@ -18,6 +18,7 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.dataset.catalogues import DATASET_INFO
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader.version_files import RemotePath, VersionFiles
@@ -102,9 +103,7 @@ def refuse(findings: Findings) -> None:
     if findings.problems:
         more = findings.counts.total() - 1
         others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
-        raise UnsafeGraphError(
-            f"the graph is not loaded: {findings.problems[0]}{others}: copy the version again, or build again"
-        )
+        raise UnsafeGraphError(f"the graph is not loaded: {findings.problems[0]}{others}: {ADVICE}")
 
 
 def serving_model(path: str | Path, version: str | None = None) -> str:

@@ -126,8 +126,9 @@ def _rebuild(
         raise RepairError(f"{_shard(manifest, shards[0]).file} is made of its sources: give --spec dataset.yaml")
     files = Listings(StoreFiles(BeamFiles()))
     take_times(spec, folder, files)
-    live = LiveAnalysis(str(folder.parents[1]), manifest) if ANALYSIS in manifest.provenance else None
-    kept, forgotten_keys = names_kept_by(spec, folder, manifest), read_forgotten(open_store(str(folder.parents[1])))
+    output = str(folder.parents[1])
+    live = LiveAnalysis(output, manifest) if ANALYSIS in manifest.provenance else None
+    kept, forgotten_keys = names_kept_by(spec, folder, manifest), read_forgotten(open_store(output))
     plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=forgotten_keys)
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))

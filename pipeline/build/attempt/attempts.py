@@ -37,6 +37,7 @@ from recordmill.pipeline.build.context.reports import (
 )
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.runners.job import Rest
+from recordmill.pipeline.dataset.file_names import index_bytes
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local
@@ -141,7 +142,7 @@ def _reports(run: Run, steps: Iterable[str]) -> Iterator[Report | None]:
 
 
 def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
-    return sizes.get(report["file"]) == report["bytes"] and sizes.get(report["index"]) == 8 * (report["records"] + 1)
+    return sizes.get(report["file"]) == report["bytes"] and sizes.get(report["index"]) == index_bytes(report["records"])
 
 
 def _rejects(workspace: Store) -> Iterator[Reject]:

@@ -28,7 +28,7 @@ from recordmill.pipeline.build.plan.keys import package_versions
 from recordmill.pipeline.build.publish.features import write_tfds_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, shard_names, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, shard_names, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.profile import FILE, to_text
@@ -152,7 +152,8 @@ def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any
 def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: TakenOver) -> dict[str, dict[str, Any]]:
     """Lists the version's files; indexes by their shards' reports, since in a bucket they are there already."""
     indexes = {
-        report["index"]: {"bytes": 8 * (report["records"] + 1), "sha256": report["index_sha256"]} for report in reports
+        report["index"]: {"bytes": index_bytes(report["records"]), "sha256": report["index_sha256"]}
+        for report in reports
     }
     shards = [*(report["file"] for report in reports), *(shard.file for shard in taken.shards.values())]
     return inventory(str(assembled), shards, {**indexes, **taken.entries})

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,13 +118,13 @@ class ShardBuilder:
 
     def _appearance(self, batch: RowBatch, stored: Stored) -> dict[str, Appearance]:
         """Measures the images of the shard's first rows, by feature: the stored ones, as they decode sooner."""
-        measured, chosen = dict[str, Appearance](), batch.rows[IS_MEASURED].to_pylist()
-        for name, options in self._context.images().items() if any(chosen) else ():
+        measured, count = dict[str, Appearance](), sum(batch.rows[IS_MEASURED].to_pylist())
+        for name, options in self._context.images().items() if count else ():
             if name in stored and options.store != "raw":
-                rows = to_lists(stored[name])
+                rows = to_lists(stored[name][:count])
             else:
-                rows = [images if isinstance(images, list) else [images] for images in batch.images[name]]
-            measure = partial(appearance, [*chain.from_iterable(compress(rows, chosen))], options.max_pixels)
+                rows = [images if isinstance(images, list) else [images] for images in batch.images[name][:count]]
+            measure = partial(appearance, [*chain.from_iterable(rows)], options.max_pixels)
             measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
         return measured
 
