@@ -9,10 +9,13 @@ import pytest
 
 from recordmill import DatasetError, open_dataset
 from recordmill.pipeline.cli import commands
+from recordmill.pipeline.dataset import manifest
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.stores.base import Content
 from recordmill.pipeline.versions.stores.bucket import Listed
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 from recordmill.pipeline.versions.stores.s3 import S3Store
+from tests.constants import constants
 from tests.emulators import s3
 from tests.memory_store import Memory, memory_store
 from tests.published import VERSION, write_version
@@ -60,6 +63,13 @@ def test_a_reader_believes_no_size(size: int, memory: Memory) -> None:
     memory.lie = lambda url, part: part._replace(size=size)
     with suppress(DatasetError):  # where the size is not needed, it does not matter
         assert rows_read() == open_dataset(URL).manifest.split("train").records
+
+
+def test_a_huge_manifest_is_not_read_whole(memory: Memory) -> None:
+    memory.objects[f"{URL}/versions/{VERSION}/dataset.json"] = bytes(1000)
+    with constants(manifest, MOST_MANIFEST_BYTES=99):
+        assert "larger than 99 bytes" in Base.read(URL).fault
+    assert memory.fetched == [100]
 
 
 @pytest.fixture(scope="module")

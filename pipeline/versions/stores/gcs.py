@@ -14,14 +14,13 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
+from recordmill.pipeline.versions.stores.base import Conflict, Content, load, refusals
 from recordmill.pipeline.versions.stores.bucket import (
     CONNECTIONS,
     PART_BYTES,
     BucketStore,
     Listed,
     Upload,
-    load,
 )
 from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC

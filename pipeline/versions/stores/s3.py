@@ -14,13 +14,12 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
+from recordmill.pipeline.versions.stores.base import Conflict, Content, load, refusals
 from recordmill.pipeline.versions.stores.bucket import (
     CONNECTIONS,
     BucketStore,
     Listed,
     Upload,
-    load,
 )
 from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
