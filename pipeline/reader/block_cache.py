@@ -26,7 +26,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from recordmill.pipeline.dataset.paths import has_one_name
+from recordmill.pipeline.dataset.paths import has_one_name, user_cache
 from recordmill.pipeline.errors import DatasetError
 
 LOG = logging.getLogger("recordmill")
@@ -85,9 +85,8 @@ class BlockCache:
 
     @cached_property
     def folder(self) -> str:
-        """The absolute path of the blocks' folder; by default in the user's for caches (XDG Base Directory)."""
-        around = self._given or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return os.path.join(os.path.abspath(os.path.expanduser(around)), FOLDER)
+        """The absolute path of the blocks' folder."""
+        return os.path.join(os.path.abspath(os.path.expanduser(self._given or user_cache())), FOLDER)
 
     def room(self) -> int:
         """Returns the bytes that the cache may hold beside what it holds. Raises: DatasetError, as `read`."""
