@@ -97,8 +97,8 @@ def content(lie: Callable[[Content], Content]) -> Lie:
     def tell(patch: pytest.MonkeyPatch) -> None:
         read = S3Store.read_tagged
 
-        def lying(self: S3Store, name: str) -> Content | None:
-            truth = read(self, name)
+        def lying(self: S3Store, name: str, *most: int) -> Content | None:
+            truth = read(self, name, *most)
             return None if truth is None else lie(truth)
 
         patch.setattr(S3Store, "read_tagged", lying)

@@ -33,6 +33,9 @@ HISTORY_FILE = "history.jsonl"
 """One line a build or another act, whatever its end (`pipeline.versions.history`)."""
 
 
+MOST_SHARED = 256 << 20  # 256 MiB: of `LATEST`, a lease, the history, or 3,000,000 forgotten keys
+
+
 class OutputError(UserError):
     """The output cannot be reached, read or written."""
 
@@ -53,6 +56,12 @@ class TooLargeError(Exception):
 
 class Conflict(Exception):  # noqa: N818 - not an error: the caller reads again and decides anew
     """Another process was first: the object is not the one that was read, or the folder exists already."""
+
+
+def check_shared(size: int, most: int, path: object) -> None:
+    """Checks the bytes of an object before it is read. Raises: OutputError: they are more than `most`."""
+    if size > most:
+        raise OutputError(f"{path} has {size:,} bytes, and at most {most:,} are read: restore it from a copy")
 
 
 @dataclass(frozen=True)
@@ -107,8 +116,12 @@ class Store(Protocol):
         """Reads objects in their order, from a bucket many at a time; None for one that does not exist."""
         return ((name, self.read(name)) for name in names)
 
-    def read_tagged(self, name: str) -> Content | None:
-        """Reads an object and its tag; None if it does not exist."""
+    def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
+        """Reads an object and its tag; None if it does not exist.
+
+        Raises:
+            OutputError: it has more than `most` bytes.
+        """
 
     def open(self, name: str) -> BinaryIO:
         """Opens an object for reading in any order. Raises: FileNotFoundError."""

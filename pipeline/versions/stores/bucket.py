@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -179,7 +180,7 @@ class BucketStore(Store):
         raise NotImplementedError
 
     def read(self, name: str) -> bytes | None:
-        content = self.read_tagged(name)
+        content = self.read_tagged(name, sys.maxsize)
         return None if content is None else content.data
 
     def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
