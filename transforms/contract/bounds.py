@@ -55,10 +55,10 @@ EXIF_SHARED = Bound("TIFF or EXIF", "bytes of tags beyond its own", 1 << 20)  # 
 EXIF_HEADS = Bound("EXIF", "heads", 16)  # Pillow copies what follows for each
 ISO_EXIF = Bound("AVIF or HEIF", "blocks of EXIF", 100)
 ISO_BOXES = Bound("AVIF or HEIF", "boxes", 10_000)  # a phone's photo has about 100
-VOC_BYTES = Bound("annotation of Pascal VOC", "bytes", 4 << 20, "too_large")
+FILE_BYTES = Bound("annotation of Pascal VOC or YOLO", "bytes", 4 << 20, "too_large")
 VOC_ELEMENTS = Bound("annotation of Pascal VOC", "elements and attributes", 100_000, "too_large")
 VOC_DEPTH = Bound("annotation of Pascal VOC", "levels", 50, "malformed_row")
-OBJECTS = Bound("image", "boxes and captions", 100_000, "too_large")
+OBJECTS = Bound("annotated image", "boxes and captions", 100_000, "too_large")
 
 BOUNDS = tuple(each for each in globals().values() if isinstance(each, Bound))
 """All, in the order of the page."""
