@@ -17,7 +17,7 @@ from PIL import Image as Picture
 from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.formats.annotated_images import voc_lists, yolo_lists
-from recordmill.pipeline.sources.formats.coco import NOTHING, CocoImage
+from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage
 from recordmill.pipeline.sources.formats.open_images import BoxTable
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
@@ -285,7 +285,7 @@ def test_boxes_of_two_files_are_joined_in_as_many_steps() -> None:
             for number in range(count):
                 image.add({"id": Id(number + each * count // 2), "bbox": [1, 2, 3, 4]})
         images[0].join(images[1])
-        assert len(images[0].found.ids) == count * 3 // 2
+        assert len(images[0].ids) == count * 3 // 2
         counts.append(Id.compared)
     assert counts[1] <= 3 * counts[0] <= 3_000
 
@@ -296,14 +296,15 @@ def test_a_box_of_two_files_is_known_by_any_id(known: object) -> None:
     for image in images:
         image.add({"id": known, "bbox": [1, 2, 3, 4]})
     images[0].join(images[1])
-    assert len(images[0].found.boxes) == (8 if known is None else 4)
+    assert len(images[0].boxes) == (8 if known is None else 4)
 
 
 def test_an_image_without_annotations_is_small() -> None:
     image = CocoImage(None)
-    assert image.found is NOTHING
+    assert image.boxes is image.crowd is NO_NUMBERS
+    assert image.ids is image.categories is image.captions is NO_VALUES == []
     assert image.sides is None
-    assert sys.getsizeof(image) < 120
+    assert sys.getsizeof(image) < 160
 
 
 def test_the_page_prints_the_table() -> None:

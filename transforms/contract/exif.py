@@ -62,7 +62,7 @@ def check_exif(data: bytes | memoryview) -> None:
     while data[:6] == EXIF:
         data, heads = data[6:], heads + 1
         EXIF_HEADS.check(heads)
-    order, big = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]), ""), data[2:3] == b"+"
+    order, big = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]), ""), bytes(data[2:3]) == b"+"
     places: list[int | None] = [None] if order else []
     inline, tags, numbers, held = 8 if big else 4, 0, 0, 0
     for start in places:

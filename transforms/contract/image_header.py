@@ -163,7 +163,7 @@ Read = tuple[Size, bool, int]
 
 def _jpeg(data: bytes) -> Read:
     """Finds the frame header as libjpeg does, and counts the scans."""
-    frame, size, components, scans, exif = 0, None, 0, 1, list[bytes]()
+    frame, size, components, scans, exif, previews = 0, None, 0, 1, list[bytes](), list[bytes]()
     for marker, offset in jpeg_segments(data):
         if marker in FRAMES and not frame:
             height, width, components = struct.unpack_from(">HHB", data, offset + 5)
@@ -171,13 +171,10 @@ def _jpeg(data: bytes) -> Read:
         elif marker == SCAN and (frame in PROGRESSIVE or data[offset + 4] != components):
             scans = data.count(b"\xff\xda", offset)
         elif marker in (APP1, APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
-            piece = data[offset + (10 if marker == APP1 else 8) : _end(data, offset)]
-            if marker == APP1:
-                exif.append(piece)
-                bounds.JPEG_EXIF.check(len(exif))
-            else:
-                check_exif(piece)
-    check_exif(b"".join(exif))  # as Pillow joins it
+            (exif if marker == APP1 else previews).append(data[offset + 8 : _end(data, offset)])
+            bounds.JPEG_EXIF.check(len(exif))
+    for block in (b"".join(piece[2:] for piece in exif), *previews):  # as Pillow joins it
+        check_exif(block)
     return size, frame != LOSSLESS, scans
 
 
@@ -254,7 +251,8 @@ def _webp(data: bytes) -> Read:
         if kind == b"EXIF":
             check_exif(data[start : start + size])
         start += size + size % 2 + 8
-    return _webp_size(data), not _is_animated_webp(data), 1
+    is_animated = data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
+    return _webp_size(data), not is_animated, 1
 
 
 def _webp_size(data: bytes) -> Size:
@@ -271,10 +269,6 @@ def _webp_size(data: bytes) -> Size:
         width, height = struct.unpack_from("<HH", data, 26)
         return width & 0x3FFF, height & 0x3FFF
     return None
-
-
-def _is_animated_webp(data: bytes) -> bool:
-    return data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
 
 
 def _bmp(data: bytes) -> Read:
@@ -305,15 +299,11 @@ def _is_plain_bmp(data: bytes) -> bool:
 
 def _tiff(data: bytes) -> Read:
     check_exif(data)
-    return _tiff_size(data), False, 1
-
-
-def _tiff_size(data: bytes) -> Size:
     try:
         (_, width), (_, height) = tiff_tags(data, WIDTH, LENGTH)
     except (KeyError, OverflowError, struct.error):
-        return None
-    return width, height
+        return None, False, 1
+    return (width, height), False, 1
 
 
 INSIDE = {

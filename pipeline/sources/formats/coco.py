@@ -9,7 +9,7 @@ import json
 import posixpath
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -126,27 +126,14 @@ SLACK = 1  # pixel: COCO's own boxes are rounded
 LARGEST = 1 << 1000  # a larger whole number is no float64
 
 
-@dataclass(slots=True, eq=False)
-class Annotations:
-    """The annotations of an image; arrays, since a number takes 8 bytes there, and 32 in a list."""
-
-    ids: list[Any] = field(default_factory=list)
-    """The ids of the annotations with boxes."""
-    boxes: "array[float]" = field(default_factory=lambda: array("d"))
-    categories: list[Any] = field(default_factory=list)
-    """Ids, and names once all are known."""
-    crowd: "array[int]" = field(default_factory=lambda: array("b"))
-    captions: list[str] = field(default_factory=list)
-    known: set[Any] | None = None
-    """The ids, once another file is joined."""
-
-
-NOTHING = Annotations()
+NO_VALUES: list[Any] = []
+NO_NUMBERS: "array[Any]" = array("d")
+"""The lists of all images without annotations, never added to: three bytes of JSON are an image."""
 
 
 @dataclass(slots=True)
 class CocoImage:
-    """An image, and its annotations so far: `NOTHING` until there is one, since 3 bytes of JSON are an image."""
+    """An image, and its annotations so far; arrays, since a number takes 8 bytes there, and 32 in a list."""
 
     id: Any
     number: int | None = None
@@ -156,66 +143,74 @@ class CocoImage:
     """The first file that lists it."""
     sides: tuple[Any, Any] | None = None
     """Width and height, as the entry says."""
-    found: Annotations = NOTHING
+    ids: list[Any] = field(default_factory=lambda: NO_VALUES)
+    """The ids of the annotations with boxes."""
+    boxes: "array[float]" = field(default_factory=lambda: NO_NUMBERS)
+    categories: list[Any] = field(default_factory=lambda: NO_VALUES)
+    """Ids, and names once all are known."""
+    crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
+    captions: list[str] = field(default_factory=lambda: NO_VALUES)
+    known: set[Any] | None = None
+    """The ids, once another file is joined."""
     fault: Fault | None = None
 
     def add(self, annotation: Mapping[str, Any]) -> None:
         """Adds an annotation, or remembers what is wrong with it."""
         caption, box, crowd = annotation.get("caption"), annotation.get("bbox"), annotation.get("iscrowd", 0)
-        has_box = isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1)
-        if not isinstance(caption, str) and not has_box:
+        if self._is_full(1):
+            return
+        if isinstance(caption, str):
+            self.captions = [] if self.captions is NO_VALUES else self.captions
+            self.captions.append(caption)
+        elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
+            self._add_box(annotation.get("id"), box, annotation.get("category_id"), int(crowd))
+        else:
             wrong = "has no `caption`, and no `bbox` of four numbers with an `iscrowd` of 0 or 1"
             self._refuse(f"the annotation {_shown(annotation.get('id'))} {wrong}")
-        elif not self._is_full(1):
-            found = self.found = Annotations() if self.found is NOTHING else self.found
-            if isinstance(caption, str):
-                found.captions.append(caption)
-            else:
-                found.ids.append(annotation.get("id"))
-                found.boxes.extend(box)  # type: ignore[arg-type]
-                found.categories.append(annotation.get("category_id"))
-                found.crowd.append(int(crowd))
+
+    def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int) -> None:
+        if self.boxes is NO_NUMBERS:
+            self.ids, self.boxes, self.categories, self.crowd = [], array("d"), [], array("b")
+        self.ids.append(known)
+        self.boxes.extend(box)
+        self.categories.append(category)
+        self.crowd.append(crowd)
 
     def _refuse(self, wrong: str, reason: str = "malformed_row") -> None:
         self.fault = self.fault or Fault(reason, wrong)
 
     def _is_full(self, more: int) -> bool:
-        count = len(self.found.ids) + len(self.found.captions) + more
+        count = len(self.ids) + len(self.captions) + more
         if count > OBJECTS.most:
             self._refuse(OBJECTS.beyond(count), OBJECTS.reason)
         return count > OBJECTS.most
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
         """Replaces the categories' ids by names."""
-        if None in (named := [names.get(code) if _is_id(code) else None for code in self.found.categories]):
-            unknown = _shown(self.found.ids[named.index(None)])
+        named = [names.get(code) if _is_id(code) else None for code in self.categories]
+        if None in named:
+            unknown = _shown(self.ids[named.index(None)])
             self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
-        if named:
-            self.found.categories = named
+        self.categories = named or NO_VALUES
 
     def join(self, other: "CocoImage") -> None:
         """Adds the annotations of another file; one that both have, by its id, comes once."""
-        own, added, self.fault = self.found, other.found, self.fault or other.fault
-        if own is NOTHING:
-            self.found = added
-        elif not self._is_full(0):
-            known = own.known = own.known or {_hashed(each) for each in own.ids}
-            for each, number in enumerate(added.ids):
-                if number is None or _hashed(number) not in known:
-                    known.add(_hashed(number))
-                    own.ids.append(number)
-                    own.boxes.extend(added.boxes[4 * each : 4 * each + 4])
-                    own.categories.append(added.categories[each])
-                    own.crowd.append(added.crowd[each])
-            own.captions += added.captions
-            self._is_full(0)
+        self.fault = self.fault or other.fault
+        if self._is_full(0):
+            return
+        self.known = self.known or set(map(_hashed, self.ids))
+        for each, known in enumerate(other.ids):
+            if known is None or _hashed(known) not in self.known:
+                self.known.add(_hashed(known))
+                self._add_box(known, other.boxes[4 * each : 4 * each + 4], other.categories[each], other.crowd[each])
+        self.captions = self.captions + other.captions
+        self._is_full(0)
 
     def outside(self) -> Iterator[str]:
         """Yields the ids of boxes that leave the image or have no area."""
-        width, height = self.sides or (None, None)
-        if _is_number(width) and _is_number(height):
-            found = self.found
-            for known, x, y, w, h in zip(found.ids, *(found.boxes[side::4] for side in range(4)), strict=True):
+        if self.sides and all(map(_is_number, self.sides)):
+            width, height = self.sides
+            for known, x, y, w, h in zip(self.ids, *(self.boxes[side::4] for side in range(4)), strict=True):
                 if min(x, y) < -SLACK or x + w > width + SLACK or y + h > height + SLACK or min(w, h) <= 0:
                     yield _shown(known)
 
@@ -225,10 +220,10 @@ class CocoImage:
             self._refuse(f"the image {_shown(self.id)} has no `file_name`")
         lists = {
             "id": self.id,
-            "boxes": self.found.boxes.tolist(),
-            "categories": self.found.categories,
-            "crowd": self.found.crowd.tolist(),
-            "captions": self.found.captions,
+            "boxes": self.boxes.tolist(),
+            "categories": self.categories,
+            "crowd": self.crowd.tolist(),
+            "captions": self.captions,
         }
         return AnnotatedRow(self.path, self.fault or lists, self.file, self.number)
 
@@ -256,7 +251,7 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
             if image.path:
                 by_path.setdefault(image.path, image)
         unlisted += lost
-    boxes, captions = any(image.found.ids for image in rows), any(image.found.captions for image in rows)
+    boxes, captions = any(image.ids for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),
@@ -289,7 +284,7 @@ def _read_file(files: Files, path: str, folder: str, images: str | None) -> tupl
         raise SourceError(f"{path} has no `images`: COCO's JSON is one object of `images`, `annotations`, `categories`")
     for image in by_id.values():
         image.name_categories(names)
-    lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.found.ids or [None]]
+    lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.ids or [None]]
     return entries, lost
 
 
