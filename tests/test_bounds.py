@@ -75,6 +75,21 @@ def shared(beyond: int) -> bytes:
     return tiff([*SIDES, *[(60_000, 7, size - 16, 58)] * 2], bytes(size - 16))
 
 
+def extents(count: int, length: int) -> bytes:
+    """An AVIF of one item more in a second list: of so many extents, each of so many bytes."""
+    item = struct.pack(">HHH", 1, 0, count) + struct.pack(">II", 0, length) * count
+    return saved(form="AVIF") + box(b"meta", bytes(4) + box(b"iloc", bytes(4) + b"\x44\0\0\1" + item))
+
+
+def twice(beyond: int) -> bytes:
+    """An AVIF whose items hold so many bytes more than the file."""
+    padding = box(b"free", bytes(beyond))
+    own = len(extents(2, 0))
+    (image,) = re.findall(rb"iloc.{14}(.{4})(.{4})", saved(form="AVIF"), re.DOTALL)
+    whole, pixels = own + len(padding), int.from_bytes(image[1], "big")
+    return extents(2, 0)[:-16] + struct.pack(">IIII", 0, whole, 0, beyond - pixels) + padding
+
+
 def boxes(count: int) -> bytes:
     own = saved(form="AVIF")
     low, high = 0, 10_000
@@ -105,6 +120,8 @@ CASES: dict[Bound, Callable[[int], bytes]] = {
     bounds.EXIF_SHARED: shared,
     bounds.EXIF_HEADS: lambda n: in_png(chunk(b"eXIf", b"Exif\0\0" * n)),
     bounds.ISO_EXIF: lambda n: saved(form="AVIF") + box(b"free", b"II*\0" * n),
+    bounds.ISO_EXTENTS: lambda n: extents(n - 3, 0),
+    bounds.ISO_SHARED: twice,
     bounds.ISO_BOXES: boxes,
 }
 

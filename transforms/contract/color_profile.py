@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.contract.exif import tiff_tags
-from recordmill.transforms.contract.image_header import ImageError, jpeg_segments, leaf_boxes, png_chunks
+from recordmill.transforms.contract.image_header import ImageError, jpeg_segments, png_chunks
+from recordmill.transforms.contract.iso_media import leaf_boxes
 
 Array = npt.NDArray[np.float64]
 

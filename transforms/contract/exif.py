@@ -31,29 +31,31 @@ def tiff_tags(data: bytes, *tags: int) -> list[tuple[int, int]]:
     """
     order, big = TIFFS[data[:4]]
     size, found = "Q" if big else "I", {}
-    for tag, kind, values, _, place in _entries(data, order, big, None):
+    entries, is_whole = _directory(data, order, big, None)
+    for tag, kind, values, place in entries:
         if tag in tags:
             code = {1: size, 3: "H", 4: "I", 7: size, 16: "Q"}[kind]  # bytes stand elsewhere
-            found[tag] = values, *struct.unpack_from(order + code, data, place)
+            found[tag] = values, *struct.unpack(order + code, place[: struct.calcsize("=" + code)])
+    if not is_whole:
+        raise struct.error("the directory is cut off")
     return [found[tag] for tag in tags]
 
 
-def _entries(data: bytes | memoryview, order: str, big: bool, start: int | None) -> Iterator[tuple[int, ...]]:
-    """Yields the tags of a directory, the first by default: tag, type, number of values, value, and the value's place.
+def _directory(
+    data: bytes | memoryview, order: str, big: bool, start: int | None
+) -> tuple[Iterator[tuple[int, int, int, bytes]], bool]:
+    """Returns a directory's tags, the first one's by default, and whether all are there.
 
-    Raises:
-        OverflowError, struct.error: it is cut off.
+    A tag has its type, its number of values, and the field of its value or of the offset of its bytes. Raises:
+    OverflowError, struct.error: the directory is not there.
     """
-    pointer, head, entry, width = (8, "Q", "HHQQ", 8) if big else (4, "H", "HHII", 4)
+    pointer, head, entry, size = (8, "Q", "HHQ8s", 20) if big else (4, "H", "HHI4s", 12)
     if start is None:
-        (start,) = struct.unpack_from(order + entry[3], data, pointer)
-    (count,) = struct.unpack_from(order + head, data, start)
-    start, step = start + struct.calcsize("=" + head), struct.calcsize("=" + entry)
-    whole = min(count, EXIF_TAGS.most + 1, max(0, len(data) - start) // step)
-    for number, fields in enumerate(struct.iter_unpack(order + entry, data[start : start + step * whole]), 1):
-        yield *fields, start + step * number - width
-    if whole < min(count, EXIF_TAGS.most + 1):
-        raise struct.error("the directory is cut off")
+        (start,) = struct.unpack_from(order + entry[2], data, pointer)
+    wanted = min(*struct.unpack_from(order + head, data, start), EXIF_TAGS.most + 1)
+    start += struct.calcsize("=" + head)
+    whole = min(wanted, max(0, len(data) - start) // size)
+    return struct.iter_unpack(order + entry, data[start : start + size * whole]), whole == wanted
 
 
 def check_exif(data: bytes | memoryview) -> None:
@@ -64,18 +66,18 @@ def check_exif(data: bytes | memoryview) -> None:
         EXIF_HEADS.check(heads)
     order, big = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]), ""), bytes(data[2:3]) == b"+"
     places: list[int | None] = [None] if order else []
-    inline, tags, numbers, held = 8 if big else 4, 0, 0, 0
+    inline, offset, tags, numbers, held = 8 if big else 4, order + ("Q" if big else "I"), 0, 0, 0
     for start in places:
         with suppress(OverflowError, struct.error):  # a damaged directory: Pillow stops there, too
-            for tag, kind, values, value, place in _entries(data, order, big, start):
+            for tag, kind, values, field in _directory(data, order, big, start)[0]:
                 tags, size = tags + 1, values * SIZES.get(kind, 0)
-                if size > inline and size + value > len(data):
+                if size > inline and size + struct.unpack(offset, field)[0] > len(data):
                     break
                 held += size
                 if kind not in BYTES:
                     numbers += values if size else 0
                     if tag in INNER and values == 1 and TYPES.get(kind, "-") in "BHIbhiQ":
-                        inner = struct.unpack_from(order + TYPES[kind], data, place)[0]
+                        inner = struct.unpack_from(order + TYPES[kind], field)[0]
                         places += [inner] if inner not in places else []
         EXIF_TAGS.check(tags)
         EXIF_SHARED.check(held - len(data))

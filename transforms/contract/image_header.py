@@ -20,7 +20,8 @@ from itertools import count
 
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.exif import STARTS, check_exif, tiff_tags
+from recordmill.transforms.contract.exif import check_exif, tiff_tags
+from recordmill.transforms.contract.iso_media import Box, check_blocks, largest_size
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,6 @@ def _unsupported(data: bytes) -> ImageError:
     return ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
 
 
-Box = tuple[bytes, int, int]
-"""A box's name, and the offsets where what it holds begins and ends."""
 Read = tuple[Size, bool, int]
 """A header's size, whether the graph decodes the image, and rightly, and its scans."""
 
@@ -306,82 +305,9 @@ def _tiff(data: bytes) -> Read:
     return (width, height), False, 1
 
 
-INSIDE = {
-    b"": (b"meta", b"moov"),
-    b"meta": (b"iprp",),
-    b"iprp": (b"ipco",),
-    b"ipco": (b"ispe", b"colr"),
-    b"moov": (b"trak",),
-    b"trak": (b"tkhd",),
-}
-"""The boxes to look into, by the box around them; an empty name is the file."""
-VERSION_BYTES = 4  # a version and flags, before what `meta` and `ispe` hold
-
-
 def _iso(data: bytes) -> Read:
-    """Counts what looks like EXIF wherever it is, since boxes name its place in many ways."""
-    view, blocks = memoryview(data), count(1)
-    for start in STARTS:
-        place = data.find(start)
-        while place >= 0:
-            bounds.ISO_EXIF.check(next(blocks))
-            check_exif(view[place:])
-            place = data.find(start, place + 1)
-    return _largest_size(data), False, 1
-
-
-def _largest_size(data: bytes) -> Size:
-    """Returns the largest image's size of an ISO base media file, whose boxes hold boxes (ISO/IEC 14496-12, 23008-12).
-
-    It may hold many images: tiles of a grid, thumbnails, an alpha channel, frames. Each has a size, `ispe` among the
-    properties of its items or `tkhd` of its track, and a decoder may decode any of them.
-    """
-    sizes = [_size(data, box) for box in leaf_boxes(data) if box[0] != b"colr" and box[2] - box[1] >= VERSION_BYTES + 8]
-    return max(sizes, key=lambda size: size[0] * size[1], default=None)
-
-
-def leaf_boxes(data: bytes) -> Iterator[Box]:
-    """Yields the boxes of an ISO base media file that state a size (`ispe`, `tkhd`) or a colour space (`colr`).
-
-    Raises:
-        ImageError: `too_slow`, of boxes without end.
-    """
-    return _leaf_boxes(data, (b"", 0, len(data)), count(1))
-
-
-def _leaf_boxes(data: bytes, around: Box, number: Iterator[int]) -> Iterator[Box]:
-    name, start, end = around
-    for box in _boxes(data, start + (VERSION_BYTES if name == b"meta" else 0), end, number):
-        if box[0] not in INSIDE[name]:
-            continue
-        if box[0] in INSIDE:
-            yield from _leaf_boxes(data, box, number)
-        else:
-            yield box
-
-
-def _boxes(data: bytes, start: int, end: int, number: Iterator[int]) -> Iterator[Box]:
-    """Yields the boxes, one after another, up to one that is cut off; `number` counts those of the file."""
-    while start + 8 <= end:
-        bounds.ISO_BOXES.check(next(number))
-        size, name = struct.unpack_from(">I4s", data, start)
-        head = 8
-        if size == 1 and start + 16 <= end:
-            (size,) = struct.unpack_from(">Q", data, start + 8)
-            head = 16
-        size = size or end - start
-        if size < head or start + size > end:
-            return
-        yield name, start + head, start + size
-        start += size
-
-
-def _size(data: bytes, box: Box) -> tuple[int, int]:
-    name, start, end = box
-    if name == b"ispe":
-        return struct.unpack_from(">II", data, start + VERSION_BYTES)
-    width, height = struct.unpack_from(">II", data, end - 8)  # 16 bits before the point, 16 behind
-    return width >> 16, height >> 16
+    check_blocks(data)
+    return largest_size(data), False, 1
 
 
 READERS: Mapping[str, Callable[[bytes], Read]] = {

@@ -216,8 +216,9 @@ class CocoImage:
 
     def row(self) -> AnnotatedRow:
         """Returns the image as a row of its file."""
-        if not self.path:
-            self._refuse(f"the image {_shown(self.id)} has no `file_name`")
+        fault = self.fault
+        if not fault and not self.path:
+            fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")
         lists = {
             "id": self.id,
             "boxes": self.boxes.tolist(),
@@ -225,7 +226,7 @@ class CocoImage:
             "crowd": self.crowd.tolist(),
             "captions": self.captions,
         }
-        return AnnotatedRow(self.path, self.fault or lists, self.file, self.number)
+        return AnnotatedRow(self.path, fault or lists, self.file, self.number)
 
 
 def _hashed(value: Any) -> Any:
