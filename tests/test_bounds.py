@@ -17,8 +17,10 @@ from PIL import Image as Picture
 from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.formats.annotated_images import voc_lists, yolo_lists
-from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, _names
+from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed, _is_id
 from recordmill.pipeline.sources.formats.open_images import BoxTable
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
 from recordmill.transforms.contract.exif import RAW
@@ -307,13 +309,31 @@ def test_boxes_of_two_files_are_joined_in_as_many_steps() -> None:
     assert counts[1] <= 3 * counts[0] <= 3_000
 
 
-@pytest.mark.parametrize("known", [1, 1.5, "1", None, [1], {"a": [1]}, True])
+@pytest.mark.parametrize("known", [1, 2**90, 1.5, "1", None, [1], {"a": [1]}, True])
 def test_a_box_of_two_files_is_known_by_any_id(known: object) -> None:
     images = [CocoImage(1), CocoImage(1)]
     for image in images:
         image.add({"id": known, "bbox": [1, 2, 3, 4]})
     images[0].join(images[1])
     assert len(images[0].boxes) == (8 if known is None else 4)
+
+
+def test_ids_of_one_hash_are_not_compared_with_each_other() -> None:
+    assert not _is_id(2**61 * 2**61)
+    assert len({hash(_hashed(number * (2**61 - 1))) for number in range(100)}) > 90
+
+
+def test_a_path_is_looked_up_as_often_as_the_list_has_lengths() -> None:
+    listed = ImageList(["b/c/a.jpg", "d.jpg"])
+    assert "a/" * 500_000 + "b/c/a.jpg" in listed
+    assert "a/" * 500_000 + "e.jpg" not in listed
+
+
+def test_names_in_yaml_are_counted() -> None:
+    for text in ("names: [" + "a," * 50_000 + "a]", "names:\n" + "- a\n" * 50_001, "names: " + "a" * 5_000_100):
+        with pytest.raises(SourceError, match="50,000 are the limit"):
+            _names(text, "data.yaml")
+    assert len(_names("names: [" + "a," * 1_000 + "a]", "data.yaml")) == 1_001
 
 
 def test_an_image_without_annotations_is_small() -> None:
@@ -326,5 +346,5 @@ def test_an_image_without_annotations_is_small() -> None:
 
 def test_the_page_prints_the_table() -> None:
     text = (ROOT / "docs/security.md").read_text()
-    listed = re.findall(r"^\| (.+?) \| (.+?) \| ([\d,]+) \| `(\w+)` \|$", text, re.MULTILINE)
+    listed = re.findall(r"^\| (.+?) \| (.+?) \| ([\d,]+) \| `?([^`|]+?)`? \|$", text, re.MULTILINE)
     assert listed == [(each.of, each.what, f"{each.most:,}", each.reason) for each in BOUNDS]

@@ -230,8 +230,8 @@ class CocoImage:
 
 
 def _hashed(value: Any) -> Any:
-    """Returns an id, or one that may be in a set: JSON has lists and objects, too."""
-    return (repr(value),) if isinstance(value, list | dict) else value
+    """Returns an id that may be in a set: JSON has lists and objects, too, and numbers of one hash."""
+    return value if value is None or isinstance(value, float) or _is_id(value) else (repr(value),)
 
 
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
@@ -308,7 +308,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, int | str)
+    return isinstance(value, str) or (isinstance(value, int) and value.bit_length() < 64)  # more may all have one hash
 
 
 def _shown(known: object) -> str:
