@@ -136,7 +136,7 @@ def test_with_any_bytes_changed_it_is_accepted_or_refused(graph: Graph, name: st
         (PNG + chunk(b"IHDR", HUGE) + BODY, "too_many_pixels"),
         (b"GIF89a" + b"\xff" * 4, "too_many_pixels"),
         (more_scans(saved(progressive=True), 500), "too_slow"),
-        (b"\xff\xd8" + b"\xff\xe0\0\x02" * 20_000, "unsupported_format"),
+        (b"\xff\xd8" + b"\xff\xe0\0\x02" * 20_000, "too_slow"),
         (b"\xff\xd8" + b"\xff\x01" * 20_000, "unsupported_format"),
         (more_scans(by_component(0xC0), 500), "too_slow"),
         (saved() + saved(), "accepted"),

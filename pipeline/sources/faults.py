@@ -17,7 +17,7 @@ REASONS = {
     "malformed_row": "a line, a record, a sample or a caption is not what its format says",
     "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
     "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), an image over `max_bytes`, "
-    "its colour profile over 16 MiB",
+    "its colour profile over 16 MiB, an annotation over 4 MiB or 100,000 boxes",
     "missing_value": "a column that is used is absent, null or, for a category, blank",
     "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
     "unequal_lists": "lists that belong `together` have different lengths",
@@ -28,7 +28,7 @@ REASONS = {
     "damaged_record": "a file of records is damaged: a checksum does not fit, or it ends in the middle of one",
     "unsupported_format": "the file is no image of a format that is read",
     "too_many_pixels": "the image's header states more pixels than `max_pixels`",
-    "too_slow": "the image would hold a decoder up: a JPEG of too many scans, or one that takes longer than is allowed",
+    "too_slow": "the image would hold a decoder up by too many scans, parts or tags, or takes longer than is allowed",
     "undecodable_image": "the image's header is good and its pixels are not",
     "duplicate_key": "another row has the same key; the first by source, path and position stays",
 }

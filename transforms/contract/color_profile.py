@@ -15,12 +15,15 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.image_header import PNG, ImageError, jpeg_segments, leaf_boxes, tiff_tags
+from recordmill.transforms.contract.exif import tiff_tags
+from recordmill.transforms.contract.image_header import ImageError, jpeg_segments, png_chunks
+from recordmill.transforms.contract.iso_media import leaf_boxes
 
 Array = npt.NDArray[np.float64]
 
@@ -92,12 +95,10 @@ def _of_jpeg(data: bytes) -> bytes:
 
 def _of_png(data: bytes) -> bytes:
     """Takes `cICP`, else `iCCP`, else `sRGB`, else `gAMA` with `cHRM`, in the order of PNG's third edition."""
-    chunks, offset = dict[bytes, bytes](), len(PNG)
-    while (kind := data[offset + 4 : offset + 8]) not in (b"IDAT", b"IEND", b""):
-        end = offset + 8 + int.from_bytes(data[offset : offset + 4], "big")
+    chunks = dict[bytes, bytes]()
+    for kind, start, end in takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data)):
         if kind in (b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"):
-            chunks.setdefault(kind, data[offset + 8 : end])
-        offset = end + 4
+            chunks.setdefault(kind, data[start:end])
     coded = _of_code_points(*chunks.get(b"cICP", b"")[:2])
     if coded or (profile := chunks.get(b"iCCP")) is None:
         return coded or (b"" if b"sRGB" in chunks else _of_gamma(chunks.get(b"gAMA"), chunks.get(b"cHRM")))

@@ -3,7 +3,8 @@
 A format needs a row in `FORMATS`, a function in `READERS` that reads its size, and a test. Where the graph does not
 decode it, Pillow makes PNG of it before (`pipeline.build.images.transcode`).
 
-A header is read from the bytes alone. Nothing is decoded or allocated, so that hostile bytes may come here first.
+A header is read from the bytes alone. Nothing is decoded or allocated, so that hostile bytes may come here first. The
+parts that cost a decoder time or memory are counted (`bounds`), those of metadata that Pillow reads among them.
 (Pillow's `open` would: it fills the canvas of an animated PNG before it looks at its size, and its warnings cannot be
 silenced for one thread.)
 
@@ -15,6 +16,12 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
+
+from recordmill.transforms.contract import bounds
+from recordmill.transforms.contract.bounds import ImageError as ImageError
+from recordmill.transforms.contract.exif import check_exif, tiff_tags
+from recordmill.transforms.contract.iso_media import Box, check_blocks, largest_size
 
 
 @dataclass(frozen=True)
@@ -78,33 +85,16 @@ JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
 FROM_JPEG = b"Source\0JPEG"
 """A text of PNGs that the build makes of JPEGs in another colour space: what is made of them is stored as JPEG."""
-TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-"""The byte order of a TIFF and whether it is a BigTIFF, by its first four bytes."""
 LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg refuses
 PROGRESSIVE = (0xC2, 0xCA)
-END, SCAN = 0xD9, 0xDA  # markers of JPEG
+END, SCAN, APP0, APP1, APP2 = 0xD9, 0xDA, 0xE0, 0xE1, 0xE2  # markers of JPEG
 MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # not those that stand alone, nor bytes that fill
-MAX_MARKERS = 10_000  # before a JPEG's first scan; real files have some hundreds
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
-MAX_SCANS = 100  # of any JPEG: each costs about a nanosecond a pixel, and the time that its bytes take
 WIDTH, LENGTH = 256, 257  # TIFF's tags
-MAX_ENTRIES = 4_096  # of a TIFF's first directory; real ones hold about 30
 
 Size = tuple[int, int] | None
 """Width and height in pixels, or None where the header does not state them."""
-
-
-class ImageError(Exception):
-    """An image that is rejected before the graph sees it."""
-
-    def __init__(self, reason: str, message: str, path: str | None = None) -> None:
-        super().__init__(message)
-        self.reason = reason
-        """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.faults`."""
-        self.message = message
-        self.path = path
-        """The path in its source of a file that was not there or could not be opened; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +113,14 @@ class Header:
 
 
 def check_header(data: bytes, max_pixels: int) -> Header:
-    """Refuses images that no decoder may see: of a format that is not read, of too many pixels, or of many scans.
+    """Refuses images that no decoder may see: of a format that is not read, of too many pixels, parts or scans.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels` or `too_slow`; nothing else, whatever the bytes.
     """
     header = read_header(data)
     check_pixels(header.width, header.height, max_pixels)
-    allowed = min(MAX_SCANS, FULL_SCANS * max_pixels // (header.width * header.height))
+    allowed = min(bounds.JPEG_SCANS.most, FULL_SCANS * max_pixels // (header.width * header.height))
     if header.scans > allowed:
         size = f"{header.width} x {header.height} pixels in {header.scans} scans"
         raise ImageError("too_slow", f"the JPEG is of {size}; of this size {allowed} are allowed")
@@ -145,10 +135,10 @@ def check_pixels(width: int, height: int, max_pixels: int) -> None:
 
 
 def read_header(data: bytes) -> Header:
-    """Reads the header of an image's first frame.
+    """Reads the header of an image's first frame, and counts the file's parts.
 
     Raises:
-        ImageError: `unsupported_format`; nothing else, whatever the bytes.
+        ImageError: `unsupported_format`, `too_slow`; nothing else, whatever the bytes.
     """
     form = format_of(data)
     if form is None:
@@ -172,38 +162,96 @@ Read = tuple[Size, bool, int]
 
 def _jpeg(data: bytes) -> Read:
     """Finds the frame header as libjpeg does, and counts the scans."""
-    frame, size, components = 0, None, 0
+    frame, size, components, scans, exif, previews = 0, None, 0, 1, list[bytes](), list[bytes]()
     for marker, offset in jpeg_segments(data):
         if marker in FRAMES and not frame:
             height, width, components = struct.unpack_from(">HHB", data, offset + 5)
             frame, size = marker, (width, height)
-        elif marker == SCAN:
-            several = frame in PROGRESSIVE or data[offset + 4] != components
-            return size, frame != LOSSLESS, data.count(b"\xff\xda", offset) if several else 1
-    return size, frame != LOSSLESS, 1
+        elif marker == SCAN and (frame in PROGRESSIVE or data[offset + 4] != components):
+            scans = data.count(b"\xff\xda", offset)
+        elif marker in (APP1, APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
+            (exif if marker == APP1 else previews).append(data[offset + 8 : _end(data, offset)])
+            bounds.JPEG_EXIF.check(len(exif))
+    for block in (b"".join(piece[2:] for piece in exif), *previews):  # as Pillow joins it
+        check_exif(block)
+    return size, frame != LOSSLESS, scans
+
+
+def _end(data: bytes, segment: int) -> int:
+    return segment + 2 + int.from_bytes(data[segment + 2 : segment + 4], "big")
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yields a JPEG's markers with their offsets, up to its first scan, 10 bytes before the end or more.
 
     Raises:
-        ImageError: `unsupported_format`, of markers without end.
+        ImageError: `too_slow`, of segments, or of bytes in or between them, without end.
     """
-    match = MARKER.search(data, 2)
-    for _ in range(MAX_MARKERS):
-        if match is None or match.start() >= len(data) - 9:
+    end, loose = 2, 0
+    for number in count():
+        match = MARKER.search(data, end)
+        offset = match.start() if match else len(data)
+        loose += offset - end
+        bounds.JPEG_LOOSE.check(loose)
+        bounds.JPEG_SEGMENTS.check(number)
+        if offset >= len(data) - 9:
             return
-        offset = match.start()
         yield data[offset + 1], offset
         if data[offset + 1] in (END, SCAN):
             return
-        match = MARKER.search(data, offset + 2 + int.from_bytes(data[offset + 2 : offset + 4], "big"))
-    raise ImageError("unsupported_format", f"the JPEG has more than {MAX_MARKERS:,} markers before its pixels")
+        end = _end(data, offset)
+        loose += end - offset if data[offset + 1] < APP0 else 0
 
 
 def _png(data: bytes) -> Read:
+    profiles = 0
+    for kind, start, end in png_chunks(data):
+        if kind == b"eXIf":
+            check_exif(data[start:end])
+        profiles += kind == b"iCCP"
+        bounds.PNG_PROFILES.check(profiles)
     has_size = data[12:16] == b"IHDR" and len(data) >= 24
     return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
+
+
+def png_chunks(data: bytes) -> Iterator[Box]:
+    """Yields a PNG's chunks, as boxes. Raises: ImageError: `too_slow`, of chunks without end."""
+    start, kind, chunks = len(PNG) + 8, b"", count(1)
+    while start <= len(data) and kind != b"IEND":
+        bounds.PNG_CHUNKS.check(next(chunks))
+        size, kind = struct.unpack_from(">I4s", data, start - 8)
+        yield kind, start, start + size
+        start += size + 12
+
+
+def _gif(data: bytes) -> Read:
+    """Counts the blocks before the first frame, as Pillow reads them."""
+    offset = 13 + (6 << (data[10] & 7) if data[10:11] >= b"\x80" else 0)
+    blocks = comments = 0
+    while data[offset : offset + 1] not in (b",", b";", b""):
+        blocks, offset = blocks + 1, offset + 1
+        if data[offset - 1] == ord("!"):
+            is_comment = data[offset : offset + 1] == b"\xfe"
+            least = 0 if is_comment else 2 if data.startswith(b"NETSCAPE2.0", offset + 2) else 1
+            end, offset = blocks + least, offset + 1
+            while offset < len(data) and (data[offset] or blocks < end) and blocks <= bounds.GIF_BLOCKS.most:
+                blocks, comments, offset = blocks + 1, comments + is_comment, offset + 1 + data[offset]
+            offset += 1
+        bounds.GIF_COMMENTS.check(comments)
+        bounds.GIF_BLOCKS.check(blocks)
+    return struct.unpack_from("<HH", data, 6) if len(data) >= 10 else None, False, 1
+
+
+def _webp(data: bytes) -> Read:
+    start, chunks = 20, count(1)
+    while start <= len(data):
+        bounds.WEBP_CHUNKS.check(next(chunks))
+        kind, size = struct.unpack_from("<4sI", data, start - 8)
+        if kind == b"EXIF":
+            check_exif(data[start : start + size])
+        start += size + size % 2 + 8
+    is_animated = data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
+    return _webp_size(data), not is_animated, 1
 
 
 def _webp_size(data: bytes) -> Size:
@@ -222,8 +270,12 @@ def _webp_size(data: bytes) -> Size:
     return None
 
 
-def _is_animated_webp(data: bytes) -> bool:
-    return data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
+def _bmp(data: bytes) -> Read:
+    size = _bmp_size(data)
+    if size and data[30:34] in (b"\1\0\0\0", b"\2\0\0\0"):  # run lengths, which Pillow expands in Python
+        bounds.BMP_WIDTH.check(size[0])
+        bounds.BMP_RUNS.check(len(data))
+    return size, _is_plain_bmp(data), 1
 
 
 def _bmp_size(data: bytes) -> Size:
@@ -244,107 +296,28 @@ def _is_plain_bmp(data: bytes) -> bool:
     return head >= 40 and bits == 24 and compression == 0 and len(data) == start + row * abs(height)
 
 
-def tiff_tags(data: bytes, *tags: int) -> list[tuple[int, int]]:
-    """Reads tags of a TIFF's first directory: each one's number of values, and its value, or the offset of its bytes.
-
-    Raises:
-        KeyError, OverflowError, struct.error: the directory lacks one of them, or is damaged.
-    """
-    order, big = TIFFS[data[:4]]
-    pointer, count, entry, value, size = (8, "Q", 20, 12, "Q") if big else (4, "H", 12, 8, "I")
-    (offset,) = struct.unpack_from(order + size, data, pointer)
-    (entries,) = struct.unpack_from(order + count, data, offset)
-    offset += struct.calcsize(order + count)
-    found = {}
-    for start in range(offset, offset + entry * min(entries, MAX_ENTRIES), entry):
-        tag, kind, values = struct.unpack_from(f"{order}HH{size}", data, start)
-        if tag in tags:
-            code = {1: size, 3: "H", 4: "I", 7: size, 16: "Q"}[kind]  # bytes stand elsewhere
-            found[tag] = values, *struct.unpack_from(order + code, data, start + value)
-    return [found[tag] for tag in tags]
-
-
-def _tiff_size(data: bytes) -> Size:
+def _tiff(data: bytes) -> Read:
+    check_exif(data)
     try:
         (_, width), (_, height) = tiff_tags(data, WIDTH, LENGTH)
     except (KeyError, OverflowError, struct.error):
-        return None
-    return width, height
+        return None, False, 1
+    return (width, height), False, 1
 
 
-INSIDE = {
-    b"": (b"meta", b"moov"),
-    b"meta": (b"iprp",),
-    b"iprp": (b"ipco",),
-    b"ipco": (b"ispe", b"colr"),
-    b"moov": (b"trak",),
-    b"trak": (b"tkhd",),
-}
-"""The boxes to look into, by the box around them; an empty name is the file."""
-VERSION_BYTES = 4  # a version and flags, before what `meta` and `ispe` hold
-MAX_BOXES = 10_000  # of a file; a phone's photo has about 100
-
-Box = tuple[bytes, int, int]
-"""A box's name, and the offsets where what it holds begins and ends."""
-
-
-def _largest_size(data: bytes) -> Size:
-    """Returns the largest image's size of an ISO base media file, whose boxes hold boxes (ISO/IEC 14496-12, 23008-12).
-
-    It may hold many images: tiles of a grid, thumbnails, an alpha channel, frames. Each has a size, `ispe` among the
-    properties of its items or `tkhd` of its track, and a decoder may decode any of them.
-    """
-    sizes = [_size(data, box) for box in leaf_boxes(data) if box[0] != b"colr" and box[2] - box[1] >= VERSION_BYTES + 8]
-    return max(sizes, key=lambda size: size[0] * size[1], default=None)
-
-
-def leaf_boxes(data: bytes) -> Iterator[Box]:
-    """Yields the boxes of an ISO base media file that state a size (`ispe`, `tkhd`) or a colour space (`colr`)."""
-    return _leaf_boxes(data, (b"", 0, len(data)), iter(range(MAX_BOXES)))
-
-
-def _leaf_boxes(data: bytes, around: Box, budget: Iterator[int]) -> Iterator[Box]:
-    name, start, end = around
-    for box in _boxes(data, start + (VERSION_BYTES if name == b"meta" else 0), end, budget):
-        if box[0] not in INSIDE[name]:
-            continue
-        if box[0] in INSIDE:
-            yield from _leaf_boxes(data, box, budget)
-        else:
-            yield box
-
-
-def _boxes(data: bytes, start: int, end: int, budget: Iterator[int]) -> Iterator[Box]:
-    """Yields the boxes, one after another, up to one that is cut off or as long as the budget lasts."""
-    while start + 8 <= end and next(budget, None) is not None:
-        size, name = struct.unpack_from(">I4s", data, start)
-        head = 8
-        if size == 1 and start + 16 <= end:
-            (size,) = struct.unpack_from(">Q", data, start + 8)
-            head = 16
-        size = size or end - start
-        if size < head or start + size > end:
-            return
-        yield name, start + head, start + size
-        start += size
-
-
-def _size(data: bytes, box: Box) -> tuple[int, int]:
-    name, start, end = box
-    if name == b"ispe":
-        return struct.unpack_from(">II", data, start + VERSION_BYTES)
-    width, height = struct.unpack_from(">II", data, end - 8)  # 16 bits before the point, 16 behind
-    return width >> 16, height >> 16
+def _iso(data: bytes) -> Read:
+    check_blocks(data)
+    return largest_size(data), False, 1
 
 
 READERS: Mapping[str, Callable[[bytes], Read]] = {
     "JPEG": _jpeg,
     "PNG": _png,
-    "GIF": lambda data: (struct.unpack_from("<HH", data, 6) if len(data) >= 10 else None, False, 1),
-    "BMP": lambda data: (_bmp_size(data), _is_plain_bmp(data), 1),
-    "WebP": lambda data: (_webp_size(data), not _is_animated_webp(data), 1),
-    "TIFF": lambda data: (_tiff_size(data), False, 1),
-    "AVIF": lambda data: (_largest_size(data), False, 1),
-    "HEIF": lambda data: (_largest_size(data), False, 1),
+    "GIF": _gif,
+    "BMP": _bmp,
+    "WebP": _webp,
+    "TIFF": _tiff,
+    "AVIF": _iso,
+    "HEIF": _iso,
 }
 """The readers of headers, by the format's name (`FORMATS`)."""

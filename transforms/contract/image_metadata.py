@@ -11,7 +11,8 @@ import re
 import struct
 from collections.abc import Iterator
 
-from recordmill.transforms.contract.image_header import END, MARKER, PNG, SCAN
+from recordmill.transforms.contract.bounds import JPEG_SEGMENTS
+from recordmill.transforms.contract.image_header import END, MARKER, PNG, SCAN, png_chunks
 
 METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}
 """JPEG's markers of application segments and comments."""
@@ -36,9 +37,13 @@ def without_metadata(data: bytes) -> bytes:
 
 
 def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
-    """Yields the bytes that stay. A metadata segment longer than the file stops a decoder as the file's end does."""
-    match = MARKER.search(data, 2)
-    while match is not None:
+    """Yields the bytes that stay. A metadata segment longer than the file stops a decoder as the file's end does.
+
+    A file of more segments than any real one has ends there.
+    """
+    match, segments = MARKER.search(data, 2), 0
+    while match is not None and segments < 2 * JPEG_SEGMENTS.most:
+        segments += 1
         start, marker = match.start(), data[match.start() + 1]
         if marker == END:
             yield data[start : start + 2]
@@ -65,14 +70,7 @@ def _colours(segment: bytes) -> bytes:
 
 
 def _png_chunks(data: bytes) -> Iterator[bytes]:
-    offset = len(PNG)
-    while offset < len(data):
-        kind, end = data[offset + 4 : offset + 8], offset + 12 + int.from_bytes(data[offset : offset + 4], "big")
-        if kind in KEPT_CHUNKS:
-            yield data[offset:end]
-        if kind == b"IEND":
-            return
-        offset = end
+    return (data[start - 8 : end + 4] for kind, start, end in png_chunks(data) if kind in KEPT_CHUNKS)
 
 
 def _webp_chunks(data: bytes) -> Iterator[bytes]:

@@ -18,6 +18,7 @@ from PIL.Image import Resampling
 
 from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
+from recordmill.transforms.contract.exif import RAW
 from recordmill.transforms.contract.image_header import NAMED, ImageFormat, check_header
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 
@@ -69,8 +70,9 @@ def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.fl
     with open_image(data, form, max_pixels) as image:
         if form.name == "JPEG":  # a HEIF would give its thumbnail, which may show anything
             image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of its sides
-        turn = image.getexif().get(ORIENTATION, 1)
         image.load()
+        image.info.pop(RAW, None)
+        turn = image.getexif().get(ORIENTATION, 1)
         small = _plain(image)
     if turn in UPRIGHT and not form.turned_by_pillow:
         small = small.transpose(UPRIGHT[turn])

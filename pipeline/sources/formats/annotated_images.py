@@ -43,6 +43,7 @@ from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, Source
 from recordmill.pipeline.sources.table import TableReader, images_below
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
+from recordmill.transforms.contract.bounds import FILE_BYTES, OBJECTS, VOC_DEPTH, VOC_ELEMENTS, ImageError
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 VOC_FLAGS = ("difficult", "truncated")
@@ -51,11 +52,25 @@ YOLO_LISTS = ("boxes", "categories")
 SLACK = 0.01  # of an image's side: numbers are rounded
 
 
-class _WithoutDoctype(ElementTree.TreeBuilder):
-    """Refuses a document type, whose entities may expand without end."""
+class _Bounded(ElementTree.TreeBuilder):
+    """Refuses a document type, whose entities may expand without end, and more than `bounds` allow."""
+
+    depth = elements = letters = 0
 
     def doctype(self, *_: object) -> None:
         raise ElementTree.ParseError("it holds a document type")
+
+    def start(self, tag: str, attributes: dict[str, str]) -> ElementTree.Element:  # type: ignore[override]
+        self.depth, self.elements = self.depth + 1, self.elements + 1 + len(attributes)
+        self.letters += len(tag) + sum(map(len, attributes))  # each repeats its namespace
+        VOC_DEPTH.check(self.depth)
+        VOC_ELEMENTS.check(self.elements)
+        FILE_BYTES.check(self.letters)
+        return super().start(tag, attributes)
+
+    def end(self, tag: str) -> ElementTree.Element:
+        self.depth -= 1
+        return super().end(tag)
 
 
 def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
@@ -63,8 +78,11 @@ def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
     if data is None:
         return _columns(VOC_LISTS, ())
     try:
-        root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_WithoutDoctype()))  # noqa: S314
-    except ElementTree.ParseError as error:
+        FILE_BYTES.check(len(data))
+        root = ElementTree.fromstring(data, ElementTree.XMLParser(target=_Bounded()))  # noqa: S314
+    except ImageError as error:
+        return Fault(error.reason, error.message)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # the last two of its encoding
         return Fault("malformed_row", f"the annotation is no XML that is read: {error}")
     objects = [_voc_object(number, each) for number, each in enumerate(root.findall("object"), 1)]
     fault = next((each for each in objects if isinstance(each, Fault)), None)
@@ -85,8 +103,11 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
 
 def yolo_lists(data: bytes | None, names: Names) -> Lists | Fault:
     """Parses the text of one image, if any: a class and a box a line, or a polygon, whose bounding box is taken."""
-    objects = list[tuple[object, ...]]()
-    for number, line in enumerate((data or b"").splitlines(), 1):
+    objects, data = list[tuple[object, ...]](), data or b""
+    for bound, count in ((FILE_BYTES, len(data)), (OBJECTS, data.count(b"\n") + data.count(b"\r"))):
+        if count > bound.most:
+            return Fault(bound.reason, bound.beyond(count))
+    for number, line in enumerate(data.splitlines(), 1):
         each = _yolo_object(line.split(), names) if line.strip() else None
         if isinstance(each, str):
             return Fault("malformed_row", f"the annotation's line {number}: {each}")

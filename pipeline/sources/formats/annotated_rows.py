@@ -19,11 +19,13 @@ from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError, unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
+from recordmill.transforms.contract.bounds import NAMES
 
 FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 """The folders, in small letters, by which images and annotations differ."""
 LEAVING = "boxes that leave their image, where they are cut, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
+YAML_WORD = 100  # letters that cost as much to parse as a value, 50 µs
 Lists = Mapping[str, Any]
 """The values of a row by column: lists of what is annotated."""
 Names = Mapping[str, str]
@@ -83,6 +85,7 @@ class ImageList:
         listed = map(_listed, lines or ())
         self._listed = {image_key(name if is_image(name) else f"{name}."): name for name in listed if name}
         self._takes_all, self._missing = lines is None, {*self._listed.values()}
+        self._lengths = {len(key) for key in self._listed} - {0}
 
     @classmethod
     def read(cls, files: Files, path: str | None) -> "ImageList":
@@ -92,7 +95,7 @@ class ImageList:
     def __contains__(self, path: str) -> bool:
         """Whether an image is listed."""
         key = image_key(path)
-        ends = [key[start:] for start in range(len(key)) if key[start:] in self._listed]
+        ends = [key[-length:] for length in self._lengths if key[-length:] in self._listed]
         self._missing.difference_update(self._listed[end] for end in ends)
         return self._takes_all or bool(ends)
 
@@ -127,6 +130,8 @@ def _names(text: str, path: str) -> Names:
         return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}
     if not path.lower().endswith(YAML_ENDINGS):
         return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}
+    if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > NAMES.most:
+        raise SourceError(f"{path}: {NAMES.beyond(values)}: give a name a line")
     try:
         document = load_yaml(text, path, "`names:`")
     except SpecError as error:

@@ -9,7 +9,7 @@ import json
 import posixpath
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -19,6 +19,7 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.transforms.contract.bounds import OBJECTS
 
 READ_BYTES = 1 << 20  # 1 MiB
 MOST_CHARACTERS = 64 << 20  # of one item
@@ -125,6 +126,11 @@ SLACK = 1  # pixel: COCO's own boxes are rounded
 LARGEST = 1 << 1000  # a larger whole number is no float64
 
 
+NO_VALUES: list[Any] = []
+NO_NUMBERS: "array[Any]" = array("d")
+"""The lists of all images without annotations, never added to: three bytes of JSON are an image."""
+
+
 @dataclass(slots=True)
 class CocoImage:
     """An image, and its annotations so far; arrays, since a number takes 8 bytes there, and 32 in a list."""
@@ -133,61 +139,86 @@ class CocoImage:
     number: int | None = None
     """Its number in `images`, from 1; None where no entry was read yet."""
     path: str | None = None
-    sides: tuple[Any, Any] = (None, None)
+    file: str = ""
+    """The first file that lists it."""
+    sides: tuple[Any, Any] | None = None
     """Width and height, as the entry says."""
-    ids: list[Any] = field(default_factory=list)
+    ids: list[Any] = field(default_factory=lambda: NO_VALUES)
     """The ids of the annotations with boxes."""
-    boxes: "array[float]" = field(default_factory=lambda: array("d"))
-    categories: list[Any] = field(default_factory=list)
+    boxes: "array[float]" = field(default_factory=lambda: NO_NUMBERS)
+    categories: list[Any] = field(default_factory=lambda: NO_VALUES)
     """Ids, and names once all are known."""
-    crowd: "array[int]" = field(default_factory=lambda: array("b"))
-    captions: list[str] = field(default_factory=list)
-    fault: str | None = None
+    crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
+    captions: list[str] = field(default_factory=lambda: NO_VALUES)
+    known: set[Any] | None = None
+    """The ids, once another file is joined."""
+    fault: Fault | None = None
 
     def add(self, annotation: Mapping[str, Any]) -> None:
         """Adds an annotation, or remembers what is wrong with it."""
         caption, box, crowd = annotation.get("caption"), annotation.get("bbox"), annotation.get("iscrowd", 0)
+        if self._is_full(1):
+            return
         if isinstance(caption, str):
+            self.captions = [] if self.captions is NO_VALUES else self.captions
             self.captions.append(caption)
         elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
-            self.ids.append(annotation.get("id"))
-            self.boxes.extend(box)
-            self.categories.append(annotation.get("category_id"))
-            self.crowd.append(int(crowd))
+            self._add_box(annotation.get("id"), box, annotation.get("category_id"), int(crowd))
         else:
             wrong = "has no `caption`, and no `bbox` of four numbers with an `iscrowd` of 0 or 1"
-            self.fault = self.fault or f"the annotation {_shown(annotation.get('id'))} {wrong}"
+            self._refuse(f"the annotation {_shown(annotation.get('id'))} {wrong}")
+
+    def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int) -> None:
+        if self.boxes is NO_NUMBERS:
+            self.ids, self.boxes, self.categories, self.crowd = [], array("d"), [], array("b")
+        self.ids.append(known)
+        self.boxes.extend(box)
+        self.categories.append(category)
+        self.crowd.append(crowd)
+
+    def _refuse(self, wrong: str, reason: str = "malformed_row") -> None:
+        self.fault = self.fault or Fault(reason, wrong)
+
+    def _is_full(self, more: int) -> bool:
+        count = len(self.ids) + len(self.captions) + more
+        if count > OBJECTS.most:
+            self._refuse(OBJECTS.beyond(count), OBJECTS.reason)
+        return count > OBJECTS.most
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
         """Replaces the categories' ids by names."""
         named = [names.get(code) if _is_id(code) else None for code in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
-            self.fault = self.fault or f"the annotation {unknown} has a `category_id` that is not in `categories`"
-        self.categories = named
+            self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
+        self.categories = named or NO_VALUES
 
     def join(self, other: "CocoImage") -> None:
         """Adds the annotations of another file; one that both have, by its id, comes once."""
-        for each, known in enumerate(other.ids):
-            if known is None or known not in self.ids:
-                self.ids.append(known)
-                self.boxes.extend(other.boxes[4 * each : 4 * each + 4])
-                self.categories.append(other.categories[each])
-                self.crowd.append(other.crowd[each])
-        self.captions += other.captions
         self.fault = self.fault or other.fault
+        if self._is_full(0):
+            return
+        self.known = self.known or set(map(_hashed, self.ids))
+        for each, known in enumerate(other.ids):
+            if known is None or _hashed(known) not in self.known:
+                self.known.add(_hashed(known))
+                self._add_box(known, other.boxes[4 * each : 4 * each + 4], other.categories[each], other.crowd[each])
+        self.captions = self.captions + other.captions
+        self._is_full(0)
 
     def outside(self) -> Iterator[str]:
         """Yields the ids of boxes that leave the image or have no area."""
-        width, height = self.sides
-        if _is_number(width) and _is_number(height):
+        if self.sides and all(map(_is_number, self.sides)):
+            width, height = self.sides
             for known, x, y, w, h in zip(self.ids, *(self.boxes[side::4] for side in range(4)), strict=True):
                 if min(x, y) < -SLACK or x + w > width + SLACK or y + h > height + SLACK or min(w, h) <= 0:
                     yield _shown(known)
 
-    def row(self, file: str) -> AnnotatedRow:
-        """Returns the image as a row of a file."""
-        fault = self.fault or (None if self.path else f"the image {_shown(self.id)} has no `file_name`")
+    def row(self) -> AnnotatedRow:
+        """Returns the image as a row of its file."""
+        fault = self.fault
+        if not fault and not self.path:
+            fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")
         lists = {
             "id": self.id,
             "boxes": self.boxes.tolist(),
@@ -195,7 +226,12 @@ class CocoImage:
             "crowd": self.crowd.tolist(),
             "captions": self.captions,
         }
-        return AnnotatedRow(self.path, Fault("malformed_row", fault) if fault else lists, file, self.number)
+        return AnnotatedRow(self.path, fault or lists, self.file, self.number)
+
+
+def _hashed(value: Any) -> Any:
+    """Returns an id that may be in a set: JSON has lists and objects, too, and numbers of one hash."""
+    return value if value is None or isinstance(value, float) or _is_id(value) else (repr(value),)
 
 
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
@@ -204,25 +240,26 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
     Paths in them are relative to the folder `images`; if that is None, to the file's own. `listed` are the images that
     are rows. Raises: SourceError, OSError: a file is damaged, or not COCO's, or cannot be read.
     """
-    rows, by_path, unlisted, outside = list[tuple[str, CocoImage]](), dict[str, CocoImage](), list[str](), list[str]()
+    rows, by_path, unlisted, outside = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str]()
     for path in paths:
         found, lost = _read_file(files, join(root, path), posixpath.dirname(path) if images is None else "", images)
         new = [image for image in found if not image.path or image.path in listed]
         for image in new:
-            known = by_path.get(image.path or "")
-            known.join(image) if known else rows.append((path, image))
+            known, image.file = by_path.get(image.path or ""), path
+            known.join(image) if known else rows.append(image)
             outside += image.outside()
-        by_path = {image.path: image for image in reversed(new) if image.path} | by_path
+        for image in new:
+            if image.path:
+                by_path.setdefault(image.path, image)
         unlisted += lost
-    every = [image for _, image in rows]
-    boxes, captions = any(image.ids for image in every), any(image.captions for image in every)
+    boxes, captions = any(image.ids for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),
         *note(LEAVING, outside),
         *listed.notes(),
     ]
-    return Found((image.row(path) for path, image in rows), [0] * len(rows), names, notes)
+    return Found((image.row() for image in rows), [0] * len(rows), names, notes)
 
 
 def _read_file(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str]]:
@@ -260,7 +297,7 @@ def _listed(
     image = by_id.setdefault(known, CocoImage(known)) if _is_id(known) else CocoImage(None)
     if image.number is not None:
         image = CocoImage(known)
-    image.number, image.sides = number, (entry.get("width"), entry.get("height"))
+    image.number, image.sides = number, (entry["width"], entry.get("height")) if "width" in entry else None
     if isinstance(name, str) and name.strip():
         image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
     return image
@@ -271,7 +308,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, int | str)
+    return isinstance(value, str) or (isinstance(value, int) and value.bit_length() < 64)  # more may all have one hash
 
 
 def _shown(known: object) -> str:

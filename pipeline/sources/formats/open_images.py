@@ -19,6 +19,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, Annotate
 from recordmill.pipeline.sources.paths import check_names, join, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.values import numbers
+from recordmill.transforms.contract.bounds import OBJECTS
 
 IMAGE, IMAGE_ID, LABEL, BOX = "image", "ImageID", "LabelName", ("XMin", "YMin", "XMax", "YMax")
 FLAGS = {
@@ -93,6 +94,9 @@ class BoxTable:
         bounds = np.searchsorted(every.pop(IMAGE), np.arange(len(images) + 1))
         named = [class_name(code, self._names) for code in self._codes]
         for image, (start, end) in zip(images, pairwise(bounds), strict=True):
+            if end - start > OBJECTS.most:
+                yield AnnotatedRow(image, Fault(OBJECTS.reason, OBJECTS.beyond(int(end - start))))
+                continue
             lists = {name: values[start:end].ravel().tolist() for name, values in every.items()}
             lists["categories"] = [named[each] for each in lists["categories"]]
             fault = Fault("malformed_row", "a `LabelName` is not in `names`") if None in lists["categories"] else None

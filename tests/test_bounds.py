@@ -1,0 +1,350 @@
+"""Parts of a file are counted before a library sees it: a file at a bound is read, one beyond it is not."""
+
+import io
+import re
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import GifImagePlugin
+from PIL import Image as Picture
+
+from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
+from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.formats.annotated_images import voc_lists, yolo_lists
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, _names
+from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed, _is_id
+from recordmill.pipeline.sources.formats.open_images import BoxTable
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.transforms.contract import bounds
+from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
+from recordmill.transforms.contract.exif import RAW
+from recordmill.transforms.contract.image_header import check_header, jpeg_segments, png_chunks
+from recordmill.transforms.contract.image_metadata import without_metadata
+from tests.pictures import bmp, chunk, saved
+from tests.test_image_header import box, more_scans
+
+ROOT = Path(__file__).parents[1]
+JPEG, PNG, GIF, WEBP = saved(), saved(form="PNG"), saved(form="GIF"), saved(form="WEBP")
+AFTER_PALETTE = 13 + (3 << (GIF[10] & 7) + 1)
+Entry = tuple[int, int, int, int]
+
+
+def segment(marker: int, payload: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", 2 + len(payload)) + payload
+
+
+def within(data: bytes, at: int, more: bytes) -> bytes:
+    return data[:at] + more + data[at:]
+
+
+def in_jpeg(more: bytes) -> bytes:
+    return within(JPEG, 2, more)
+
+
+def in_png(more: bytes) -> bytes:
+    return within(PNG, 33, more)
+
+
+def in_gif(more: bytes) -> bytes:
+    return within(GIF, AFTER_PALETTE, more)
+
+
+def in_webp(more: bytes, data: bytes = WEBP) -> bytes:
+    return data[:4] + struct.pack("<I", len(data) + len(more) - 8) + data[8:] + more
+
+
+def tiff(entries: list[Entry], tail: bytes = b"", start: bytes = b"II*\0", at: int = 8) -> bytes:
+    """A TIFF of one directory: tag, type, count and value or offset; the tail follows it."""
+    order = "<" if start[:1] == b"I" else ">"
+    body = b"".join(struct.pack(order + "HHII", *entry) for entry in entries)
+    return start + struct.pack(order + "I", at) + bytes(at - 8) + struct.pack(order + "H", len(entries)) + body + tail
+
+
+SIDES: list[Entry] = [(256, 4, 1, 9), (257, 4, 1, 9)]
+TABLES = sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at in jpeg_segments(JPEG) if each < 0xDA)
+TABLES += sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at in jpeg_segments(JPEG) if each == 0xDB)
+
+
+def shared(beyond: int) -> bytes:
+    """A TIFF whose two tags have one array, and so hold so many bytes more than the file."""
+    size = 66 + beyond  # the file without the array has 58 bytes, of which the sides are 8
+    return tiff([*SIDES, *[(60_000, 7, size - 16, 58)] * 2], bytes(size - 16))
+
+
+def extents(count: int, length: int) -> bytes:
+    """An AVIF of one item more in a second list: of so many extents, each of so many bytes."""
+    item = struct.pack(">HHH", 1, 0, count) + struct.pack(">II", 0, length) * count
+    return saved(form="AVIF") + box(b"meta", bytes(4) + box(b"iloc", bytes(4) + b"\x44\0\0\1" + item))
+
+
+def twice(beyond: int) -> bytes:
+    """An AVIF whose items hold so many bytes more than the file."""
+    padding = box(b"free", bytes(beyond))
+    own = len(extents(2, 0))
+    (image,) = re.findall(rb"iloc.{14}(.{4})(.{4})", saved(form="AVIF"), re.DOTALL)
+    whole, pixels = own + len(padding), int.from_bytes(image[1], "big")
+    return extents(2, 0)[:-16] + struct.pack(">IIII", 0, whole, 0, beyond - pixels) + padding
+
+
+def boxes(count: int) -> bytes:
+    own = saved(form="AVIF")
+    low, high = 0, 10_000
+    while low < high:  # the most that still pass, less the bound, are the file's own
+        some = (low + high + 1) // 2
+        try:
+            check_header(own + box(b"free", b"") * some, 64_000_000)
+            low = some
+        except ImageError:
+            high = some - 1
+    return own + box(b"free", b"") * (low + count - bounds.ISO_BOXES.most)
+
+
+CASES: dict[Bound, Callable[[int], bytes]] = {
+    bounds.JPEG_SEGMENTS: lambda n: in_jpeg(segment(0xE0, b"") * (n + 1 - len(list(jpeg_segments(JPEG))))),
+    bounds.JPEG_LOOSE: lambda n: in_jpeg(b"\xff" * (n - TABLES)),
+    bounds.JPEG_EXIF: lambda n: in_jpeg(segment(0xE1, b"Exif\0\0") * n),
+    bounds.JPEG_SCANS: lambda n: more_scans(saved(progressive=True), n),
+    bounds.PNG_CHUNKS: lambda n: in_png(chunk(b"abCd", b"") * (n - len(list(png_chunks(PNG))))),
+    bounds.PNG_PROFILES: lambda n: in_png(chunk(b"iCCP", b"") * n),
+    bounds.GIF_BLOCKS: lambda n: in_gif(bytes(n - 3) + b"!\xff\1a\1a\0"),
+    bounds.GIF_COMMENTS: lambda n: in_gif(b"!\xfe\1a\0" + b"!\xfe" + b"\1a" * (n - 1) + b"\0"),
+    bounds.BMP_WIDTH: lambda n: bmp(b"\0\2\xff\xff", 1, n, 8, compression=1),
+    bounds.BMP_RUNS: lambda n: bmp(bytes(n - 54), 1, 9, 4, compression=2),
+    bounds.WEBP_CHUNKS: lambda n: in_webp((b"abcd" + bytes(4)) * (n - 1)),
+    bounds.EXIF_TAGS: lambda n: tiff(SIDES + [(60_000, 1, 1, 0)] * (n - 2)),
+    bounds.EXIF_NUMBERS: lambda n: tiff([*SIDES, (273, 4, n - 2, 46)], bytes(4 * n)),
+    bounds.EXIF_SHARED: shared,
+    bounds.EXIF_HEADS: lambda n: in_png(chunk(b"eXIf", b"Exif\0\0" * n)),
+    bounds.ISO_EXIF: lambda n: saved(form="AVIF") + box(b"free", b"II*\0" * n),
+    bounds.ISO_EXTENTS: lambda n: extents(n - 3, 0),
+    bounds.ISO_SHARED: twice,
+    bounds.ISO_BOXES: boxes,
+}
+
+
+@pytest.mark.parametrize("bound", CASES, ids=lambda bound: f"{bound.of} {bound.what}")
+def test_a_file_at_a_bound_is_read_and_one_beyond_it_is_not(bound: Bound) -> None:
+    check_header(CASES[bound](bound.most), 64_000_000)
+    with pytest.raises(ImageError, match=f"{bound.most + 1:,}|{bound.most + 1} scans") as error:
+        check_header(CASES[bound](bound.most + 1), 64_000_000)
+    assert error.value.reason == bound.reason
+    assert f"{bound.most:,}" in error.value.message
+
+
+BLOCK = tiff([(number, 5, 2_000, 8) for number in range(600)], bytes(16_000))
+"""EXIF of 23 kB whose 600 tags hold 1,200,000 fractions: they share their bytes."""
+TURN = tiff([(274, 3, 1, 6)])
+PLACES = {
+    "JPEG": lambda block: in_jpeg(segment(0xE1, b"Exif\0\0" + block)),
+    "JPEG in two segments": lambda block: in_jpeg(
+        segment(0xE1, b"Exif\0\0" + block[:9]) + segment(0xE1, b"Exif\0\0" + block[9:])
+    ),
+    "JPEG's previews": lambda block: in_jpeg(segment(0xE2, b"MPF\0" + block)),
+    "PNG": lambda block: in_png(chunk(b"eXIf", block)),
+    "WebP": lambda block: in_webp(b"EXIF" + struct.pack("<I", len(block)) + block + bytes(len(block) % 2)),
+    "animated WebP": lambda block: saved(form="WEBP", save_all=True, exif=b"Exif\0\0" + block),
+    "AVIF": lambda block: within(saved(form="AVIF", exif=TURN), -40, block),
+    "HEIF": lambda block: saved(form="HEIF") + box(b"free", b"Exif\0\0" + block),
+    "TIFF": lambda block: block,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_exif_is_counted_wherever_it_is(place: str) -> None:
+    with pytest.raises(ImageError, match="tags") as error:
+        check_header(PLACES[place](BLOCK), 64_000_000)
+    assert error.value.reason == "too_slow"
+
+
+@pytest.mark.parametrize("start", [b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", b"MM\0+"])
+@pytest.mark.parametrize(("tag", "kind"), [(34_665, 4), (34_853, 13), (40_965, 3)])
+def test_directories_below_are_counted_in_every_order_of_bytes(start: bytes, tag: int, kind: int) -> None:
+    order = "<" if start[:1] == b"I" else ">"
+    value = 26 if order == "<" or kind != 3 else 26 << 16
+    below = struct.pack(order + "H", 600) + b"".join(
+        struct.pack(order + "HHII", number, 5, 1_000, 26) for number in range(600)
+    )
+    with pytest.raises(ImageError, match="bytes of tags"):
+        check_header(
+            in_png(chunk(b"eXIf", tiff([(tag, kind, 1, value)], bytes(4) + below + bytes(9_000), start))), 1 << 20
+        )
+
+
+def test_directories_that_lead_in_a_circle_are_read_once() -> None:
+    check_header(in_png(chunk(b"eXIf", tiff([(34_665, 4, 1, 8), (34_853, 4, 1, 8)]))), 1 << 20)
+
+
+def test_damaged_exif_costs_no_image() -> None:
+    for damage in (BLOCK[:100], TURN[:9], b"II*\0" + b"\xff" * 9, tiff([(1, 5, 1 << 31, 8), (2, 99, 1 << 31, 8)])):
+        check_header(in_jpeg(segment(0xE1, b"Exif\0\0" + damage)), 1 << 20)
+
+
+def test_exif_as_text_is_not_read() -> None:
+    text = b"\nexif\n 1\n" + BLOCK.hex().encode()
+    data = in_png(chunk(b"tEXt", RAW.encode() + b"\0" + text))
+    assert perceptual_hash(data, 1 << 20) == perceptual_hash(PNG, 1 << 20)
+
+
+@given(
+    st.lists(st.sampled_from([b"!\xfe", b"!\xff", b"!\1", b"\0", b"\1", b"\2", b"a", b"\x0bNETSCAPE2.0"]), max_size=60)
+)
+def test_blocks_of_a_gif_are_those_that_pillow_reads(pieces: list[bytes]) -> None:
+    data, calls = in_gif(b"".join(pieces)), list[int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounds, "GIF_BLOCKS", bounds.GIF_BLOCKS._replace(most=20))
+        read = GifImagePlugin.GifImageFile.data
+        patch.setattr(GifImagePlugin.GifImageFile, "data", lambda image: calls.append(1) or read(image))
+        try:
+            check_header(data, 1 << 20)
+            Picture.open(io.BytesIO(data), formats=["GIF"])
+        except (ImageError, OSError, SyntaxError, IndexError):
+            pass
+    assert len(calls) <= 2 * 20 + 2, "Pillow reads no more than was counted: a block and an end for each"
+
+
+def test_segments_without_end_behind_the_pixels_are_left_out() -> None:
+    assert without_metadata(JPEG[:-2] + b"\xff\xc4\0\2" * 30_000 + JPEG[-2:]).count(b"\xff\xc4\0\2") < 20_000
+
+
+def voc(inner: str, head: str = "", root: str = "annotation") -> bytes:
+    return f"{head}<{root}>{inner}</annotation>".encode()
+
+
+OBJECT = "<object><name>a</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object>"
+
+
+def coco(annotations: list[dict[str, object]], first: int = 0) -> Fault | object:
+    image = CocoImage(1, path="a.jpg")
+    for number, each in enumerate(annotations, first):
+        image.add({"id": number, **each})
+    return image.row().annotations
+
+
+def joined(count: int) -> object:
+    images = [CocoImage(1, path="a.jpg"), CocoImage(1, path="a.jpg")]
+    for number in range(count):
+        images[number % 2].add({"id": number, "bbox": [1, 2, 3, 4]})
+    images[0].join(images[1])
+    return images[0].row().annotations
+
+
+def open_images(count: int) -> object:
+    table = BoxTable(["a.jpg"], {})
+    table._codes["a"] = 0
+    zeros = np.zeros(count, np.int32)
+    table._parts.append({"image": zeros, "boxes": np.zeros((count, 4)), "categories": zeros})
+    (row,) = table.rows(["a.jpg"])
+    return row.annotations
+
+
+ANNOTATIONS: dict[str, tuple[Bound, Callable[[int], object]]] = {
+    "bytes": (bounds.FILE_BYTES, lambda n: voc_lists(voc(" " * (n - 25)), {})),
+    "depth": (bounds.VOC_DEPTH, lambda n: voc_lists(voc("<a>" * (n - 1) + "</a>" * (n - 1)), {})),
+    "elements": (bounds.VOC_ELEMENTS, lambda n: voc_lists(voc("<a/>" * (n - 1)), {})),
+    "attributes": (
+        bounds.VOC_ELEMENTS,
+        lambda n: voc_lists(voc("", root="annotation " + " ".join(f"a{each}=''" for each in range(n - 1))), {}),
+    ),
+    "YOLO's bytes": (bounds.FILE_BYTES, lambda n: yolo_lists(b"0 .1 .1 .1 .1" + b" " * (n - 13), {})),
+    "YOLO's lines": (bounds.OBJECTS, lambda n: yolo_lists(b"\r" * n, {})),
+    "COCO's captions": (bounds.OBJECTS, lambda n: coco([{"caption": ""}] * n)),
+    "COCO's boxes": (bounds.OBJECTS, lambda n: coco([{"bbox": [1, 2, 3, 4]}] * n)),
+    "COCO's boxes of two files": (bounds.OBJECTS, joined),
+    "boxes of Open Images": (bounds.OBJECTS, open_images),
+}
+
+
+@pytest.mark.parametrize("case", ANNOTATIONS)
+def test_annotations_at_a_bound_are_read_and_beyond_it_are_not(case: str) -> None:
+    bound, made = ANNOTATIONS[case]
+    assert not isinstance(made(bound.most), Fault)
+    beyond = made(bound.most + 1)
+    assert isinstance(beyond, Fault)
+    assert beyond.reason == bound.reason
+    assert f"{bound.most + 1:,}" in beyond.message
+    assert f"{bound.most:,}" in beyond.message
+
+
+def test_a_namespace_is_not_repeated_for_each_element() -> None:
+    fault = voc_lists(voc("<a/>" * 1_000, root=f'annotation xmlns="{"u" * 100_000}"'), {})
+    assert isinstance(fault, Fault)
+    assert fault.reason == "too_large"
+
+
+@pytest.mark.parametrize("name", ["utf-7", "utf-32", "idna", "punycode", "hex", "rot13", "none", "undefined", "utf-16"])
+def test_an_encoding_that_is_not_read_costs_its_row(name: str) -> None:
+    fault = voc_lists(voc("", f'<?xml version="1.0" encoding="{name}"?>'), {})
+    assert isinstance(fault, Fault)
+    assert fault.reason == "malformed_row"
+
+
+class Id(int):
+    """An id that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Id.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_boxes_of_two_files_are_joined_in_as_many_steps() -> None:
+    counts = []
+    for count in (500, 1_000):
+        images, Id.compared = [CocoImage(1), CocoImage(1)], 0
+        for each, image in enumerate(images):
+            for number in range(count):
+                image.add({"id": Id(number + each * count // 2), "bbox": [1, 2, 3, 4]})
+        images[0].join(images[1])
+        assert len(images[0].ids) == count * 3 // 2
+        counts.append(Id.compared)
+    assert counts[1] <= 3 * counts[0] <= 3_000
+
+
+@pytest.mark.parametrize("known", [1, 2**90, 1.5, "1", None, [1], {"a": [1]}, True])
+def test_a_box_of_two_files_is_known_by_any_id(known: object) -> None:
+    images = [CocoImage(1), CocoImage(1)]
+    for image in images:
+        image.add({"id": known, "bbox": [1, 2, 3, 4]})
+    images[0].join(images[1])
+    assert len(images[0].boxes) == (8 if known is None else 4)
+
+
+def test_ids_of_one_hash_are_not_compared_with_each_other() -> None:
+    assert not _is_id(2**61 * 2**61)
+    assert len({hash(_hashed(number * (2**61 - 1))) for number in range(100)}) > 90
+
+
+def test_a_path_is_looked_up_as_often_as_the_list_has_lengths() -> None:
+    listed = ImageList(["b/c/a.jpg", "d.jpg"])
+    assert "a/" * 500_000 + "b/c/a.jpg" in listed
+    assert "a/" * 500_000 + "e.jpg" not in listed
+
+
+def test_names_in_yaml_are_counted() -> None:
+    for text in ("names: [" + "a," * 50_000 + "a]", "names:\n" + "- a\n" * 50_001, "names: " + "a" * 5_000_100):
+        with pytest.raises(SourceError, match="50,000 are the limit"):
+            _names(text, "data.yaml")
+    assert len(_names("names: [" + "a," * 1_000 + "a]", "data.yaml")) == 1_001
+
+
+def test_an_image_without_annotations_is_small() -> None:
+    image = CocoImage(None)
+    assert image.boxes is image.crowd is NO_NUMBERS
+    assert image.ids is image.categories is image.captions is NO_VALUES == []
+    assert image.sides is None
+    assert sys.getsizeof(image) < 160
+
+
+def test_the_page_prints_the_table() -> None:
+    text = (ROOT / "docs/security.md").read_text()
+    listed = re.findall(r"^\| (.+?) \| (.+?) \| ([\d,]+) \| `?([^`|]+?)`? \|$", text, re.MULTILINE)
+    assert listed == [(each.of, each.what, f"{each.most:,}", each.reason) for each in BOUNDS]
