@@ -10,6 +10,7 @@ b'neither JPEG nor PNG nor WebP'
 import re
 import struct
 from collections.abc import Iterator
+from itertools import count
 
 from recordmill.transforms.contract.bounds import JPEG_SEGMENTS
 from recordmill.transforms.contract.image_header import END, MARKER, PNG, SCAN, png_chunks
@@ -39,12 +40,14 @@ def without_metadata(data: bytes) -> bytes:
 def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
     """Yields the bytes that stay. A metadata segment longer than the file stops a decoder as the file's end does.
 
-    A file of more segments than any real one has ends there.
+    What follows more segments than any real file has stays as it is.
     """
-    match, segments = MARKER.search(data, 2), 0
-    while match is not None and segments < 2 * JPEG_SEGMENTS.most:
-        segments += 1
+    match, segments = MARKER.search(data, 2), count()
+    while match is not None:
         start, marker = match.start(), data[match.start() + 1]
+        if next(segments) == 2 * JPEG_SEGMENTS.most:
+            yield data[start:]
+            return
         if marker == END:
             yield data[start : start + 2]
             return

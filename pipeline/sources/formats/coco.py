@@ -187,7 +187,7 @@ class CocoImage:
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
         """Replaces the categories' ids by names."""
-        named = [names.get(code) if _is_id(code) else None for code in self.categories]
+        named = [names.get(_hashed(code)) if _is_id(code) else None for code in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
             self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
@@ -230,8 +230,9 @@ class CocoImage:
 
 
 def _hashed(value: Any) -> Any:
-    """Returns an id that may be in a set: JSON has lists and objects, too, and numbers of one hash."""
-    return value if value is None or isinstance(value, float) or _is_id(value) else (repr(value),)
+    """Returns an id that may be in a set: JSON has lists and objects, too, and whole numbers that share a hash."""
+    is_plain = isinstance(value, str | float | None) or (isinstance(value, int) and value.bit_length() < 64)
+    return value if is_plain else (repr(value),)
 
 
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
@@ -274,11 +275,11 @@ def _read_file(files: Files, path: str, folder: str, images: str | None) -> tupl
                 if key == "images":
                     entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
                 elif key == "annotations" and _is_id(entry.get("image_id")):
-                    by_id.setdefault(entry["image_id"], CocoImage(entry["image_id"])).add(entry)
+                    by_id.setdefault(_hashed(entry["image_id"]), CocoImage(entry["image_id"])).add(entry)
                 elif key == "annotations":
                     lost.append(_shown(entry.get("id")))
                 elif key == "categories" and _is_id(entry.get("id")) and isinstance(entry.get("name"), str):
-                    names[entry["id"]] = entry["name"]
+                    names[_hashed(entry["id"])] = entry["name"]
     except JsonDamageError as error:
         raise SourceError(f"{path} cannot be read as JSON: {error}") from None
     if "images" not in seen:
@@ -294,7 +295,7 @@ def _listed(
 ) -> CocoImage:
     """Returns the image of an entry of `images`; the second entry of one id is an image of its own."""
     known, name = entry.get("id"), entry.get("file_name")
-    image = by_id.setdefault(known, CocoImage(known)) if _is_id(known) else CocoImage(None)
+    image = by_id.setdefault(_hashed(known), CocoImage(known)) if _is_id(known) else CocoImage(None)
     if image.number is not None:
         image = CocoImage(known)
     image.number, image.sides = number, (entry["width"], entry.get("height")) if "width" in entry else None
@@ -308,7 +309,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, int) and value.bit_length() < 64)  # more may all have one hash
+    return isinstance(value, int | str)
 
 
 def _shown(known: object) -> str:
