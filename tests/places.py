@@ -119,3 +119,64 @@ WRITERS = {
     "transforms/tensorflow/transform_graph": "export_serving",
 }
 """The functions that write, by module."""
+
+NAMES = {
+    "version": r"\d{8}T\d{6}Z-[0-9a-f]{8}",
+    "file": r"[^/]+",
+    "key": "[0-9a-f]{16}",
+    "id": "[0-9a-f]{12}",
+    "any": ".+",
+    "random": r"\w{8}",
+}
+"""The parts of a place that differ, as patterns; nobody can plant something at one of an `id`, or a `random` one."""
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")
+"""The end of a temporary file's name (`paths.attempt_name`), which nobody can plant either."""
+PLACES = {
+    "out": "",
+    "out/.lock": "out/.lock",
+    "out/LATEST": "out/LATEST",
+    "out/history.jsonl": "out/history.jsonl",
+    "out/forgotten.json": "out/forgotten.json",
+    "out/.leases": "out/.leases",
+    "out/.leases/build.json": "out/.leases/build.json",
+    "out/.leases/{version}+{id}.json": "",
+    "out/.removing": "out/.removing",
+    "out/.removing/{any}": "",
+    "out/.building": "out/.building",
+    "out/.building/{key}": "",
+    "out/.building/{key}/run-{id}": "",
+    "out/.building/{key}/run-{id}/{any}": "",
+    "out/.building/{key}/gone-{id}": "",
+    "out/.building/{key}/gone-{id}/{any}": "",
+    "out/versions": "out/versions",
+    "out/versions/{version}": "out/versions/20261121T120000Z-77d0a4b1",
+    "out/versions/{version}/dataset.json": "out/versions/20261121T120000Z-77d0a4b1/dataset.json",
+    "out/versions/{version}/croissant.json": "out/versions/20261121T120000Z-77d0a4b1/croissant.json",
+    "out/versions/{version}/{any}": "out/versions/20261121T120000Z-77d0a4b1/small-train.tfrecord-00000-of-00004",
+    "cwd/small-report.html": "cwd/small-report.html",
+    "cwd/small-preview.png": "cwd/small-preview.png",
+    "cwd/dataset.schema.json": "cwd/dataset.schema.json",
+    "export": "",
+    "export/.{file}.{random}": "",
+    "export/.{file}.{random}/{any}": "",
+    "export/{file}": "",
+    "export/{file}/{any}": "",
+}
+"""The places below the folders of a test that are written, each with an example at which something may be planted.
+
+None has a place whose name is random, or a folder that the user names.
+"""
+EARLIER = tuple(
+    f"{place}.new" for place in PLACES.values() if place.endswith((".json", ".jsonl", "LATEST")) and "out/" in place
+)
+"""Temporary names of earlier releases, which could be foreseen."""
+
+
+def place_of(path: str) -> str | None:
+    """Returns the key of `PLACES` that a written path matches best; None where there is none."""
+    plain = TEMPORARY.sub("", path)
+    for place in PLACES:
+        pattern = re.sub(r"\\\{(\w+)\\\}", lambda name: NAMES[name[1]], re.escape(place))
+        if re.fullmatch(pattern, plain):
+            return place
+    return None
