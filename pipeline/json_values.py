@@ -1,7 +1,8 @@
 """JSON that somebody else may have written: parsed within bounds, and read as declared types.
 
 A type is a dataclass, a TypedDict, `Any`, `str`, `bool`, `int`, `float`, `Count`, a list, tuple or dict of types, or a
-union of types. Numbers are finite and fit int64. Keys that a type does not declare are left alone, since a later
+union of types. `Annotated[str, check]` is a text of a form, a value or a dict's key: `check` returns it, or raises
+DatasetError. Numbers are finite and fit int64. Keys that a type does not declare are left alone, since a later
 Recordmill may write them.
 
 >>> read_as([3, 4], tuple[Count, ...], "`shape`")
@@ -17,7 +18,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -68,18 +69,29 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
         if isinstance(value, Mapping) and has_fields:
             return _read_fields(value, option, what)
         if isinstance(value, Mapping) and origin in (dict, Mapping):
-            return {name: read_as(item, kinds[1], _inner(what, name)) for name, item in value.items()}
+            keys = value if kinds[0] is str else [read_as(name, kinds[0], what) for name in value]
+            return {name: read_as(value[name], kinds[1], _inner(what, name)) for name in keys}
         if isinstance(value, list | tuple) and origin in (list, tuple):
             each = kinds if origin is tuple and kinds[-1] is not Ellipsis else (kinds[0],) * len(value)
             if len(each) == len(value):
                 return origin(read_as(item, kind, what) for item, kind in zip(value, each, strict=True))
-        if origin is Annotated and type(value) is kinds[0] and value in kinds[1]:
-            return value
+        if origin is Annotated and type(value) is kinds[0]:
+            if callable(kinds[1]):
+                return _of_form(value, kinds[1], what)
+            if value in kinds[1]:
+                return value
         if origin is float and type(value) in (int, float) and _fits(value):
             return float(value)
         if type(value) is origin and _fits(value):
             return value
     raise DatasetError(f"{cut(what) or 'it'} is {_shown(value)}, of another type or out of range")
+
+
+def _of_form(text: str, check: Callable[[str], str], what: str) -> str:
+    try:
+        return check(text)
+    except DatasetError as error:
+        raise DatasetError(f"{cut(what)}: {error}") from None
 
 
 @functools.cache

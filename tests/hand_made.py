@@ -157,7 +157,7 @@ def write_dataset(
         counts = [sum(number % 2 == id_ for rows in shards for number in rows) for id_ in range(2)]
         written = tuple(write_shard(folder, split, place, rows, features) for place, rows in enumerate(shards))
         splits[split] = Split(written, tuple(counts) if label == "category" else None)
-    manifest = Manifest("hand", version, "00ff", label, features, splits)
+    manifest = Manifest("hand", version, "00ff" * 16, label, features, splits)
     (folder / MANIFEST_FILE).write_text(manifest.to_text())
     (output / LATEST_FILE).write_text(Latest(version, 1).to_text())
     return folder

@@ -115,12 +115,12 @@ def write_version(output: Path, rows: int = 200, **changes: Any) -> Path:
         (folder / name / "saved_model.pb").write_bytes(graph())
     (folder / REJECTS).write_text('{"id": "bad/1", "code": "missing_value"}\n{"id": null}\n')
     _write_tfds_files(folder, splits)
-    rejected = [{"file": REJECTS, "records": 2, "bytes": 0, "sha256": ""}]
+    rejected = [{"file": REJECTS, "records": 2, "bytes": 0, "sha256": "00" * 32}]
     counts = {"read": rows + 2, "written": rows, "rejected": 2}
     manifest = Manifest(
         name="small",
         version=VERSION,
-        build_key="4f1c9a2e",
+        build_key="4f1c9a2e" * 8,
         label="label",
         features=FEATURES,
         splits=splits,

@@ -121,7 +121,11 @@ def write_version(output: Path, rows: int = 40, **changes: Any) -> Path:
             "not_compared": [],
         },
         spec={"name": "shown", "source": [{"format": "jsonl", "path": IMAGE, "columns": {SCRIPT: "label"}}]},
-        provenance={"built_at": "2026-11-20T12:00:00Z", "packages": {"recordmill": "0.1.0"}, "inputs_sha256": "00ff"},
+        provenance={
+            "built_at": "2026-11-20T12:00:00Z",
+            "packages": {"recordmill": "0.1.0"},
+            "inputs_sha256": "00ff" * 16,
+        },
     )
     manifest = replace(manifest, **changes)
     files = inventory(str(folder), [shard.file for split in manifest.splits.values() for shard in split.shards])

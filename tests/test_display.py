@@ -183,9 +183,9 @@ def test_a_note_is_printed_once() -> None:
 
 
 def published(rejects: dict[str, int]) -> Manifest:
-    shards = tuple(Shard(f"s{place}", 3 << 19, 700, "00", f"i{place}") for place in range(2))
+    shards = tuple(Shard(f"s{place}", 3 << 19, 700, "00" * 32, f"i{place}") for place in range(2))
     return Manifest(
-        "emoji", "v1", "00ff", None, {}, {"train": Split(shards), "test": Split(shards[:1])},
+        "emoji", "v1", "00ff" * 16, None, {}, {"train": Split(shards), "test": Split(shards[:1])},
         rows={"read": 2107}, rejects={"by_reason": rejects},
     )  # fmt: skip
 

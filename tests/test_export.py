@@ -211,7 +211,7 @@ def test_shards_of_other_versions_may_share_a_file_name(tmp_path: Path) -> None:
 
 
 def test_two_spans_may_hold_one_key(small: Dataset, tmp_path: Path) -> None:
-    spans = {name: Span(name, {}, 1, 1, "") for name in ("a", "b")}
+    spans = {name: Span("00" * 32, {}, 1, 1, "00" * 32) for name in ("a", "b")}
     splits = {
         name: replace(split, shards=tuple(replace(split.shards[0], span=span) for span in spans))
         for name, split in small.manifest.splits.items()
@@ -234,7 +234,7 @@ def test_a_number_that_equals_the_imputed_one_stays(tmp_path: Path, impute: str 
     assert spec["features"]["price"] == {"kind": "number", **options}
 
 
-ANALYSIS = {"version": "v", "graph_sha256": "", "label_counts": []}
+ANALYSIS = {"version": "v", "graph_sha256": "00" * 32, "label_counts": []}
 
 
 @pytest.mark.parametrize(

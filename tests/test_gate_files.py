@@ -1,5 +1,6 @@
 """The gate of a build: which files of both versions it reads, and what it does where they cannot be read."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -20,17 +21,18 @@ FEATURES: dict[str, dict[str, Any]] = {
     "label": {"kind": "category", "vocabulary": "label.txt", "stored": "int64", "vocabulary_size": 2}
     | {"unknown_id": None, "first_id": 0}
 }
-SPLIT = Split((Shard("data", 8, 5600, "00", "index"),))
+SPLIT = Split((Shard("data", 8, 5600, "00" * 32, "index"),))
 DAYS = [f"2026-11-{day:02}" for day in range(1, 8)]
 
 
 def span(day: str) -> Span:
-    return Span(day, {"written": 800}, 1, 1, "")
+    return Span(hashlib.sha256(day.encode()).hexdigest(), {"written": 800}, 1, 1, "00" * 32)
 
 
 def write(folder: Path, version: str, days: list[str]) -> Manifest:
     """Writes a version whose days have one label each, and half of the rows the other one."""
-    manifest = Manifest("d", version, "k", "label", FEATURES, {"train": SPLIT}, {}, {"read": 5600, "written": 5600})
+    rows = {"read": 5600, "written": 5600}
+    manifest = Manifest("d", version, "00" * 32, "label", FEATURES, {"train": SPLIT}, {}, rows)
     whole = FeatureProfile(5600, ids={0: 2800, 1: 2800}, tokens=5600)
     (folder / "profile").mkdir(parents=True)
     (folder / "profile/features.json").write_text(to_text({"train": {"label": whole}}))

@@ -55,7 +55,12 @@ PARTS: dict[str, Any] = {
         "breaches": [{"rule": "psi", "subject": "price", "figure": 0.3, "limit": 0.2, "detail": "far"}],
         "not_compared": ["x"],
     },
-    "provenance": {"built_at": "2026", "packages": {"numpy": "2"}, "kept_names": {"label": 2}, "source_key": "ab"},
+    "provenance": {
+        "built_at": "2026-11-20T12:00:00Z",
+        "packages": {"numpy": "2"},
+        "kept_names": {"label": 2},
+        "source_key": "ab" * 32,
+    },
 }
 PIXELS = Pixels(
     stored="", encoding="jpeg", shape=(96, 96, 3), dtype="uint8", offset=(0.0, 0.0, 0.0), scale=(1.0, 1.0, 1.0)

@@ -1,7 +1,7 @@
 """`dataset.json` and `LATEST`: what is written, what is read back, what is refused."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,11 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.dataset.paths import NAME, is_folder_name, is_name
 
-SHARD = Shard("d-train.tfrecord-00000-of-00001", 120, 3, "ab12", "d-train.index-00000-of-00001")
+SHARD = Shard("d-train.tfrecord-00000-of-00001", 120, 3, "ab12" * 16, "d-train.index-00000-of-00001")
 MANIFEST = Manifest(
     name="d",
     version="v1",
-    build_key="00ff",
+    build_key="00ff" * 16,
     label="kind",
     features={"zebra": {"kind": "number"}, "kind": {"kind": "category", "vocabulary": "k.txt", "vocabulary_size": 2}},
     splits={"train": Split((SHARD,), (1, 2)), "empty": Split(())},
@@ -38,7 +38,7 @@ TEXT = """{
   "format": 1,
   "name": "d",
   "version": "v1",
-  "build_key": "00ff",
+  "build_key": "00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff",
   "label": "kind",
   "features": {
     "zebra": {
@@ -59,7 +59,7 @@ TEXT = """{
           "file": "d-train.tfrecord-00000-of-00001",
           "bytes": 120,
           "records": 3,
-          "sha256": "ab12",
+          "sha256": "ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12ab12",
           "index": "d-train.index-00000-of-00001"
         }
       ],
@@ -92,8 +92,9 @@ names = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters=
 )
 counts = st.integers(0, 2**40)
 plain = st.from_regex(NAME, fullmatch=True).filter(is_name)
+digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 folders = names.filter(is_folder_name)
-shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=st.text(), index=names)
+shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=digests, index=names)
 splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(st.integers(0, 2**63 - 1)).map(tuple))
 objects = st.dictionaries(
     st.text().map("more ".__add__), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
@@ -102,7 +103,7 @@ manifests = st.builds(
     Manifest,
     name=plain,
     version=folders,
-    build_key=st.text(),
+    build_key=digests,
     label=st.none(),
     features=st.dictionaries(plain, st.fixed_dictionaries({"kind": names})),
     splits=st.dictionaries(plain, splits),
@@ -128,7 +129,7 @@ def test_a_manifest_of_100_000_shards_opens(tmp_path: Path) -> None:
     count = 100_000
     named = (shard_names("photos", "train", shard, count) for shard in range(count))
     shards = tuple(Shard(file, 1 << 27, 1000, f"{row:064x}", index) for row, (file, index) in enumerate(named))
-    manifest = Manifest("photos", "v", "key", None, {}, {"train": Split(shards)})
+    manifest = Manifest("photos", "v", "00ff" * 16, None, {}, {"train": Split(shards)})
     (tmp_path / "dataset.json").write_text(manifest.to_text())
     assert (tmp_path / "dataset.json").stat().st_size < MOST_MANIFEST_BYTES / 2
     dataset = open_dataset(tmp_path)
@@ -194,6 +195,74 @@ def test_a_wrong_manifest_is_refused_with_its_path(broken: Callable[[Any], Any],
         read_manifest(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path / 'dataset.json'} ")
     assert "\n" not in str(raised.value)
+
+
+TIME, DIGEST = "2026-11-20T12:00:00Z", "ab12" * 16
+SPAN = {"key": DIGEST, "rows": {}, "files": 0, "bytes": 0, "inputs_sha256": DIGEST, "members": {"d1": DIGEST}}
+RECORDS = [[{"split": "train", "key": "row"}] * 2]
+FORMS = json.loads(TEXT) | {
+    "files": {"a.txt": {"bytes": 1, "sha256": DIGEST}},
+    "rejects": {"files": [{"file": "r.jsonl", "sha256": DIGEST}]},
+    "spans": {"d1": SPAN},
+    "provenance": {
+        "built_at": TIME,
+        "source_key": DIGEST,
+        "inputs_sha256": DIGEST,
+        "shard_inputs_sha256": [DIGEST],
+        "analysis": {"version": "v0", "graph_sha256": DIGEST, "label_counts": []},
+        "forgotten": {"keys_sha256": DIGEST, "source_key": DIGEST, "learned_of": "v0"},
+        "user_code": {"sha256": DIGEST, "files": {"code.py": DIGEST}},
+        "feature_files": {"text.model": DIGEST},
+        "materialized": {"from": ["v0/data"], "at": TIME},
+    },
+    "duplicates": {"exact": {"groups": 1, "rows": 1, "within": {}, "across": {}, "examples": RECORDS}},
+    "drift": {"against": "v0", "features": {}},
+    "gate": {"live": "v0"},
+}
+FREE = {"label", "kind"}
+
+
+def texts(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yields the way to each text of a document that has a form."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(inner, dict | list):
+            yield from texts(inner, (*way, key))
+        elif isinstance(inner, str) and key not in FREE and inner != "row":
+            yield (*way, key)
+
+
+NOWHERE = ["../x", "/x", "a\0b", "", "x" * 5000, "https://h/x"]
+
+
+@pytest.mark.parametrize("hostile", [*NOWHERE, "AB12" * 16, "ab12" * 15, "2026-02-30T00:00:00Z"])
+def test_each_text_of_a_manifest_has_a_form(hostile: str) -> None:
+    assert Manifest.from_json(FORMS).gate == FORMS["gate"]
+    for way in texts(FORMS):
+        changed = parent = json.loads(json.dumps(FORMS))
+        for key in way[:-1]:
+            parent = parent[key]
+        is_digest, is_time = parent[way[-1]] == DIGEST, parent[way[-1]] == TIME
+        parent[way[-1]] = hostile
+        if hostile in NOWHERE or is_digest or is_time:
+            with pytest.raises(DatasetError, match=f"^{way[0]}"):
+                Manifest.from_json(changed)
+
+
+def test_each_name_of_a_manifest_has_a_form() -> None:
+    for way in (("features", "zebra"), ("splits", "empty"), ("spans", "d1"), ("files", "a.txt")):
+        changed = json.loads(json.dumps(FORMS))
+        changed[way[0]]["../x"] = changed[way[0]].pop(way[1])
+        with pytest.raises(DatasetError, match=rf"^{way[0]}: '\.\./x'|^{way[0]}: the path '\.\./x'"):
+            Manifest.from_json(changed)
+
+
+@pytest.mark.parametrize("field", ["version", "pinned", "removing", "same", "retired"])
+def test_each_text_of_the_pointer_has_a_form(field: str) -> None:
+    value: Any = {"version": "../x", "retired": {"../x": TIME}}.get(field, ["../x"])
+    with pytest.raises(DatasetError, match=f"^{field}: '../x'"):
+        Latest.from_json({"version": "v1", "sequence": 1, field: value})
+    with pytest.raises(DatasetError, match=r"^retired.v0: 'soon'"):
+        Latest.from_json({"version": "v1", "sequence": 1, "retired": {"v0": "soon"}})
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000], ids=["empty", "cut", "no UTF-8", "deep"])

@@ -37,7 +37,7 @@ from tests.publish import held_back, make_live, publish_assembled
 
 KEY = "4f1c9a2e" + "0" * 56
 DATA = b"records"
-SPLITS = {"train": Split((Shard("data", len(DATA), 1, "00", "index"),))}
+SPLITS = {"train": Split((Shard("data", len(DATA), 1, "00" * 32, "index"),))}
 
 
 def manifest(version: str, build_key: str = KEY) -> Manifest:
@@ -304,7 +304,7 @@ def test_a_version_that_lacks_a_small_file_is_not_whole(output: str, tmp_path: P
     (tmp_path / "assembled").mkdir()
     for name, data in (("data", DATA), ("words", b"12")):
         (tmp_path / "assembled" / name).write_bytes(data)
-    described = replace(manifest("v1"), files={"words": {"bytes": 2, "sha256": "00"}})
+    described = replace(manifest("v1"), files={"words": {"bytes": 2, "sha256": "00" * 32}})
     publish_assembled(output, str(tmp_path / "assembled"), described)
     assert publishing.find_version(output, KEY) is not None
     open_store(output).delete("versions/v1/words")

@@ -290,7 +290,7 @@ def test_neighbours_are_read_together(ranges: list[Any], merged: list[Any]) -> N
         return bytes(byte % 251 for byte in range(block.start, block.end))
 
     fetched: list[Any] = []
-    spans = [Block(*one, "") for one in ranges]
+    spans = [Block(*one, "", "") for one in ranges]
     parts = together(spans, content)
     assert sorted(fetched) == merged
     assert parts == [content(span) for span in spans]

@@ -1,5 +1,6 @@
 """Datasets on object stores: the batches of a folder, each block read once, one clear line for what is wrong."""
 
+import json
 import os
 import shutil
 import socket
@@ -22,7 +23,7 @@ from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import code_of
-from recordmill.pipeline.reader.block_cache import BlockCache
+from recordmill.pipeline.reader.block_cache import FOLDER, MARK, BlockCache
 from recordmill.pipeline.reader.metrics import FETCHED, REQUESTS, RETRIES, Counters
 from recordmill.pipeline.reader.order import Lanes, lanes_for
 from recordmill.pipeline.reader.records import Records, ShardFile
@@ -55,7 +56,7 @@ def files(output: Path) -> dict[str, bytes]:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache that each test finds empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "recordmill" / "blocks"
+    return tmp_path / "home" / FOLDER
 
 
 @pytest.fixture
@@ -280,7 +281,7 @@ def test_damage_on_the_disk_is_fetched_again_and_damage_in_the_store_is_named(
 ) -> None:
     records, wanted = Records(shards, np.arange(0, RECORDS, BLOCK)), np.arange(3)
     whole = list(map(bytes, records.read(wanted)))
-    for file in cache.glob("*/0-*"):  # a block and an index
+    for file in set(cache.iterdir()) - {cache / MARK}:  # a block and an index
         file.write_bytes(bytes(file.stat().st_size))
     assert list(map(bytes, Records(shards, np.arange(0, RECORDS, BLOCK)).read(wanted))) == whole
     objects = MemoryStore.memory.objects
@@ -291,6 +292,41 @@ def test_damage_on_the_disk_is_fetched_again_and_damage_in_the_store_is_named(
     shutil.rmtree(cache)
     with pytest.raises(RowError, match=r"the checksum of its data .* is wrong"):
         records.read(wanted)
+
+
+def test_an_object_that_is_replaced_is_not_mixed_with_what_it_was(shards: list[ShardFile]) -> None:
+    blocks, objects = np.arange(0, RECORDS, BLOCK), MemoryStore.memory.objects
+    tagged = Records(shards, blocks).check()
+    Records(tagged, blocks).read(np.arange(3))
+    objects[shards[0].file] = objects[shards[0].file][:-1] + b"\0"
+    with pytest.raises(DatasetError, match="was replaced since"):
+        Records(tagged, blocks).read(np.arange(BLOCK, BLOCK + 3))
+    assert Records(shards, blocks).check()[0].tags != tagged[0].tags
+
+
+def test_a_copy_with_other_records_poisons_no_other_dataset(shards: list[ShardFile], tmp_path: Path) -> None:
+    """A stranger's manifest states the honest shard's digest, size and records."""
+    file, index = (str(tmp_path / f"evil.{kind}") for kind in ("tfrecord", "index"))
+    with ShardWriter(file, index) as writer:
+        writer.write([b"?" * len(b"%d" % record) * (SIZE // 3) for record in range(250)])
+    evil = replace(shards[0], file="memory://evil/a.tfrecord", index="memory://evil/a.index")
+    MemoryStore.memory.objects |= {evil.file: Path(file).read_bytes(), evil.index: Path(index).read_bytes()}
+    blocks = np.arange(0, RECORDS, BLOCK)
+    assert set(b"".join(map(bytes, Records([evil], blocks).read(np.arange(250))))) == {ord("?")}
+    epoch(Records(shards, blocks))
+
+
+def test_no_text_of_a_manifest_names_a_folder_of_the_cache(memory: Memory, cache: Path) -> None:
+    url = f"{URL}/versions/{hand_made.VERSION}/dataset.json"
+    manifest = json.loads(memory.objects[url])
+    shard = manifest["splits"]["train"]["shards"][0]
+    digest = shard["sha256"]
+    for hostile in ("../../../.bashrc.d", "/tmp/x", digest.upper(), f"{digest}\n", digest[:63], ""):
+        shard["sha256"] = hostile
+        memory.objects[url] = json.dumps(manifest).encode()
+        with pytest.raises(DatasetError, match=r"sha256: .* is no SHA-256"):
+            open_dataset(URL)
+    assert not cache.exists()
 
 
 def test_a_request_that_fails_is_repeated(shards: list[ShardFile]) -> None:

@@ -53,7 +53,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     second = first.with_name(SECOND)
     shutil.copytree(first, second)
     gate = {"live": VERSION, "figures": {}, "breaches": [BREACH]}
-    write_manifest(second, replace(read_manifest(first), version=SECOND, build_key="77d0a4b1", sequence=2, gate=gate))
+    names = {"version": SECOND, "build_key": SECOND[-8:] * 8}
+    write_manifest(second, replace(read_manifest(first), sequence=2, gate=gate, **names))
     (output / "LATEST").write_text(Latest(VERSION, 2, pinned=(SECOND,)).to_text())
     return output
 
@@ -151,7 +152,7 @@ NAMES = {
     "a span": lambda manifest, name: manifest.update(spans={name: SPAN}),
     "a shard's span": lambda manifest, name: manifest["splits"]["train"]["shards"][0].update(span=name),
 }
-SPAN = {"key": "", "rows": {}, "files": 0, "bytes": 0, "inputs_sha256": ""}
+SPAN = {"key": "00" * 32, "rows": {}, "files": 0, "bytes": 0, "inputs_sha256": "00" * 32}
 
 
 @pytest.mark.parametrize("what", NAMES)
@@ -222,13 +223,13 @@ def test_no_version_is_moved_through_a_link(place: Path) -> None:
 
 
 def test_nothing_is_swept_through_a_link(place: Path) -> None:
-    (place / "victim/outside/dataset.json.new").write_text("")
+    (place / f"victim/outside/dataset.json.{'0a' * 16}").write_text("")
     (place / "out/versions").symlink_to(place / "victim")
     assert LocalStore(str(place / "out")).strays(remove=True) == {}
-    assert (place / "victim/outside/dataset.json.new").exists()
+    assert (place / f"victim/outside/dataset.json.{'0a' * 16}").exists()
 
 
 def test_all_that_is_written_is_seen(place: Path, good: Path) -> None:
     """Proves that the tests above watch: the commands write, in their targets."""
     seen = " ".join(paths_of(place, good, "forgotten.json", Forgotten().to_text()))
-    assert all(name in seen for name in ("LATEST.new", "report.html", ".jsonl", ".tar", "forgotten.json", ".removing"))
+    assert all(name in seen for name in ("LATEST", "report.html", ".jsonl", ".tar", "forgotten.json", ".removing"))

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("short_patience")
 
 FIRST, SECOND, THIRD = NAMES
 FOLDER = "s3://bucket/out/versions/b"
-SHARD = Shard("x.tfrecord", 10, 1, "00", "x.index", version="a")
+SHARD = Shard("x.tfrecord", 10, 1, "00" * 32, "x.index", version="a")
 
 
 @pytest.fixture(params=emulators.ONE_STORE)

@@ -194,14 +194,13 @@ def test_a_removal_that_was_cut_off_is_out_of_sight(tmp_path: Path, monkeypatch:
         with pytest.raises(ZeroDivisionError):
             store.remove("versions/v1", "dataset.json")
     assert store.children("versions") == []
-    (tmp_path / ("LATEST." + "0a" * 16)).write_bytes(b"12")
-    (tmp_path / "LATEST.new").write_bytes(b"1")
+    for name, data in (("LATEST", b"12"), ("forgotten.json", b"1"), ("notes", b"1")):
+        (tmp_path / f"{name}.{'0a' * 16}").write_bytes(data)
     (tmp_path / "LATEST.mine").write_bytes(b"1")
-    (tmp_path / "notes.new").write_bytes(b"1")
     found = store.strays(remove=False)
     assert sorted(found.values()) == [1, 2, 3]
     assert store.strays(remove=True) == found
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST.mine", "notes.new", "versions"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST.mine", f"notes.{'0a' * 16}", "versions"]
 
 
 def test_a_killed_writer_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,10 +50,10 @@ def hostile(tmp_path: Path) -> Path:
         "features": {"label": label, "k": {"kind": f"d{HOSTILE}", "stored": f"s{HOSTILE}"}},
         "rejects": {"by_reason": {f"r{HOSTILE}": 2}, "files": []},
         "sources": [{"path": f"p{HOSTILE}", "format": f"f{HOSTILE}", "read": 1, "written": 1, "rejected": 0}] * 2,
-        "provenance": {"built_at": f"b{HOSTILE}"},
     }
     (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
     (folder / label["vocabulary"]).write_text(f"c{HOSTILE}\nbright\n")
+    (tmp_path / "out/history.jsonl").write_text(json.dumps({"act": "pin", "user": HOSTILE, "message": HOSTILE}))
     return tmp_path / "out"
 
 
@@ -63,7 +63,7 @@ def test_show_shows_what_steers_and_obeys_none_of_it(hostile: Path) -> None:
     assert "\x1b[1m" in seen  # it is a terminal: our own headers are bold
     plain = re.sub(r"\x1b\[[01]m", "", seen)
     assert STEERING.search(plain) is None
-    for name in "dsrpfcb":
+    for name in "dsrpfc":
         assert f"{name}{SHOWN}" in plain, name
 
 
@@ -72,7 +72,7 @@ def test_show_shows_what_steers_and_obeys_none_of_it(hostile: Path) -> None:
     [
         ["show", "OUT", "--version", HOSTILE],
         ["show", HOSTILE],
-        ["versions", "list", "OUT"],
+        ["history", "OUT"],
         ["verify", "OUT"],
         ["build", HOSTILE, "-o", "x"],
         [HOSTILE],

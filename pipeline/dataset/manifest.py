@@ -1,7 +1,8 @@
 """The manifest: `dataset.json` of a version, and `LATEST`, the pointer to the version that is live. Format 1.
 
 A version is its manifest: readers open the files that it lists and no other; a folder without one is no version.
-All paths in it are relative to the version's folder, so that a copied folder is the same dataset.
+All paths in it are relative to the version's folder, so that a copied folder is the same dataset. Each text that names
+or identifies something has a form, which its type declares (`dataset.paths`), and which is checked when it is read.
 
 >>> manifest = read_manifest(version_folder("out/emoji", read_latest("out/emoji").version))  # doctest: +SKIP
 >>> manifest.splits["train"].records  # doctest: +SKIP
@@ -12,11 +13,22 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, overload
+from typing import Any, NotRequired, TypedDict, TypeVar, overload
 
-from recordmill.pipeline.dataset.manifest_parts import RejectFile, check_parts
+from recordmill.pipeline.dataset.manifest_parts import check_parts
+from recordmill.pipeline.dataset.paths import (
+    DatasetName,
+    FeatureName,
+    InnerPath,
+    Sha256,
+    SpanName,
+    SplitName,
+    Time,
+    VersionName,
+    check_folder_name,
+    read_inner,
+)
 from recordmill.pipeline.dataset.paths import Location as Location
-from recordmill.pipeline.dataset.paths import check_folder_name, check_inner, check_name, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import Count, parse_json, read_as
@@ -44,14 +56,14 @@ class NewerFormatError(DatasetError):
 class Shard:
     """One TFRecord file of a split, and its index: little-endian uint64, each record's offset and the file's size."""
 
-    file: str
+    file: InnerPath
     bytes: Count
     records: Count
-    sha256: str
-    index: str
-    span: str | None = None
+    sha256: Sha256
+    index: InnerPath
+    span: SpanName | None = None
     """The span of its records (`Manifest.spans`); None where the version has none."""
-    version: str | None = None
+    version: VersionName | None = None
     """The version whose folder holds file and index; None for this one."""
 
     def to_json(self) -> Json:
@@ -63,7 +75,7 @@ class Shard:
 class Span:
     """A part of the rows with shards of its own, such as those of one day; a build that finds its key takes it over."""
 
-    key: str
+    key: Sha256
     """The digest of everything that decides its records, except the transform graph, which is the version's."""
     rows: Mapping[str, Count]
     """Rows read, written, rejected and left out as duplicates."""
@@ -71,8 +83,8 @@ class Span:
     """The number of its input files."""
     bytes: Count
     """Their size in bytes."""
-    inputs_sha256: str
-    members: Mapping[str, str] = field(default_factory=dict)
+    inputs_sha256: Sha256
+    members: Mapping[SpanName, Sha256] = field(default_factory=dict)
     """The keys of the spans that `--compact` put together here, by name; empty for any other."""
 
     def to_json(self) -> Json:
@@ -114,14 +126,14 @@ class Split:
 class Manifest:
     """A version's description; the fields that the reader needs stand first, with no default."""
 
-    name: str
-    version: str
-    build_key: str
+    name: DatasetName
+    version: VersionName
+    build_key: Sha256
     label: str | None
     """The feature that is the target of training."""
-    features: Mapping[str, Json]
+    features: Mapping[FeatureName, Json]
     """The descriptions that `describe` of each feature's kind gives, in the order of the spec."""
-    splits: Mapping[str, Split]
+    splits: Mapping[SplitName, Split]
     statistics: Json = field(default_factory=dict)
     """The analysis' results, by feature."""
     rows: Json = field(default_factory=dict)
@@ -132,11 +144,11 @@ class Manifest:
     provenance: Json = field(default_factory=dict)
     sequence: Count = 0
     """The number of the version in the order of publishing, from 1."""
-    files: Mapping[str, Json] = field(default_factory=dict)
+    files: Mapping[InnerPath, Json] = field(default_factory=dict)
     """`bytes` and `sha256` of every file but the shards and this one, by path."""
     duplicates: Json = field(default_factory=dict)
     """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
-    spans: Mapping[str, Span] = field(default_factory=dict)
+    spans: Mapping[SpanName, Span] = field(default_factory=dict)
     """The parts that rows belong to, by name, in the order of their shards; empty where the build has no spans."""
     drift: Json = field(default_factory=dict)
     """The distance of the rows from those that a frozen analysis was learned from; empty without one."""
@@ -198,9 +210,8 @@ class Manifest:
             if missing:
                 raise DatasetError(f"it has no `{missing[0]}`: an earlier Recordmill wrote it, so build again")
         read: Manifest = read_as(manifest, cls, "")
-        _check_names(read)
+        read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
-        _check_files(read)
         _check_records(read, manifest["splits"])
         check_parts(vars(read))
         return read
@@ -210,16 +221,16 @@ class Manifest:
 class Latest:
     """The content of `LATEST`: the live version, and what else is known of versions. It is replaced as one."""
 
-    version: str
+    version: VersionName
     sequence: Count
     """The largest number that was given: each publishing and each move of the pointer takes the next."""
-    retired: Mapping[str, str] = field(default_factory=dict)
+    retired: Mapping[VersionName, Time] = field(default_factory=dict)
     """The time at which each version stopped being live, in UTC, by the clock of the process that moved the pointer."""
-    pinned: tuple[str, ...] = ()
+    pinned: tuple[VersionName, ...] = ()
     """Versions that are not pruned."""
-    removing: tuple[str, ...] = ()
+    removing: tuple[VersionName, ...] = ()
     """Versions that are being deleted: nobody may make them live any more."""
-    same: tuple[str, ...] = ()
+    same: tuple[Sha256, ...] = ()
     """Source keys, beside its own, whose inputs are known to come to the live version."""
 
     def to_text(self) -> str:
@@ -231,8 +242,6 @@ class Latest:
     def from_json(cls, latest: Any) -> "Latest":
         """Reads a parsed `LATEST`. Raises: DatasetError."""
         read: Latest = read_as(latest, cls, "")
-        for version in (read.version, *read.pinned, *read.removing):
-            check_folder_name("version", version)
         return read
 
 
@@ -309,52 +318,27 @@ def _to_text(value: Json) -> str:
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def _check_names(manifest: Manifest) -> None:
-    check_name("dataset", manifest.name)
-    check_folder_name("version", manifest.version)
-    for what, names in (("feature", manifest.features), ("split", manifest.splits)):
-        for name in names:
-            check_name(what, name)
-    for span in manifest.spans:
-        check_folder_name("span", span)
-
-
 def _check_features(manifest: Manifest) -> None:
     if manifest.label is not None and manifest.label not in manifest.features:
         raise DatasetError(f"there is no feature for the label '{manifest.label}' among {listed(manifest.features)}")
     for name, description in manifest.features.items():
-        read_as(description, _Described, f"features.{name}")
-        if "vocabulary" in description:
-            check_inner(read_as(description, _WithVocabulary, f"features.{name}")["vocabulary"])
-
-
-class _Described(TypedDict):
-    kind: str
-
-
-class _WithVocabulary(TypedDict):
-    vocabulary: str
-    vocabulary_size: Count
-
-
-def _check_files(manifest: Manifest) -> None:
-    """Refuses paths that leave the folder, and names of folders that are none."""
-    for shard in manifest.shards:
-        check_inner(shard.file)
-        check_inner(shard.index)
-        for what, name in (("span", shard.span), ("version", shard.version)):
-            if name is not None:
-                check_folder_name(what, name)
-    for file in read_as(manifest.rejects.get("files", []), list[RejectFile], "rejects.files"):
-        check_inner(file["file"])
-    for path, entry in manifest.files.items():
-        check_inner(path)
-        read_as(entry, _FileEntry, f"files.{path}")
+        has_vocabulary = "vocabulary" in description
+        read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
 
 
 class _FileEntry(TypedDict):
     bytes: Count
-    sha256: str
+    sha256: Sha256
+
+
+class _Described(TypedDict):
+    kind: str
+    model: NotRequired[InnerPath | None]
+
+
+class _WithVocabulary(_Described):
+    vocabulary: InnerPath
+    vocabulary_size: Count
 
 
 def _check_records(manifest: Manifest, splits: Json) -> None:

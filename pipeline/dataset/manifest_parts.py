@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any, NotRequired, Required, TypedDict
 
+from recordmill.pipeline.dataset.paths import InnerPath, Sha256, SplitName, Time, VersionName
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
@@ -38,10 +39,10 @@ class _Source(_Rows, total=False):
 class RejectFile(TypedDict, total=False):
     """A file of rejected rows."""
 
-    file: Required[str]
+    file: Required[InnerPath]
     records: Count
     bytes: Count
-    sha256: str
+    sha256: Sha256
 
 
 class _Rejects(TypedDict, total=False):
@@ -101,35 +102,44 @@ class _Spec(TypedDict, total=False):
 class _Analysis(TypedDict):
     """The version that a graph was taken over from."""
 
-    version: str
-    graph_sha256: str
+    version: VersionName
+    graph_sha256: Sha256
     label_counts: list[Count]
 
 
 class _UserCode(TypedDict):
-    files: dict[str, str]
+    files: dict[InnerPath, Sha256]
+    sha256: NotRequired[Sha256]
 
 
-_Materialized = TypedDict("_Materialized", {"from": list[str], "at": str}, total=False)
-"""The versions whose files were copied, and the time."""
+class _Forgotten(TypedDict, total=False):
+    keys: Count
+    keys_sha256: Sha256
+    source_key: Sha256
+    learned_of: VersionName
+
+
+_Materialized = TypedDict("_Materialized", {"from": list[InnerPath], "at": Time}, total=False)
+"""The files that were copied, by their paths in `versions`, and the time."""
 
 
 class _Provenance(TypedDict, total=False):
-    built_at: str
+    built_at: Time
     packages: dict[str, str]
-    source_key: str
+    source_key: Sha256
     kept_names: Counts
-    inputs_sha256: str
+    inputs_sha256: Sha256
+    shard_inputs_sha256: list[Sha256]
     analysis: _Analysis
-    forgotten: dict[str, Any]
+    forgotten: _Forgotten
     user_code: _UserCode
-    feature_files: dict[str, str]
+    feature_files: dict[str, Sha256]
     sample_share: float
     materialized: _Materialized
 
 
 class _Record(TypedDict):
-    split: str
+    split: SplitName
     key: str
 
 
@@ -163,7 +173,7 @@ class _DriftFigures(TypedDict, total=False):
 
 
 class _Drift(TypedDict):
-    against: str
+    against: VersionName
     features: dict[str, _DriftFigures]
 
 
@@ -176,7 +186,7 @@ class _Breach(TypedDict):
 
 
 class _Gate(TypedDict, total=False):
-    live: str
+    live: VersionName
     figures: dict[str, dict[str, float]]
     breaches: list[_Breach]
     not_compared: list[str]
@@ -232,7 +242,7 @@ Report = dict[str, Any]
 class _ShardReport(TypedDict):
     """A shard of a span, as far as a later build reads it; its profile is read by `profile`."""
 
-    split: str
+    split: SplitName
     records: Count
     transcoded: dict[str, Count]
     lengths: dict[str, _Lengths]

@@ -26,9 +26,11 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import Annotated, BinaryIO, Protocol, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut, printable
@@ -136,6 +138,11 @@ def file_bytes(path: str) -> int:
     return state.st_size
 
 
+def has_one_name(state: os.stat_result) -> bool:
+    """Whether a regular file has no second name elsewhere: what is written into it changes no other."""
+    return stat.S_ISREG(state.st_mode) and state.st_nlink <= 1
+
+
 def _check_regular(path: str, state: os.stat_result) -> None:
     if not stat.S_ISREG(state.st_mode):
         raise OSError(errno.ENXIO, "it is a pipe, a device or a folder, no file", path)
@@ -215,6 +222,32 @@ def check_folder_name(what: str, name: str) -> str:
     return name
 
 
+def check_sha256(digest: str) -> str:
+    """Returns a SHA-256 in hexadecimal. Raises: DatasetError: the text is something else."""
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        raise DatasetError(f"{cut(repr(digest))} is no SHA-256, which has 64 digits from 0 to 9 and a to f")
+    return digest
+
+
+def check_time(time: str) -> str:
+    """Returns a time as manifests hold it, in UTC. Raises: DatasetError: the text is something else."""
+    with suppress(ValueError):
+        if f"{datetime.fromisoformat(time):%Y-%m-%dT%H:%M:%SZ}" == time:
+            return time
+    raise DatasetError(f"{cut(repr(time))} is no time like 2026-11-20T12:00:00Z")
+
+
+# The forms of a manifest's texts, for `json_values.read_as`.
+InnerPath: TypeAlias = Annotated[str, check_inner]
+DatasetName: TypeAlias = Annotated[str, partial(check_name, "dataset")]
+FeatureName: TypeAlias = Annotated[str, partial(check_name, "feature")]
+SplitName: TypeAlias = Annotated[str, partial(check_name, "split")]
+SpanName: TypeAlias = Annotated[str, partial(check_folder_name, "span")]
+VersionName: TypeAlias = Annotated[str, partial(check_folder_name, "version")]
+Sha256: TypeAlias = Annotated[str, check_sha256]
+Time: TypeAlias = Annotated[str, check_time]
+
+
 def safe_name(text: str) -> str:
     """Makes any text the name of one file or folder, of 200 bytes at most, that no file system and no glob misreads."""
     plain = re.sub(r"[^\w. -]+", "_", text).strip(". ")[:100]
@@ -233,17 +266,15 @@ def is_unfinished(path: str) -> bool:
 
 
 @contextmanager
-def replacing(path: str | Path, temporary: str | Path | None = None, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """Opens a new file that replaces `path` once it is whole on the disk; after an error it is removed.
+def replacing(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
+    """Opens a new file beside `path`, under a name of its own, that replaces it once it is whole.
 
-    Args:
-        path: the file to be replaced, which need not exist.
-        temporary: the new file's name while it is written, in the same folder; by default one that no other has.
-        durable: whether to wait until it is on the disk.
+    `path` need not exist; a link there is replaced, not followed. After an error the new file is removed. `durable`
+    waits until it is on the disk.
     """
-    temporary = attempt_name(str(path)) if temporary is None else temporary
+    temporary = attempt_name(str(path))
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             yield file
             if durable:
                 file.flush()
@@ -255,10 +286,10 @@ def replacing(path: str | Path, temporary: str | Path | None = None, *, durable:
         raise
 
 
-def write_atomically(path: str | Path, data: bytes, temporary: str | Path | None = None) -> None:
+def write_atomically(path: str | Path, data: bytes) -> None:
     """Writes a file that appears whole or not at all, as `replacing`; an error names it."""
     try:
-        with replacing(path, temporary) as file:
+        with replacing(path) as file:
             file.write(data)
     except OSError as error:  # of a full disk it names none, or the temporary one
         error.filename = str(path)

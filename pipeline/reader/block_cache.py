@@ -1,19 +1,24 @@
 """Blocks of remote shards on a disk of this machine: fetched once for all processes, epochs and trainings.
 
-A block is a file, `DIR/<sha256 of its shard>/<first byte>-<end>`. The process that fetches it holds the lock of
-`….part`, which it renames when it is whole; the others wait, or take another block. The kernel releases the lock of a
-process that dies. The blocks that were used longest ago are removed when the room is used up. Any file may be removed
-at any time: it is fetched again.
+The blocks are files of one folder, `recordmill-blocks`, below the folder that the user gives. The cache makes it with
+mode 0700, and marks it with `CACHEDIR.TAG` (https://bford.info/cachedir). It refuses a folder without the mark, of
+another user, or behind a link. A file's name is a digest of its block: the URL and tag of the object, the digest in the
+manifest, and the range of bytes. The cache touches no other file, and no link, pipe, or file with a second name.
 
->>> cache = BlockCache("/data/cache", most=100 << 30)                                    # doctest: +SKIP
->>> cache.read(Block("s3://data/a.tfrecord", 0, 1 << 20, "9f86…"), [(0, 120)], fetch)    # doctest: +SKIP
+The process that fetches a block holds the lock of `….part`, which it renames when it is whole; the others wait, or take
+another block. The kernel releases the lock of a process that dies. The blocks that were used longest ago are removed
+when the room is used up. Any file may be removed at any time: it is fetched again.
+
+>>> cache = BlockCache("/data/cache", most=100 << 30)                                          # doctest: +SKIP
+>>> cache.read(Block("s3://data/a.tfrecord", 0, 1 << 20, '"4f1c"', "9f86…"), [(0, 120)], fetch)  # doctest: +SKIP
 [b"…"]
 """
 
 import errno
+import hashlib
 import logging
 import os
-import shutil
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,25 +26,39 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from recordmill.pipeline.dataset.paths import has_one_name
 from recordmill.pipeline.errors import DatasetError
 
 LOG = logging.getLogger("recordmill")
-PART, LOCK = ".part", ".lock"
+FOLDER, MARK = "recordmill-blocks", "CACHEDIR.TAG"
+MARK_TEXT = b"Signature: 8a477f597d28d172789f06886806bc55\n# Blocks of remote shards: recordmill fetches them again.\n"
+PART = ".part"
+NAME = re.compile(rf"[0-9a-f]{{64}}({re.escape(PART)})?")
+# Neither links are followed nor pipes waited for. Windows has none of these flags, and no cache.
+SAFE = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
 SHARE = 64  # of the room, which a process fetches between two looks at what all processes have fetched
 LESS = 0.9  # of the room: what stays when blocks are removed
 STALE_SECONDS = 3600.0  # of an unfinished block that nobody renamed
 USED_SECONDS = 60.0  # between two marks of a block's use
+PATIENCE_SECONDS, POLL_SECONDS = 30.0, 0.01  # for another process that fetches the same block
 TRIES = 3  # to read a block that others remove meanwhile
 
 
 class Block(NamedTuple):
-    """The bytes of a shard from `start` to `end`."""
+    """The bytes of a shard, or of its index, from `start` to `end`."""
 
     path: str
     start: int
     end: int
-    digest: str
-    """The shard's SHA-256, in hex."""
+    tag: str
+    """The store's tag of the object, which changes with its content; empty where it is not known."""
+    sha256: str
+    """The digest of the shard that its manifest states."""
+
+    @property
+    def name(self) -> str:
+        """The name of the block's file."""
+        return hashlib.sha256(repr(tuple(self)).encode()).hexdigest()
 
 
 Fetch = Callable[[Block], bytes]
@@ -47,38 +66,40 @@ Spans = Sequence[tuple[int, int]]
 """The first byte and the end of pieces of a shard."""
 
 
+class _NotOursError(OSError):
+    """A file that this cache did not make stands in the place of one."""
+
+
 class BlockCache:
     """The blocks in a folder. Pickles; threads and processes may share it."""
 
     def __init__(self, folder: str | Path | None = None, most: int | None = None) -> None:
-        """Takes a folder and the most bytes in it; by default the user's, and half of what the disk has room for."""
+        """Takes the folder around, by default the user's, and the most bytes, by default half of the disk's room."""
         self._given, self._most = folder, most
         self._until_look = 0  # bytes to fetch
 
     @cached_property
     def folder(self) -> str:
-        """The folder's absolute path; by default in the user's folder for caches (XDG Base Directory)."""
-        if self._given:
-            return os.path.abspath(os.path.expanduser(self._given))
-        return os.path.abspath(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "recordmill/blocks"))
+        """The absolute path of the blocks' folder; by default in the user's for caches (XDG Base Directory)."""
+        around = self._given or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return os.path.join(os.path.abspath(os.path.expanduser(around)), FOLDER)
 
-    def room(self, used: int = 0) -> int:
-        """Returns the bytes that a cache of so many may hold. Raises: DatasetError: the folder cannot be made."""
+    def room(self) -> int:
+        """Returns the bytes that the cache may hold beside what it holds. Raises: DatasetError, as `read`."""
         if self._most is not None:
             return self._most
-        with self._writing():
-            os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            return (shutil.disk_usage(self.folder).free + used) // 2
+        with self._writing(), self._opened(make=True) as folder:
+            return _free(folder) // 2
 
     def has(self, block: Block) -> bool:
-        """Whether the block is here."""
-        return os.path.exists(self._path(block))
+        """Whether the block seems to be here."""
+        return os.path.exists(f"{self.folder}/{block.name}")
 
     def read(self, block: Block, spans: Spans, fetch: Fetch) -> list[bytes]:
         """Reads spans of a block, and fetches it where it is missing.
 
         Raises:
-            DatasetError: the folder cannot be written.
+            DatasetError: the folder is not this cache's, or cannot be written.
             Exception: whatever `fetch` raises.
         """
         for _ in range(TRIES):
@@ -95,8 +116,10 @@ class BlockCache:
     def cached(self, block: Block, spans: Spans) -> list[bytes] | None:
         """Reads spans of a block; None where it is not here."""
         try:
-            descriptor = os.open(self._path(block), os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+            with self._opened() as folder:
+                descriptor = _open(folder, block.name, os.O_RDONLY)
+        except OSError as error:
+            self._warn(block.name, error)
             return None
         try:
             status = os.fstat(descriptor)
@@ -115,8 +138,8 @@ class BlockCache:
 
     def drop(self, block: Block) -> None:
         """Removes a block."""
-        with suppress(OSError):
-            os.unlink(self._path(block))
+        with suppress(OSError), self._opened() as folder:
+            os.unlink(block.name, dir_fd=folder)
 
     def fetch(self, block: Block, fetch: Fetch, *, wait: bool = True) -> bytes | None:
         """Fetches a block and keeps it; None where another process fetched it, or is about to and `wait` is False.
@@ -124,37 +147,72 @@ class BlockCache:
         Raises:
             DatasetError, Exception: as `read`.
         """
-        path = self._path(block)
-        with self._writing(), _locked(path + PART, wait) as descriptor:
+        part = f"{block.name}{PART}"
+        with self._writing(), self._opened(make=True) as folder:
+            descriptor = self._locked(folder, part, PATIENCE_SECONDS if wait else 0)
             if descriptor is None:
-                return None
+                return fetch(block) if wait else None
             try:
-                if os.path.exists(path):
+                if _holds(folder, block):
                     return None
                 data = fetch(block)
-                self._keep(descriptor, data, path)
+                self._keep(folder, descriptor, data, block.name)
             finally:
                 with suppress(OSError):  # renamed, or removed with the folder
-                    os.unlink(path + PART)
-        self._until_look -= len(data)
-        if self._until_look < 0:
-            self._shrink()
-        return data
+                    os.unlink(part, dir_fd=folder)
+                os.close(descriptor)
+            self._until_look -= len(data)
+            if self._until_look < 0:
+                self._shrink(folder)
+            return data
 
-    def _keep(self, descriptor: int, data: bytes, path: str) -> None:
+    def _keep(self, folder: int, descriptor: int, data: bytes, name: str) -> None:
         try:
             _write(descriptor, data)
-            os.rename(path + PART, path)
+            os.rename(f"{name}{PART}", name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileNotFoundError:  # the cache was removed meanwhile
             pass
+        except IsADirectoryError as error:
+            self._warn(name, _NotOursError(*error.args))
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             LOG.warning("the disk of %s is full: half of the cache is removed", self.folder)
-            self._shrink(share=0.5)
+            self._shrink(folder, share=0.5)
 
-    def _path(self, block: Block) -> str:
-        return f"{self.folder}/{block.digest}/{block.start}-{block.end}"
+    def _locked(self, folder: int, name: str, seconds: float) -> int | None:
+        """Opens an unfinished block with its lock; None, with a warning, where the cache cannot have it.
+
+        Who renames the file, keeps it.
+        """
+        import fcntl  # not on Windows, where datasets are read from disks
+
+        until = time.monotonic() + seconds
+        try:
+            while True:
+                descriptor = _open(folder, name, os.O_RDWR | os.O_CREAT)
+                with suppress(BlockingIOError, FileNotFoundError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
+                        return descriptor
+                os.close(descriptor)
+                if time.monotonic() >= until:
+                    if seconds:
+                        LOG.warning(f"{self.folder}/{name} has been locked for {seconds:.0f} s: its block is not kept")
+                    return None
+                time.sleep(POLL_SECONDS)
+        except FileNotFoundError:  # the cache was removed meanwhile
+            return None
+        except _NotOursError as error:
+            self._warn(name, error)
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            return None
+
+    def _warn(self, name: str, error: OSError) -> None:
+        """Says what stands in the place of a block; a missing one is nothing to tell."""
+        if isinstance(error, _NotOursError):
+            LOG.warning(f"{self.folder}/{name} is no block of this cache ({error.strerror}): it is fetched anew")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -162,38 +220,98 @@ class BlockCache:
             yield
         except OSError as error:
             raise DatasetError(
-                f"the cache {self.folder} cannot be written ({error.strerror or error}): name another folder by cache="
+                f"the cache {self.folder} cannot be used ({error.strerror or error}): name another folder by cache="
             ) from None
 
-    def _shrink(self, share: float = 1.0) -> None:
+    @contextmanager
+    def _opened(self, *, make: bool = False) -> Iterator[int]:
+        """Opens the folder. Raises: OSError: it is not there, cannot be made, or is not this cache's."""
+        if make:
+            os.makedirs(os.path.dirname(self.folder), exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(self.folder, 0o700)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | SAFE)
+        try:
+            status = os.fstat(folder)
+            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+                raise PermissionError(errno.EPERM, "it is another user's, or its mode is not 0700")
+            if make:
+                _mark(folder)
+            yield folder
+        finally:
+            os.close(folder)
+
+    def _shrink(self, folder: int, share: float = 1.0) -> None:
         """Removes the blocks that were used longest ago, where there are more than the room, or a share of them."""
-        with _locked(f"{self.folder}/{LOCK}", wait=False) as descriptor:
-            files = sorted(self._files()) if descriptor is not None else []
-            total = sum(size for _, size, _ in files)
-            room = min(self.room(total), int(total * share))
-            self._until_look = room // SHARE
-            for used, size, path in files if total > room else []:
-                if total <= room * LESS:
-                    return
-                if not path.endswith(PART) or time.time() - used > STALE_SECONDS:
-                    with suppress(OSError):
-                        os.unlink(path)
-                    total -= size
-
-    def _files(self) -> Iterator[tuple[float, int, str]]:
-        """Yields when each file was used, its bytes and its path."""
-        for folder in _entries(self.folder):
-            for file in _entries(folder.path):
+        files = sorted(_files(folder))
+        total = sum(size for _, size, _ in files)
+        room = min((_free(folder) + total) // 2 if self._most is None else self._most, int(total * share))
+        self._until_look = room // SHARE
+        for used, size, name in files if total > room else []:
+            if total <= room * LESS:
+                return
+            if not name.endswith(PART) or time.time() - used > STALE_SECONDS:
                 with suppress(OSError):
-                    yield file.stat().st_mtime, file.stat().st_size, file.path
+                    os.unlink(name, dir_fd=folder)
+                total -= size
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _mark(folder: int) -> None:
+    """Marks a new folder. Raises: OSError: it holds other files."""
+    if _is_marked(folder):
+        return
+    if os.listdir(folder) and not _is_marked(folder):  # another process may have marked it in between
+        raise FileExistsError(errno.EEXIST, f"it holds files, and no {MARK}")
+    with suppress(FileExistsError):  # another process marked it
+        mark = os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE, 0o600, dir_fd=folder)
+        with open(mark, "wb") as file:
+            file.write(MARK_TEXT)
+
+
+def _is_marked(folder: int) -> bool:
+    with suppress(FileNotFoundError):
+        return _is_ours(os.stat(MARK, dir_fd=folder, follow_symlinks=False))
+    return False
+
+
+def _free(folder: int) -> int:
+    disk = os.fstatvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+def _open(folder: int, name: str, flags: int) -> int:
+    """Opens a file of the cache. Raises: OSError; _NotOursError: it is a link or a pipe, or has another name."""
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:  # removed meanwhile, or a file
-        return []
+        descriptor = os.open(name, flags | SAFE, 0o600, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise _NotOursError(*error.args) from None
+        raise
+    if not _is_ours(os.fstat(descriptor)):
+        os.close(descriptor)
+        raise _NotOursError(errno.EPERM, "it is no file, another user's, or has a second name")
+    return descriptor
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return has_one_name(status) and status.st_uid == os.geteuid()
+
+
+def _holds(folder: int, block: Block) -> bool:
+    with suppress(FileNotFoundError):
+        status = os.stat(block.name, dir_fd=folder, follow_symlinks=False)
+        return _is_ours(status) and status.st_size == block.end - block.start
+    return False
+
+
+def _files(folder: int) -> Iterator[tuple[float, int, str]]:
+    """Yields when each block was used, its bytes and its name."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if NAME.fullmatch(entry.name):
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    yield status.st_mtime, status.st_size, entry.name
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -201,44 +319,3 @@ def _write(descriptor: int, data: bytes) -> None:
     view, written = memoryview(data), 0
     while written < len(view):
         written += os.pwrite(descriptor, view[written:], written)
-
-
-@contextmanager
-def _locked(path: str, wait: bool) -> Iterator[int | None]:
-    """Opens a file and holds its lock; None where another holds it, and `wait` is False. Who renames it, keeps it."""
-    import fcntl  # not on Windows, where datasets are read from disks
-
-    while True:
-        descriptor = _created(path)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if _is_at(descriptor, path):
-                yield descriptor
-                return
-            if not wait:
-                yield None
-                return
-        except BlockingIOError:
-            yield None
-            return
-        finally:
-            os.close(descriptor)
-
-
-def _created(path: str, tries: int = 100) -> int:
-    """Opens a file, made if need be, in a folder that others may remove meanwhile."""
-    try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except FileNotFoundError:
-        if not tries:
-            raise
-        return _created(path, tries - 1)
-
-
-def _is_at(descriptor: int, path: str) -> bool:
-    """Whether a path still names an open file: its last holder may have renamed or removed it."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except FileNotFoundError:
-        return False

@@ -9,7 +9,7 @@
 
 import weakref
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import count, takewhile
 from operator import index
@@ -47,7 +47,7 @@ def open_input(folder: "Path | RemotePath", manifest: Manifest, options: ReadOpt
     request = make_request(str(folder), manifest, options)
     cache = BlockCache(options.cache, options.cache_bytes)
     with Records(request.shards, np.zeros(1, np.int64), cache) as records:
-        records.check()
+        request = replace(request, shards=records.check())
         if options.verify:
             records.verify()
     return Input(SplitSource(request), folder)

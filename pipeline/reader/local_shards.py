@@ -44,6 +44,8 @@ class ShardFile:
     records: int
     bytes: int
     sha256: str
+    tags: tuple[str, str] = ("", "")
+    """The store's tags of file and index, which change with the content; empty where they are not known."""
 
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
         """Returns path and bytes of the file, and of the index."""
@@ -75,8 +77,12 @@ class Shards(Protocol):
         """Drops copies of damaged records on this machine; returns whether reading them again may help."""
         return False
 
-    def check(self) -> None:
-        """Checks that every file is there and of its size. Raises: DatasetError for the first that is not."""
+    def check(self) -> Sequence[ShardFile]:
+        """Checks that every file is there and of its size, and returns the shards with their tags.
+
+        Raises:
+            DatasetError: for the first that is not.
+        """
 
     def sha256(self, shard: int) -> str:
         """Returns the digest of a shard's bytes, in hex. Raises: DatasetError if it cannot be read."""
@@ -107,13 +113,14 @@ class LocalShards(Shards):
             frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
         return frames
 
-    def check(self) -> None:
+    def check(self) -> Sequence[ShardFile]:
         for shard in self._shards:
             for path, expected in shard.sizes():
                 try:
                     check_size(path, file_bytes(path), expected)
                 except OSError as error:
                     raise unreadable(path, error) from None
+        return self._shards
 
     def sha256(self, shard: int) -> str:
         path = self._shards[shard].file

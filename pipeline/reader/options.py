@@ -91,8 +91,8 @@ class ReadOptions(FinishOptions):
     """Processes that make batches as soon as they are ready; by default one a core where images are decoded, if the
     iteration is long enough; 0 for none."""
     cache: str | Path | None = None
-    """The folder in which blocks of remote shards are kept, for all processes and trainings of this host; by default
-    `recordmill/blocks` in the user's folder for caches."""
+    """The folder whose `recordmill-blocks` keeps blocks of remote shards, for all processes and trainings of this host;
+    by default the user's folder for caches."""
     cache_bytes: int | None = None
     """The most bytes in it; by default half of what its disk has room for."""
     on_error: str = "raise"

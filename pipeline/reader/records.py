@@ -158,13 +158,13 @@ class Records:
         (shard,), (record,) = self._locate(np.array([number]))
         return RecordPlace(self._shards[shard].file, int(record), self._files.index(int(shard))[record])
 
-    def check(self) -> None:
-        """Looks at every shard's size, and at the size and both ends of its index.
+    def check(self) -> tuple[ShardFile, ...]:
+        """Looks at every shard's size, and at the size and both ends of its index; returns the shards with their tags.
 
         Raises:
             DatasetError: a file is missing, of another size, or an index is not its shard's; with the path and advice.
         """
-        self._files.check()
+        self._shards = tuple(self._files.check())
         for number, shard in enumerate(self._shards):
             if shard.records:
                 index = self._files.index(number)
@@ -173,6 +173,7 @@ class Records:
                         f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}, expected 0 to {shard.bytes:,}, "
                         f"the size of {shard.file}: {ADVICE}"
                     )
+        return self._shards
 
     def verify(self) -> None:
         """Reads every shard and compares its SHA-256 with the manifest's; several at once.

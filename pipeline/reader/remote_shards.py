@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIE
 from recordmill.pipeline.reader.version_files import readable
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
+from recordmill.pipeline.versions.stores.parts import Part
 
 PAUSES = (0.1, 0.5, 2.0)  # seconds before a request is repeated; a store's client repeats some by itself
 CONNECTIONS = 32  # at once, for one request a file
@@ -105,13 +107,18 @@ class RemoteShards(Shards):
             self._indexes.pop(shard, None)
         return True
 
-    def check(self) -> None:
+    def check(self) -> Sequence[ShardFile]:
         """See `Shards`. Reads all indexes, as records will be read in any order."""
         files = [file for shard in self._shards for file in shard.sizes()]
+        tags = list[str]()
         with ThreadPoolExecutor(CONNECTIONS) as threads:
-            for (path, expected), size in zip(files, threads.map(_size, files), strict=True):
-                check_size(path, size, expected)
+            for (path, expected), part in zip(files, threads.map(_first_byte, files), strict=True):
+                check_size(path, part.size, expected)
+                tags.append(part.tag)
+        tagged = zip(self._shards, tags[::2], tags[1::2], strict=True)
+        self._shards = [replace(shard, tags=(of_file, of_index)) for shard, of_file, of_index in tagged]
         self._load(range(len(self._shards)))
+        return self._shards
 
     def sha256(self, shard: int) -> str:
         path = self._shards[shard].file
@@ -138,12 +145,12 @@ class RemoteShards(Shards):
 
     def _range(self, shard: int, first: int, end: int) -> Block:
         index, file = self._indexes[shard], self._shards[shard]
-        return Block(file.file, index[first], index[end], file.sha256)
+        return Block(file.file, index[first], index[end], file.tags[0], file.sha256)
 
     def _index(self, shard: int) -> Block:
-        """Returns the whole index as a block, under a digest that is no shard's."""
+        """Returns the whole index as a block."""
         (path, size), file = self._shards[shard].sizes()[1], self._shards[shard]
-        return Block(path, 0, size, f"{file.sha256}-index")
+        return Block(path, 0, size, file.tags[1], file.sha256)
 
     def _possible(self, shard: int, span: Block) -> bool:
         return span.start < span.end <= self._shards[shard].bytes
@@ -175,13 +182,14 @@ class RemoteShards(Shards):
         """Reads a range of a file by one request; repeats it where the store or the network fails for a while.
 
         Raises:
-            DatasetError: the file is missing, cannot be read, ends before, or has not the bytes of `whole`.
+            DatasetError: the file is missing, cannot be read, was replaced, ends before, or has not the bytes of
+                `whole`.
         """
         with readable(block.path):
             for seconds in (*PAUSES, None):
                 try:
                     store, name = open_object(block.path)
-                    data = store.range(name, block.start, block.end).data
+                    data, _, tag = store.range(name, block.start, block.end)
                     break
                 except OutputError as error:  # without a cause: a package is not installed, or it is no URL of a store
                     if seconds is None or error.__cause__ is None or status_of(error) == FORBIDDEN:
@@ -189,6 +197,8 @@ class RemoteShards(Shards):
                     self._counters.add({REQUESTS: 1, RETRIES: 1})
                     time.sleep(seconds)
         self._counters.add({REQUESTS: 1, FETCHED: len(data)})
+        if block.tag and tag and tag != block.tag:
+            raise DatasetError(f"{block.path} was replaced since the input was opened: open the dataset again")
         if whole is not None:
             check_size(block.path, len(data), whole)
         elif len(data) != block.end - block.start:
@@ -214,7 +224,8 @@ def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[by
     return parts
 
 
-def _size(file: tuple[str, int]) -> int:
+def _first_byte(file: tuple[str, int]) -> Part:
+    """Asks for the size and the tag of a file."""
     with readable(file[0]):
         store, name = open_object(file[0])
-        return store.size(name)
+        return store.range(name, 0, 1)

@@ -225,10 +225,7 @@ def why_kept(latest: Latest, version: str, living: Collection[str], grace: float
 
 def age_of(time: str | None, now: datetime) -> float | None:
     """Seconds since a time; None if it is unknown, as that of retired versions in outputs of Recordmill 0.1.0."""
-    try:
-        return None if time is None else (now - datetime.fromisoformat(time)).total_seconds()
-    except (ValueError, TypeError):
-        return None
+    return None if time is None else (now - datetime.fromisoformat(time)).total_seconds()
 
 
 def marked(latest: Latest, versions: Collection[str]) -> Latest:

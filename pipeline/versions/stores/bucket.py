@@ -116,6 +116,8 @@ class BucketStore(Store):
     """A prefix of a bucket; a subclass for each store calls its library."""
 
     scheme: str
+    _tag: str
+    """The field of obstore's answers that holds the tag that `_range` gives."""
     pause = 10.0
     links = False
 
@@ -154,7 +156,7 @@ class BucketStore(Store):
     def _direct(self) -> DirectReads | None:
         """Reads of this bucket by obstore; None where it is not installed, or there are no credentials."""
         with suppress(ImportError, ValueError):
-            return DirectReads(self._obstore())
+            return DirectReads(self._obstore(), self._tag)
         return None
 
     def _obstore(self) -> Any:
@@ -258,7 +260,7 @@ class BucketStore(Store):
         sha256, start, size = hashlib.sha256(), 0, 1
         with suppress(FileNotFoundError):
             while start < size:
-                data, size = self.range(name, start, start + PART_BYTES)
+                data, size, _ = self.range(name, start, start + PART_BYTES)
                 sha256.update(data)
                 start += PART_BYTES
             return sha256.digest()

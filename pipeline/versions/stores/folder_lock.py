@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from recordmill.pipeline.dataset.paths import has_one_name
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 
@@ -32,7 +33,8 @@ def take_lock(folder: Path) -> int:
 
     Raises:
         UnsettledOutputError: another process does not release it.
-        OutputError: the file is another user's, and readers of the folder may lock it.
+        OutputError: the file is another user's, and readers of the folder may lock it; or it is a pipe, or has a second
+            name elsewhere.
         OSError: the folder cannot be written.
     """
     path, began, is_noted = folder / LOCK_FILE, time.monotonic(), False
@@ -55,7 +57,8 @@ def _try(path: Path) -> int | None:
     import fcntl  # not on Windows, where versions are only read
 
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, stat.S_IRUSR | stat.S_IWUSR)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
     except PermissionError:
         if not os.access(path.parent, os.W_OK):
             raise
@@ -78,9 +81,11 @@ def _restrict(descriptor: int, path: Path) -> None:
     """Lets only those open the file who may write into the folder: an earlier release let all readers.
 
     Raises:
-        OutputError: it is another user's, and others may open it.
+        OutputError: it is another user's, and others may open it; or it is none of this folder alone.
     """
     file, folder = os.fstat(descriptor), os.stat(path.parent)
+    if not has_one_name(file):
+        raise OutputError(f"{path} is a pipe or a device, or a file with a second name elsewhere: remove it")
     writers = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     mode = stat.S_IRUSR | stat.S_IWUSR | writers | writers << 1  # to read as well
     try:

@@ -35,6 +35,7 @@ class GcsStore(BucketStore):
     """A folder of a bucket of Google Cloud Storage."""
 
     scheme = "gs"
+    _tag = "version"  # its generation
 
     @cached_property
     def _errors(self) -> Any:
@@ -120,7 +121,8 @@ class GcsStore(BucketStore):
                 raise self._errors.from_http_response(answer)
             is_part = answer.status_code == HTTPStatus.PARTIAL_CONTENT
             size = size_of(answer.headers.get("Content-Range"), int(answer.headers.get("Content-Length", 0)), most)
-            return Part(answer.content if is_part else answer.content[start:end], size)  # a server may send all
+            data = answer.content if is_part else answer.content[start:end]  # a server may send all
+            return Part(data, size, answer.headers.get("X-Goog-Generation", ""))
 
     def _copy(self, key: str, target: str) -> None:
         self._bucket.copy_blob(self._bucket.blob(key), self._bucket, target)

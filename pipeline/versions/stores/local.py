@@ -33,15 +33,9 @@ REMOVING_FOLDER = ".removing"
 NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 """Answers of disks that know no links, of two disks, and of a system that forbids links to others' files."""
 COPIED_BYTES = 4 << 20  # 4 MiB at a time
-_TEMPORARY = "{}.new"  # always the same, as only the lock's holder writes it: it replaces a killed writer's
-_STRAYS = (
-    "LATEST.new",
-    f"{HISTORY_FILE}.new",
-    ".leases/*.json.new",
-    "versions/*/dataset.json.new",
-    f"{REMOVING_FOLDER}/*",
-    "LATEST." + "[0-9a-f]" * 32,
-)
+_REPLACED = ("LATEST", HISTORY_FILE, "forgotten.json", ".leases/*.json", "versions/*/dataset.json")
+"""Files that are written under the lock alone, so that its holder removes what killed writers left of them."""
+_STRAYS = (f"{REMOVING_FOLDER}/*", *(f"{name}.{'[0-9a-f]' * 32}" for name in _REPLACED))
 
 
 @dataclass
@@ -287,7 +281,7 @@ class LocalStore(Store):
 
 def _replace(path: Path, data: bytes) -> None:
     """Replaces a file by one that is whole on the disk, and fsyncs the folder's entry."""
-    write_atomically(path, data, path.with_name(_TEMPORARY.format(path.name)))
+    write_atomically(path, data)
     sync(path.parent)
 
 

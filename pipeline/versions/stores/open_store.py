@@ -90,7 +90,7 @@ class _ObjectStream(RawIOBase):
     def _next(self, end: int | None) -> bytes:
         if self._size is not None and self._at >= self._size:
             return b""
-        data, self._size = self._store.range(self._name, self._at, end)
+        data, self._size, _ = self._store.range(self._name, self._at, end)
         self._at += len(data)
         return data
 

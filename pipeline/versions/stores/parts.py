@@ -27,6 +27,8 @@ class Part(NamedTuple):
 
     data: bytes
     size: int
+    tag: str = ""
+    """The store's tag of the whole, which changes with its content; empty where it says none."""
 
 
 def byte_range(start: int, end: int | None) -> dict[str, str]:
@@ -54,9 +56,9 @@ def check_size(size: int, most: int | None) -> None:
 class DirectReads:
     """Reads of one bucket by obstore. May be used by several threads."""
 
-    def __init__(self, store: Any) -> None:
-        """Takes a store of obstore's, with `OPTIONS`."""
-        self._get, self._store = import_module("obstore").get, store
+    def __init__(self, store: Any, tag: str) -> None:
+        """Takes a store of obstore's, with `OPTIONS`, and the field of its answers that holds an object's tag."""
+        self._get, self._store, self._tag = import_module("obstore").get, store, tag
         self._works, self._failures = False, 0
 
     def range(self, key: str, start: int, end: int | None, most: int | None) -> Part | None:
@@ -71,7 +73,8 @@ class DirectReads:
         try:
             answer = self._get(self._store, key, options={"range": wanted} if start or end is not None else None)
             size = int(answer.meta["size"])
-            part = Part(bytes(answer.bytes()) if most is None or size <= most else b"", size)
+            data = bytes(answer.bytes()) if most is None or size <= most else b""
+            part = Part(data, size, str(answer.meta[self._tag] or ""))
         except Exception:  # whatever it is, the store's client meets it, too
             _count(began, retries=1)
             self._failures += 1

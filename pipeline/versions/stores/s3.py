@@ -43,6 +43,7 @@ class S3Store(BucketStore):
     """A folder of a bucket of S3."""
 
     scheme = "s3"
+    _tag = "e_tag"
 
     @cached_property
     def _error(self) -> Any:
@@ -159,7 +160,7 @@ class S3Store(BucketStore):
             with self._passing(*_MISSING):
                 answer = self._client.get_object(Bucket=self._bucket_name, Key=key, **wanted)
                 size = size_of(answer.get("ContentRange"), answer["ContentLength"], most)
-                return Part(answer["Body"].read(), size)
+                return Part(answer["Body"].read(), size, answer.get("ETag", ""))
             raise self._absent(key)
         return Part(b"", 0)
 
