@@ -97,8 +97,8 @@ WRITERS = {
     "pipeline/init/starter": "write_spec",
     "pipeline/private_folder": "_TemporaryFiles.remove _new_folder _remove_dead",
     "pipeline/reader/block_cache": (
-        "BlockCache._keep BlockCache._shrink BlockCache.cached BlockCache.drop BlockCache.fetch BlockCache.room "
-        "_created _write"
+        "BlockCache._keep BlockCache._locked BlockCache._opened BlockCache._shrink BlockCache.cached BlockCache.drop "
+        "BlockCache.fetch _mark _open _write"
     ),
     "pipeline/reader/keras_callback": "TrainingCheckpoint._save",
     "pipeline/reader/notebook": "data_url",
@@ -132,7 +132,6 @@ NAMES = {
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")
 """The end of a temporary file's name (`paths.attempt_name`), which nobody can plant either."""
 PLACES = {
-    "out": "",
     "out/.lock": "out/.lock",
     "out/LATEST": "out/LATEST",
     "out/history.jsonl": "out/history.jsonl",
@@ -145,9 +144,8 @@ PLACES = {
     "out/.building": "out/.building",
     "out/.building/{key}": "",
     "out/.building/{key}/run-{id}": "",
-    "out/.building/{key}/run-{id}/{any}": "",
     "out/.building/{key}/gone-{id}": "",
-    "out/.building/{key}/gone-{id}/{any}": "",
+    "out/.building/{key}/{any}": "",
     "out/versions": "out/versions",
     "out/versions/{version}": "out/versions/20261121T120000Z-77d0a4b1",
     "out/versions/{version}/dataset.json": "out/versions/20261121T120000Z-77d0a4b1/dataset.json",
@@ -156,7 +154,6 @@ PLACES = {
     "cwd/small-report.html": "cwd/small-report.html",
     "cwd/small-preview.png": "cwd/small-preview.png",
     "cwd/dataset.schema.json": "cwd/dataset.schema.json",
-    "export": "",
     "export/.{file}.{random}": "",
     "export/.{file}.{random}/{any}": "",
     "export/{file}": "",

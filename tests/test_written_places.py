@@ -70,7 +70,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: replace(split, shards=tuple(replace(shard, version=VERSION) for shard in split.shards))
         for name, split in before.splits.items()
     }
-    changes = {"version": SECOND, "build_key": "77d0a4b1", "sequence": 2, "gate": gate, "splits": splits}
+    changes = {"version": SECOND, "build_key": SECOND[-8:] * 8, "sequence": 2, "gate": gate, "splits": splits}
     (second / "dataset.json").write_text(replace(before, **changes, files=inventory(str(second), [])).to_text())
     (output / "LATEST").write_text(Latest(VERSION, 2).to_text())
     return output
