@@ -124,6 +124,7 @@ NAMES = {
     "version": r"\d{8}T\d{6}Z-[0-9a-f]{8}",
     "file": r"[^/]+",
     "key": "[0-9a-f]{16}",
+    "digest": "[0-9a-f]{64}",
     "id": "[0-9a-f]{12}",
     "any": ".+",
     "random": r"\w{8}",
@@ -163,6 +164,13 @@ PLACES = {
 
 None has a place whose name is random, or a folder that the user names.
 """
+CACHE = {
+    "cache/recordmill-blocks": "cache/recordmill-blocks",
+    "cache/recordmill-blocks/CACHEDIR.TAG": "cache/recordmill-blocks/CACHEDIR.TAG",
+    "cache/recordmill-blocks/{digest}": "cache/recordmill-blocks/{digest}",
+    "cache/recordmill-blocks/{digest}.part": "cache/recordmill-blocks/{digest}.part",
+}
+"""The places that a reader of a bucket writes, as `PLACES`."""
 EARLIER = tuple(
     f"{place}.new" for place in PLACES.values() if place.endswith((".json", ".jsonl", "LATEST")) and "out/" in place
 )
@@ -170,9 +178,9 @@ EARLIER = tuple(
 
 
 def place_of(path: str) -> str | None:
-    """Returns the key of `PLACES` that a written path matches best; None where there is none."""
+    """Returns the place of `PLACES` or `CACHE` that a written path matches best; None where there is none."""
     plain = TEMPORARY.sub("", path)
-    for place in PLACES:
+    for place in PLACES | CACHE:
         pattern = re.sub(r"\\\{(\w+)\\\}", lambda name: NAMES[name[1]], re.escape(place))
         if re.fullmatch(pattern, plain):
             return place

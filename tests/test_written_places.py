@@ -171,6 +171,7 @@ def plant(kind: str, path: Path, victim: Path) -> None:
             (victim / "own").mkdir()
         else:
             (victim / "own").write_text("{}")
+        os.utime(victim / "own", (1, 1))  # a mark of its use would change it
     if kind == "hard link" and (victim / "own").is_dir():
         kind = "link"
     PLANTS[kind](path, victim)
