@@ -122,19 +122,21 @@ FILES = ("LATEST", "forgotten.json", f"versions/{VERSION}/dataset.json")
 HOSTILE = ("../../victim/outside", "a\0b", "x" * 5000, "https://127.0.0.1:1/x", "{place}/victim/outside", "\udc80", "")
 
 
-@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("all_texts", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("how", ["as_numpy", "vocabulary", "records"])
-def test_no_value_leads_a_reader_out_of_its_cache(how: str, file: str, step: int, memory: Memory, place: Path) -> None:
+def test_no_value_leads_a_reader_out_of_its_cache(
+    how: str, file: str, all_texts: bool, memory: Memory, place: Path
+) -> None:
     good = memory.objects.get(f"{URL}/{file}") or Forgotten({"0" * 48: "2026-11-20T12:00:00Z"}).to_text().encode()
+
+    def read() -> None:
+        with suppress(UserError):  # any other error would be a traceback
+            READERS[how](open_dataset(URL))
+
     for number, way in enumerate(places(json.loads(good))):
-        for bad in (
-            tampered(json.loads(good), way, HOSTILE[number % 7].format(place=place)) if number % step == 0 else ()
-        ):
-            memory.objects[f"{URL}/{file}"] = json.dumps(bad).encode()
-
-            def read() -> None:
-                with suppress(UserError):  # any other error is a traceback of ours
-                    READERS[how](open_dataset(URL))
-
-            assert {path for path in changed(place, read) if not path.startswith(("cache", "temp"))} == set()
+        for text in HOSTILE if all_texts else HOSTILE[number % len(HOSTILE) :][:1]:
+            for bad in tampered(json.loads(good), way, text.format(place=place)):
+                memory.objects[f"{URL}/{file}"] = json.dumps(bad).encode()
+                paths = changed(place, read)
+                assert {path for path in paths if not path.startswith(("cache", "temp"))} == set()
