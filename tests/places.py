@@ -128,6 +128,7 @@ NAMES = {
     "id": "[0-9a-f]{12}",
     "any": ".+",
     "random": r"\w{8}",
+    "weights": r"\d{9}-\d+\.[0-9a-f]{32}\.weights\.h5",
 }
 """The parts of a place that differ, as patterns; nobody can plant something at one of an `id`, or a `random` one."""
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")
@@ -171,6 +172,13 @@ CACHE = {
     "cache/recordmill-blocks/{digest}.part": "cache/recordmill-blocks/{digest}.part",
 }
 """The places that a reader of a bucket writes, as `PLACES`."""
+BUILDS = {
+    "cwd/dataset.yaml": "cwd/dataset.yaml",
+    "cwd/metrics.txt": "cwd/metrics.txt",
+    "run/training.json": "run/training.json",
+    "run/{weights}": "",
+}
+"""The places that only builds and trainings write, as `PLACES`."""
 EARLIER = tuple(
     f"{place}.new" for place in PLACES.values() if place.endswith((".json", ".jsonl", "LATEST")) and "out/" in place
 )
@@ -178,9 +186,9 @@ EARLIER = tuple(
 
 
 def place_of(path: str) -> str | None:
-    """Returns the place of `PLACES` or `CACHE` that a written path matches best; None where there is none."""
+    """Returns the place, of all tables, that a written path matches best; None where there is none."""
     plain = TEMPORARY.sub("", path)
-    for place in PLACES | CACHE:
+    for place in PLACES | CACHE | BUILDS:
         pattern = re.sub(r"\\\{(\w+)\\\}", lambda name: NAMES[name[1]], re.escape(place))
         if re.fullmatch(pattern, plain):
             return place

@@ -105,7 +105,7 @@ def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: P
     train = training(dataset)
     fit(train, model(steps_per_execution=2), TrainingCheckpoint(train, tmp_path / "new" / "folder", every_steps=2))
     saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text())
-    assert (saved["weights"], saved["epoch"]) == ("000000015-3.weights.h5", 3)
+    assert (saved["weights"][:12], saved["epoch"]) == ("000000015-3.", 3)
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {FILE, saved["weights"]}
 
 

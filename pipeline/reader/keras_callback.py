@@ -16,7 +16,7 @@ from typing import Any
 
 import keras
 
-from recordmill.pipeline.dataset.paths import write_atomically
+from recordmill.pipeline.dataset.paths import attempt_name, write_atomically
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.steps import State
@@ -124,7 +124,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        weights = f"{self._step:09}-{epoch}{WEIGHTS}"
+        weights = f"{attempt_name(f'{self._step:09}-{epoch}')}{WEIGHTS}"
         self.model.save_weights(self._folder / weights)
         saved = {
             "weights": weights,
