@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from recordmill.pipeline.versions.stores import open_store
-from recordmill.pipeline.versions.stores.base import Content
+from recordmill.pipeline.versions.stores.base import MOST_SHARED, Content
 from recordmill.pipeline.versions.stores.bucket import BucketStore, Listed
 from recordmill.pipeline.versions.stores.parts import Part
 
@@ -58,7 +58,7 @@ class MemoryStore(BucketStore):
         self.memory.fetched.append(len(part.data))
         return part
 
-    def read_tagged(self, name: str) -> Content | None:
+    def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
         data = self.memory.objects.get(self._url(self._key(name)))
         return None if data is None else Content(data, str(hash(data)))
 

@@ -128,7 +128,7 @@ NAMES = {
     "id": "[0-9a-f]{12}",
     "any": ".+",
     "random": r"\w{8}",
-    "weights": r"\d{9}-\d+\.[0-9a-f]{32}\.weights\.h5",
+    "weights": r"\d{9}-\d+\.weights\.h5",
 }
 """The parts of a place that differ, as patterns; nobody can plant something at one of an `id`, or a `random` one."""
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}$")
@@ -176,7 +176,7 @@ BUILDS = {
     "cwd/dataset.yaml": "cwd/dataset.yaml",
     "cwd/metrics.txt": "cwd/metrics.txt",
     "run/training.json": "run/training.json",
-    "run/{weights}": "",
+    "run/{weights}": "run/000000006-1.weights.h5",
 }
 """The places that only builds and trainings write, as `PLACES`."""
 EARLIER = tuple(

@@ -238,7 +238,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     read(BlockCache(tmp_path), 1, [])
     os.chown(tmp_path / FOLDER, 65534, 65534)
     with pytest.raises(DatasetError, match=r"another user's"):
-        BlockCache(tmp_path).read(block(1), [(SIZE, SIZE + 1)], content)
+        BlockCache(tmp_path).read(block(2), [(2 * SIZE, 2 * SIZE + 1)], content)
 
 
 PLANTS: dict[str, Callable[[Path, Path], None]] = {

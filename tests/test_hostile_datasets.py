@@ -28,6 +28,7 @@ from recordmill.pipeline.json_values import MOST_CONTAINERS, Count, parse_json, 
 from recordmill.pipeline.rows import MOST_LINE_BYTES, read_reject_lines
 from recordmill.pipeline.versions import history, leases
 from recordmill.pipeline.versions.base import FORGOTTEN_FILE, read_forgotten
+from recordmill.pipeline.versions.stores.base import Content
 from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Stored
@@ -249,7 +250,7 @@ def test_an_image_larger_than_its_feature_is_refused_by_its_header(form: str, st
 
 @constants(history, MOST_BYTES=100)
 def test_the_end_of_a_long_history_is_read_and_a_lease_may_hold_anything(tmp_path: Path) -> None:
-    entries = history._parse(b'{"id": 1}\n' * 1000 + b'{"id": 2}\n' * 9)
+    entries = history._parse(Content(b'{"id": 1}\n' * 1000 + b'{"id": 2}\n' * 9, ""))
     assert len(entries) == 160
     assert entries[-1] == {"id": 2}
     (tmp_path / leases.LEASES_FOLDER).mkdir()

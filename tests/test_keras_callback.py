@@ -105,8 +105,20 @@ def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: P
     train = training(dataset)
     fit(train, model(steps_per_execution=2), TrainingCheckpoint(train, tmp_path / "new" / "folder", every_steps=2))
     saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text())
-    assert (saved["weights"][:12], saved["epoch"]) == ("000000015-3.", 3)
+    assert (saved["weights"], saved["epoch"]) == ("000000015-3.weights.h5", 3)
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {FILE, saved["weights"]}
+
+
+def test_files_that_are_no_checkpoint_stay(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "best.weights.h5").write_bytes(b"mine")
+    (tmp_path / "000000005-1.weights.h5").hardlink_to(tmp_path / "best.weights.h5")
+    train = training(dataset)
+    fit(train, model(), TrainingCheckpoint(train, tmp_path))
+    assert (tmp_path / "best.weights.h5").read_bytes() == b"mine"
+    saved = json.loads((tmp_path / FILE).read_text())
+    (tmp_path / FILE).write_text(json.dumps(saved | {"weights": "../best.weights.h5"}))
+    with pytest.raises(DatasetError, match="is no file of weights"):
+        restore_training(tmp_path, model(), train)
 
 
 def test_early_stopping_works_in_the_rest_of_an_epoch(dataset: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def files(output: Path) -> dict[str, bytes]:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache that each test finds empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / FOLDER
+    return tmp_path / "home/recordmill" / FOLDER
 
 
 @pytest.fixture

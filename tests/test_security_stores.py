@@ -9,10 +9,13 @@ import pytest
 
 from recordmill import DatasetError, open_dataset
 from recordmill.pipeline.cli import commands
+from recordmill.pipeline.dataset import manifest
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.stores.base import Content
 from recordmill.pipeline.versions.stores.bucket import Listed
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 from recordmill.pipeline.versions.stores.s3 import S3Store
+from tests.constants import constants
 from tests.emulators import s3
 from tests.memory_store import Memory, memory_store
 from tests.published import VERSION, write_version
@@ -62,6 +65,13 @@ def test_a_reader_believes_no_size(size: int, memory: Memory) -> None:
         assert rows_read() == open_dataset(URL).manifest.split("train").records
 
 
+def test_a_huge_manifest_is_not_read_whole(memory: Memory) -> None:
+    memory.objects[f"{URL}/versions/{VERSION}/dataset.json"] = bytes(1000)
+    with constants(manifest, MOST_MANIFEST_BYTES=99):
+        assert "larger than 99 bytes" in Base.read(URL).fault
+    assert memory.fetched == [100]
+
+
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An output in S3, and an object of somebody else's in the same bucket."""
@@ -87,8 +97,8 @@ def content(lie: Callable[[Content], Content]) -> Lie:
     def tell(patch: pytest.MonkeyPatch) -> None:
         read = S3Store.read_tagged
 
-        def lying(self: S3Store, name: str) -> Content | None:
-            truth = read(self, name)
+        def lying(self: S3Store, name: str, *most: int) -> Content | None:
+            truth = read(self, name, *most)
             return None if truth is None else lie(truth)
 
         patch.setattr(S3Store, "read_tagged", lying)

@@ -60,6 +60,13 @@ def test_an_object_is_replaced_only_if_it_is_the_one_that_was_read(store: Store)
     assert first != second
 
 
+def test_what_processes_share_is_not_read_beyond_its_bound(store: Store) -> None:
+    store.write_if(NAME, bytes(1000), None)
+    assert len(store.read(NAME) or b"") == 1000
+    with pytest.raises(OutputError, match=rf"{NAME} has 1,000 bytes.* 999 "):
+        store.read_tagged(NAME, 999)
+
+
 def test_what_was_deleted_is_not_replaced(store: Store) -> None:
     tag = store.write_if(NAME, b"1", None)
     store.delete(NAME)

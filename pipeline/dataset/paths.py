@@ -255,6 +255,11 @@ def safe_name(text: str) -> str:
     return f"_{short}" if DEVICES.match(short) else short
 
 
+def user_cache() -> str:
+    """The absolute path of Recordmill's folder in the user's for caches (XDG Base Directory)."""
+    return os.path.abspath(f"{os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')}/recordmill")
+
+
 def attempt_name(prefix: str) -> str:
     """A name that no other attempt at the same step has."""
     return f"{prefix}.{uuid.uuid4().hex}"

@@ -22,11 +22,11 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from recordmill.pipeline.dataset.paths import has_one_name
+from recordmill.pipeline.dataset.paths import has_one_name, user_cache
 from recordmill.pipeline.errors import DatasetError
 
 LOG = logging.getLogger("recordmill")
@@ -58,7 +58,12 @@ class Block(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the block's file."""
-        return hashlib.sha256(repr(tuple(self)).encode()).hexdigest()
+        return _digest(self)
+
+
+@lru_cache(1 << 16)  # 10 MB; a training asks for the same blocks again and again
+def _digest(block: Block) -> str:
+    return hashlib.sha256(repr(tuple(block)).encode()).hexdigest()
 
 
 Fetch = Callable[[Block], bytes]
@@ -80,9 +85,8 @@ class BlockCache:
 
     @cached_property
     def folder(self) -> str:
-        """The absolute path of the blocks' folder; by default in the user's for caches (XDG Base Directory)."""
-        around = self._given or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return os.path.join(os.path.abspath(os.path.expanduser(around)), FOLDER)
+        """The absolute path of the blocks' folder."""
+        return os.path.join(os.path.abspath(os.path.expanduser(self._given or user_cache())), FOLDER)
 
     def room(self) -> int:
         """Returns the bytes that the cache may hold beside what it holds. Raises: DatasetError, as `read`."""
@@ -116,8 +120,7 @@ class BlockCache:
     def cached(self, block: Block, spans: Spans) -> list[bytes] | None:
         """Reads spans of a block; None where it is not here."""
         try:
-            with self._opened() as folder:
-                descriptor = _open(folder, block.name, os.O_RDONLY)
+            descriptor = _open(None, f"{self.folder}/{block.name}", os.O_RDONLY)
         except OSError as error:
             self._warn(block.name, error)
             return None
@@ -279,7 +282,7 @@ def _free(folder: int) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def _open(folder: int, name: str, flags: int) -> int:
+def _open(folder: int | None, name: str, flags: int) -> int:
     """Opens a file of the cache. Raises: OSError; _NotOursError: it is a link or a pipe, or has another name."""
     try:
         descriptor = os.open(name, flags | SAFE, 0o600, dir_fd=folder)

@@ -10,19 +10,23 @@ then, by one rename, the file that names it.
 """
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from recordmill.pipeline.dataset.paths import attempt_name, write_atomically
+from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.steps import State
+from recordmill.pipeline.safe_text import cut
 
 FILE = "training.json"
 WEIGHTS = ".weights.h5"  # Keras wants this suffix
+NAME = re.compile(rf"\d{{9,}}-\d+{re.escape(WEIGHTS)}")
+"""The names of the files of weights: no other is loaded or removed."""
 
 
 class InputSpeed(keras.callbacks.Callback):
@@ -66,7 +70,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     Args:
         train: the input that `fit` gets, as `train.as_tf_data()`.
-        folder: the folder to save in, which holds nothing else. None saves nothing.
+        folder: the folder to save in; other files in it stay. None saves nothing.
         every_steps: saves after so many steps; by default at the end of each epoch alone.
     """
 
@@ -124,7 +128,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        weights = f"{attempt_name(f'{self._step:09}-{epoch}')}{WEIGHTS}"
+        weights = f"{self._step:09}-{epoch}{WEIGHTS}"
+        (self._folder / weights).unlink(missing_ok=True)  # Keras would follow a link
         self.model.save_weights(self._folder / weights)
         saved = {
             "weights": weights,
@@ -134,7 +139,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         }
         write_atomically(self._folder / FILE, json.dumps(saved, indent=1).encode())
         for old in self._folder.glob(f"*{WEIGHTS}"):
-            if old.name != weights:
+            if old.name != weights and NAME.fullmatch(old.name):
                 old.unlink()
         self._saved = self._step
 
@@ -184,6 +189,8 @@ def _read(folder: str | Path) -> Any:
     path = Path(folder) / FILE
     try:
         saved = json.loads(path.read_text())
+        if not NAME.fullmatch(saved["weights"]):
+            raise ValueError(f"{cut(repr(saved['weights']))} is no file of weights")
         return {name: saved[name] for name in ("weights", "seeds", "epoch", "input")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path} is no checkpoint of a training ({error}): begin anew in another folder") from error

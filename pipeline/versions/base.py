@@ -210,8 +210,7 @@ def source_key_of(manifest: Manifest) -> str:
 
 def read_forgotten(store: Store) -> Forgotten:
     """Reads the list of an output; an empty one where nothing was forgotten. Raises: OutputError if it is broken."""
-    content = store.read(FORGOTTEN_FILE)
-    return Forgotten() if content is None else _parse_forgotten(store, content)
+    return _parse_forgotten(store, store.read_tagged(FORGOTTEN_FILE))
 
 
 def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
@@ -219,7 +218,7 @@ def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
     lists = list[Forgotten]()
 
     def text(content: Content | None) -> bytes | None:
-        before = Forgotten() if content is None else _parse_forgotten(store, content.data)
+        before = _parse_forgotten(store, content)
         lists.append(Forgotten({**dict.fromkeys((digest(key).hex() for key in keys), now()), **before.keys}))
         return None if lists[-1].keys == before.keys else lists[-1].to_text().encode()
 
@@ -227,9 +226,11 @@ def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
     return lists[-1]
 
 
-def _parse_forgotten(store: Store, data: bytes) -> Forgotten:
+def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
+    if content is None:
+        return Forgotten()
     try:
-        parsed = parse_json(data)
+        parsed = parse_json(content.data)
         keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
         if parsed["format"] != FORMAT or len(keys) != len(parsed["keys"]):
             raise ValueError(f"format {parsed['format']}")

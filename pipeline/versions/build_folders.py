@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError
-from recordmill.pipeline.dataset.paths import locate
+from recordmill.pipeline.dataset.paths import locate, user_cache
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
@@ -37,8 +37,7 @@ def building_folder(output: str, work: str | None = None) -> str:
         if work is not None:
             raise UserError(f"--work is for outputs at a URL: a build for {output} works in {output}/{BUILDING_FOLDER}")
         return locate(os.path.abspath(output), BUILDING_FOLDER)
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.abspath(work or os.path.join(cache, "recordmill"))
+    folder = os.path.abspath(work or user_cache())
     return os.path.join(folder, hashlib.sha256(output.encode()).hexdigest()[:16], BUILDING_FOLDER)
 
 

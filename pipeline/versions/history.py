@@ -134,7 +134,7 @@ def write_entry(output: str, entry: Mapping[str, Any]) -> None:
     store = open_store(output)
 
     def lines(content: Content | None) -> bytes:
-        entries = _settled(_parse(content.data if content else b""), store)
+        entries = _settled(_parse(content), store)
         return _lines([earlier for earlier in entries if earlier.get("id") != entry["id"]] + [dict(entry)])
 
     if holds_dataset(store):
@@ -148,13 +148,13 @@ def read_history(output: str) -> list[Entry]:
         OutputError: the output cannot be read.
     """
     store = open_store(output)
-    return _settled(_parse(store.read(HISTORY_FILE) or b""), store)
+    return _settled(_parse(store.read_tagged(HISTORY_FILE)), store)
 
 
-def _parse(data: bytes) -> list[Entry]:
+def _parse(content: Content | None) -> list[Entry]:
     """Leaves out lines that are no JSON objects, and what lies before the last 64 MiB: somebody edited the file."""
     entries = []
-    for line in data[-16 * MOST_BYTES :].splitlines():
+    for line in content.data[-16 * MOST_BYTES :].splitlines() if content else ():
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):

@@ -57,13 +57,13 @@ def needs_of(
     names = store.children(VERSIONS_FOLDER)
     needs = Needs()
     for version in names:
-        data = None if version in but else store.read(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
-        if data is None:
+        content = None if version in but else store.read_tagged(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
+        if content is None:
             continue
         try:
-            manifest = Manifest.from_json(parse_json(data))
+            manifest = Manifest.from_json(parse_json(content.data))
         except DatasetError:  # of a newer Recordmill, or broken: what it names may count
-            needs.whole.update({name: version for name in names if name != version and name.encode() in data})
+            needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
             continue
         needs.files.update(dict.fromkeys(referenced_files(manifest), version))
         if MATERIALIZED in manifest.provenance and is_recent(manifest):

@@ -27,7 +27,7 @@ from urllib.request import urlopen
 
 from recordmill.pipeline.build.runners import child_process
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.dataset.paths import replacing, write_atomically
+from recordmill.pipeline.dataset.paths import replacing, user_cache, write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut, public_url, redacted
 
@@ -235,7 +235,7 @@ def jar_path(coordinates: str) -> str:
 
 def cache_folder() -> Path:
     """The folder of fetched jars in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "recordmill", "jars")
+    return Path(user_cache(), "jars")
 
 
 def digest(jar: Path) -> str:

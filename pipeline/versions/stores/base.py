@@ -16,11 +16,12 @@ Traceback (most recent call last):
 pipeline.versions.stores.base.Conflict: LATEST
 """
 
+import importlib
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import BinaryIO, ClassVar, Protocol, Self
+from typing import Any, BinaryIO, ClassVar, Protocol, Self
 
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import ExitCode, UserError
@@ -30,6 +31,9 @@ CLAIM_FILE = ".upload"
 """Names the uploader in the folder of a version that is still being uploaded."""
 HISTORY_FILE = "history.jsonl"
 """One line a build or another act, whatever its end (`pipeline.versions.history`)."""
+
+
+MOST_SHARED = 256 << 20  # 256 MiB: of `LATEST`, a lease, the history, or 3,000,000 forgotten keys
 
 
 class OutputError(UserError):
@@ -52,6 +56,12 @@ class TooLargeError(Exception):
 
 class Conflict(Exception):  # noqa: N818 - not an error: the caller reads again and decides anew
     """Another process was first: the object is not the one that was read, or the folder exists already."""
+
+
+def check_shared(size: int, most: int, path: object) -> None:
+    """Checks the bytes of an object before it is read. Raises: OutputError: they are more than `most`."""
+    if size > most:
+        raise OutputError(f"{path} has {size:,} bytes, and at most {most:,} are read: restore it from a copy")
 
 
 @dataclass(frozen=True)
@@ -106,8 +116,12 @@ class Store(Protocol):
         """Reads objects in their order, from a bucket many at a time; None for one that does not exist."""
         return ((name, self.read(name)) for name in names)
 
-    def read_tagged(self, name: str) -> Content | None:
-        """Reads an object and its tag; None if it does not exist."""
+    def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
+        """Reads an object and its tag; None if it does not exist.
+
+        Raises:
+            OutputError: it has more than `most` bytes.
+        """
 
     def open(self, name: str) -> BinaryIO:
         """Opens an object for reading in any order. Raises: FileNotFoundError."""
@@ -215,34 +229,6 @@ class Store(Protocol):
         """Lists what killed writers left beside the objects, by name, with the bytes; removes it if asked to."""
 
 
-@dataclass(frozen=True)
-class StoredPath:
-    """A file or a folder of an object store, as a `safe_paths.Remote`."""
-
-    store: Store
-    name: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.store.url}/{self.name}".rstrip("/")
-
-    def __truediv__(self, inner: str) -> "StoredPath":
-        """A file or a folder in this one."""
-        return StoredPath(self.store, f"{self.name}/{inner}".lstrip("/"))
-
-    def is_file(self) -> bool:
-        """Whether there is such an object."""
-        return self.store.exists(self.name)
-
-    def is_dir(self) -> bool:
-        """Whether there is anything below."""
-        return bool(self.store.children(self.name))
-
-    def read_bytes(self, most: int | None = None) -> bytes:
-        """Reads at most `most` bytes. Raises: FileNotFoundError, OutputError."""
-        with self.store.open(self.name) as file:
-            return file.read(-1 if most is None else most)
-
-
 @contextmanager
 def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turns whatever a store's library raises, each with errors of its own, into one clear line; `but` some pass.
@@ -260,3 +246,15 @@ def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> It
         raise OutputError(
             f"{url} cannot be {action} ({reason}): check the address, the credentials and the network"
         ) from error
+
+
+def load(module: str, url: str, extra: str) -> Any:
+    """Loads a store's library.
+
+    Raises:
+        OutputError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise OutputError(f"{url} needs more ({error}): pip install 'recordmill[{extra}]'") from None

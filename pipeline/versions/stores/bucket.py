@@ -6,13 +6,14 @@ refuse to replace an object, so a late writer cannot change what another process
 
 import errno
 import hashlib
-import importlib
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
 from io import BytesIO, RawIOBase
@@ -26,9 +27,7 @@ from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     Conflict,
     Copied,
-    OutputError,
     Store,
-    StoredPath,
     TooLargeError,
     UnsettledOutputError,
     refusals,
@@ -181,7 +180,7 @@ class BucketStore(Store):
         raise NotImplementedError
 
     def read(self, name: str) -> bytes | None:
-        content = self.read_tagged(name)
+        content = self.read_tagged(name, sys.maxsize)
         return None if content is None else content.data
 
     def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
@@ -371,13 +370,28 @@ def claimant(claim: bytes) -> str:
     return claim.decode(errors="replace").partition(".")[0]
 
 
-def load(module: str, url: str, extra: str) -> Any:
-    """Loads a store's library.
+@dataclass(frozen=True)
+class StoredPath:
+    """A file or a folder of an object store, as a `Remote` of `dataset.paths`."""
 
-    Raises:
-        OutputError: it is not installed.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise OutputError(f"{url} needs more ({error}): pip install 'recordmill[{extra}]'") from None
+    store: BucketStore
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.store.url}/{self.name}".rstrip("/")
+
+    def __truediv__(self, inner: str) -> "StoredPath":
+        """A file or a folder in this one."""
+        return StoredPath(self.store, f"{self.name}/{inner}".lstrip("/"))
+
+    def is_file(self) -> bool:
+        """Whether there is such an object."""
+        return self.store.exists(self.name)
+
+    def is_dir(self) -> bool:
+        """Whether there is anything below."""
+        return bool(self.store.children(self.name))
+
+    def read_bytes(self, most: int | None = None) -> bytes:
+        """Reads at most `most` bytes, no more. Raises: FileNotFoundError, OutputError."""
+        return self.store.range(self.name, 0, most).data

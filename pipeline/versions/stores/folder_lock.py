@@ -81,7 +81,7 @@ def _restrict(descriptor: int, path: Path) -> None:
     """Lets only those open the file who may write into the folder: an earlier release let all readers.
 
     Raises:
-        OutputError: it is another user's, and others may open it; or it is none of this folder alone.
+        OutputError: it is another user's, and others may open it; or it has a second name.
     """
     file, folder = os.fstat(descriptor), os.stat(path.parent)
     if not has_one_name(file):

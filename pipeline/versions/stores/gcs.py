@@ -14,14 +14,13 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
+from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
 from recordmill.pipeline.versions.stores.bucket import (
     CONNECTIONS,
     PART_BYTES,
     BucketStore,
     Listed,
     Upload,
-    load,
 )
 from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
@@ -68,13 +67,14 @@ class GcsStore(BucketStore):
         store = import_module("obstore.store").GCSStore
         return store(self._bucket_name, base_url=client.api_endpoint, **access, **OPTIONS)
 
-    def read_tagged(self, name: str) -> Content | None:
+    def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
         """Asks for the generation first, because a download does not return it."""
         with refusals(self.url, "read"), suppress(self._errors.NotFound):
             blob = self._bucket.blob(self._key(name))
             while True:
                 with suppress(self._errors.PreconditionFailed):  # replaced in between
                     blob.reload()
+                    check_shared(blob.size, most, self.location / name)
                     generation = blob.generation
                     return Content(blob.download_as_bytes(if_generation_match=generation), str(generation))
         return None

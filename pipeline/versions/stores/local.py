@@ -25,7 +25,16 @@ from recordmill.pipeline.dataset.paths import (
     write_atomically,
 )
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, Copied, OutputError, Store
+from recordmill.pipeline.versions.stores.base import (
+    HISTORY_FILE,
+    MOST_SHARED,
+    Conflict,
+    Content,
+    Copied,
+    OutputError,
+    Store,
+    check_shared,
+)
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
 REMOVING_FOLDER = ".removing"
@@ -73,10 +82,13 @@ class LocalStore(Store):
             return file.read()
         return None
 
-    def read_tagged(self, name: str) -> Content | None:
+    def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
         """Reads an object; its tag is the content's digest."""
-        data = self.read(name)
-        return None if data is None else Content(data, hashlib.sha256(data).hexdigest())
+        with self._refusals("read"), suppress(FileNotFoundError, NotADirectoryError), self.open(name) as file:
+            check_shared(os.fstat(file.fileno()).st_size, most, self._root / name)
+            data = file.read()
+            return Content(data, hashlib.sha256(data).hexdigest())
+        return None
 
     def open(self, name: str) -> BinaryIO:
         return open_file(locate(self.url, name))

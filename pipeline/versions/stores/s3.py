@@ -14,13 +14,12 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any
 
-from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
+from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
 from recordmill.pipeline.versions.stores.bucket import (
     CONNECTIONS,
     BucketStore,
     Listed,
     Upload,
-    load,
 )
 from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
@@ -89,9 +88,10 @@ class S3Store(BucketStore):
     def _object(self, name: str) -> dict[str, str]:
         return {"Bucket": self._bucket_name, "Key": self._key(name)}
 
-    def read_tagged(self, name: str) -> Content | None:
+    def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
         with refusals(self.url, "read"), self._passing(*_MISSING):
             answer = self._client.get_object(**self._object(name))
+            check_shared(answer["ContentLength"], most, self.location / name)
             return Content(answer["Body"].read(), answer["ETag"])
         return None
 
