@@ -166,10 +166,11 @@ PLACES = {
 None has a place whose name is random, or a folder that the user names.
 """
 CACHE = {
-    "cache/recordmill-blocks": "cache/recordmill-blocks",
-    "cache/recordmill-blocks/CACHEDIR.TAG": "cache/recordmill-blocks/CACHEDIR.TAG",
-    "cache/recordmill-blocks/{digest}": "cache/recordmill-blocks/{digest}",
-    "cache/recordmill-blocks/{digest}.part": "cache/recordmill-blocks/{digest}.part",
+    "cache/recordmill": "",
+    "cache/recordmill/recordmill-blocks": "cache/recordmill/recordmill-blocks",
+    "cache/recordmill/recordmill-blocks/CACHEDIR.TAG": "cache/recordmill/recordmill-blocks/CACHEDIR.TAG",
+    "cache/recordmill/recordmill-blocks/{digest}": "cache/recordmill/recordmill-blocks/{digest}",
+    "cache/recordmill/recordmill-blocks/{digest}.part": "cache/recordmill/recordmill-blocks/{digest}.part",
 }
 """The places that a reader of a bucket writes, as `PLACES`."""
 BUILDS = {

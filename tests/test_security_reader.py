@@ -13,7 +13,9 @@ from recordmill import Dataset, DatasetError, UserError, mix, open_dataset
 from recordmill.pipeline.reader import block_cache
 from recordmill.pipeline.reader.block_cache import FOLDER, MARK, PART
 from recordmill.pipeline.versions.base import Forgotten
+from recordmill.pipeline.versions.stores.open_store import open_bucket
 from tests.constants import constants
+from tests.emulators import s3
 from tests.memory_store import Memory, memory_store
 from tests.opened import snapshot
 from tests.places import CACHE, place_of
@@ -82,23 +84,32 @@ def test_all_that_a_reader_writes_is_known(how: str, where: str, memory: Memory,
         assert {place_of(path) for path in seen} == CACHE.keys(), "they are written no more"
 
 
+@pytest.mark.nightly
+def test_all_that_worker_processes_write_is_known(place: Path) -> None:
+    with s3() as url:
+        for path in [path for path in (place / "out").rglob("*") if path.is_file()]:
+            open_bucket(url).write(path.relative_to(place / "out").as_posix(), path.read_bytes())
+        seen = changed(place, lambda: list(training(open_dataset(url), workers=1).as_numpy()))
+    assert {path for path in seen - {"cache"} if place_of(path) not in CACHE} == set()
+
+
 def prices(**options: Any) -> list[float]:
     batches = training(open_dataset(URL), seed=1, **options).as_numpy()
     return [float(price) for features, _ in batches for price in features["price"]]
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("what", CACHE.values())
+@pytest.mark.parametrize("what", filter(None, CACHE.values()))
 @pytest.mark.parametrize("kind", PLANTS)
 @constants(block_cache, PATIENCE_SECONDS=0.2)
 def test_nothing_planted_in_the_cache_is_followed(kind: str, what: str, memory: Memory, place: Path) -> None:
     expected = prices()
-    digests = [path.name for path in (place / "cache" / FOLDER).iterdir() if path.name != MARK]
-    if kind == "folder" and what == f"cache/{FOLDER}":
+    digests = [path.name for path in (place / "cache/recordmill" / FOLDER).iterdir() if path.name != MARK]
+    if kind == "folder" and what == f"cache/recordmill/{FOLDER}":
         pytest.skip("the user names this folder")
     for digest in digests if "{digest}" in what and kind != "folder" else digests[:1]:
         for path in (f"{digest}{PART}", digest)[: what.endswith(PART) + 1]:
-            (place / "cache" / FOLDER / path).unlink(missing_ok=True)
+            (place / "cache/recordmill" / FOLDER / path).unlink(missing_ok=True)
         plant(kind, place / what.format(digest=digest), place / "victim")
         before = snapshot(place / "victim")
         with suppress(UserError):

@@ -13,7 +13,7 @@ from recordmill import RunOptions, UserError, build, load_spec, open_dataset
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.reader.keras_callback import TrainingCheckpoint
 from tests.places import BUILDS, place_of
-from tests.test_written_places import ADVICE, BUILDING, PLANTS, changed, check_harmless, plant
+from tests.test_written_places import ADVICE, BUILDING, by_default, changed, check_harmless, plant
 
 SPEC = """
 name: small
@@ -104,7 +104,7 @@ PLANTED = [
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("act", "path"), PLANTED)
-@pytest.mark.parametrize("kind", PLANTS)
+@pytest.mark.parametrize("kind", by_default("link", "hard link"))
 def test_nothing_planted_leads_a_build_elsewhere(
     kind: str, act: str, path: str, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
