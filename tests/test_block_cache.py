@@ -152,14 +152,14 @@ def test_removed_while_it_is_fetched(tmp_path: Path) -> None:
 
 
 def test_removed_while_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    marked, times, asked = block_cache._mark, iter(range(9)), list[Block]()
+    checked, times, asked = block_cache._check_own, iter(range(9)), list[Block]()
 
     def removed(folder: int) -> None:
-        marked(folder)
+        checked(folder)
         if next(times) < 2:
             shutil.rmtree(tmp_path / "cache")
 
-    with constants(block_cache, _mark=removed):
+    with constants(block_cache, _check_own=removed):
         for _ in range(4):
             read(BlockCache(str(tmp_path / "cache")), 1, asked)
     assert kept(tmp_path / "cache") == [1]

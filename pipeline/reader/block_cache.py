@@ -21,7 +21,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -61,7 +61,7 @@ class Block(NamedTuple):
         return _digest(self)
 
 
-@lru_cache(1 << 16)  # 10 MB; a training asks for the same blocks again and again
+@lru_cache(1 << 12)  # a megabyte; neighbouring records are of the same blocks
 def _digest(block: Block) -> str:
     return hashlib.sha256(repr(tuple(block)).encode()).hexdigest()
 
@@ -92,7 +92,7 @@ class BlockCache:
         """Returns the bytes that the cache may hold beside what it holds. Raises: DatasetError, as `read`."""
         if self._most is not None:
             return self._most
-        with self._writing(), self._opened(make=True) as folder:
+        with self._opened() as folder:
             return _free(folder) // 2
 
     def has(self, block: Block) -> bool:
@@ -141,7 +141,7 @@ class BlockCache:
 
     def drop(self, block: Block) -> None:
         """Removes a block."""
-        with suppress(OSError), self._opened() as folder:
+        with suppress(DatasetError), self._opened() as folder:
             os.unlink(block.name, dir_fd=folder)
 
     def fetch(self, block: Block, fetch: Fetch, *, wait: bool = True) -> bytes | None:
@@ -151,12 +151,12 @@ class BlockCache:
             DatasetError, Exception: as `read`.
         """
         part = f"{block.name}{PART}"
-        with self._writing(), self._opened(make=True) as folder:
+        with self._opened() as folder:
             descriptor = self._locked(folder, part, PATIENCE_SECONDS if wait else 0)
             if descriptor is None:
                 return fetch(block) if wait else None
             try:
-                if _holds(folder, block):
+                if _has(folder, block.name):
                     return None
                 data = fetch(block)
                 self._keep(folder, descriptor, data, block.name)
@@ -184,26 +184,19 @@ class BlockCache:
             self._shrink(folder, share=0.5)
 
     def _locked(self, folder: int, name: str, seconds: float) -> int | None:
-        """Opens an unfinished block with its lock; None, with a warning, where the cache cannot have it.
+        """Opens an unfinished block with its lock; None, with a warning if it waited, where the cache cannot have it.
 
         Who renames the file, keeps it.
         """
-        import fcntl  # not on Windows, where datasets are read from disks
-
         until = time.monotonic() + seconds
         try:
-            while True:
-                descriptor = _open(folder, name, os.O_RDWR | os.O_CREAT)
-                with suppress(BlockingIOError, FileNotFoundError):
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
-                        return descriptor
-                os.close(descriptor)
+            while (descriptor := _lock(folder, name)) is None:
                 if time.monotonic() >= until:
                     if seconds:
                         LOG.warning(f"{self.folder}/{name} has been locked for {seconds:.0f} s: its block is not kept")
                     return None
                 time.sleep(POLL_SECONDS)
+            return descriptor
         except FileNotFoundError:  # the cache was removed meanwhile
             return None
         except _NotOursError as error:
@@ -218,31 +211,25 @@ class BlockCache:
             LOG.warning(f"{self.folder}/{name} is no block of this cache ({error.strerror}): it is fetched anew")
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise DatasetError(
-                f"the cache {self.folder} cannot be used ({error.strerror or error}): name another folder by cache="
-            ) from None
+    def _opened(self) -> Iterator[int]:
+        """Opens the folder, made and marked if need be.
 
-    @contextmanager
-    def _opened(self, *, make: bool = False) -> Iterator[int]:
-        """Opens the folder. Raises: OSError: it is not there, cannot be made, or is not this cache's."""
-        if make:
-            os.makedirs(os.path.dirname(self.folder), exist_ok=True)
-            with suppress(FileExistsError):
-                os.mkdir(self.folder, 0o700)
-        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | SAFE)
-        try:
-            status = os.fstat(folder)
-            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-                raise PermissionError(errno.EPERM, "it is another user's, or its mode is not 0700")
-            if make:
-                _mark(folder)
-            yield folder
-        finally:
-            os.close(folder)
+        Raises:
+            DatasetError: it is not this cache's, or cannot be made; or a file in it cannot be written.
+        """
+        with ExitStack() as opened:
+            try:
+                os.makedirs(os.path.dirname(self.folder), exist_ok=True)
+                with suppress(FileExistsError):
+                    os.mkdir(self.folder, 0o700)
+                folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | SAFE)
+                opened.callback(os.close, folder)
+                _check_own(folder)
+                yield folder
+            except OSError as error:
+                raise DatasetError(
+                    f"the cache {self.folder} cannot be used ({error.strerror or error}): name another folder by cache="
+                ) from None
 
     def _shrink(self, folder: int, share: float = 1.0) -> None:
         """Removes the blocks that were used longest ago, where there are more than the room, or a share of them."""
@@ -259,22 +246,19 @@ class BlockCache:
                 total -= size
 
 
-def _mark(folder: int) -> None:
-    """Marks a new folder. Raises: OSError: it holds other files."""
-    if _is_marked(folder):
+def _check_own(folder: int) -> None:
+    """Checks that a folder is this cache's, and marks a new one. Raises: OSError: it is somebody else's."""
+    status = os.fstat(folder)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(errno.EPERM, "it is another user's, or its mode is not 0700")
+    if _has(folder, MARK):
         return
-    if os.listdir(folder) and not _is_marked(folder):  # another process may have marked it in between
+    if os.listdir(folder) and not _has(folder, MARK):  # another process may have marked it in between
         raise FileExistsError(errno.EEXIST, f"it holds files, and no {MARK}")
     with suppress(FileExistsError):  # another process marked it
         mark = os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE, 0o600, dir_fd=folder)
         with open(mark, "wb") as file:
             file.write(MARK_TEXT)
-
-
-def _is_marked(folder: int) -> bool:
-    with suppress(FileNotFoundError):
-        return _is_ours(os.stat(MARK, dir_fd=folder, follow_symlinks=False))
-    return False
 
 
 def _free(folder: int) -> int:
@@ -290,21 +274,31 @@ def _open(folder: int | None, name: str, flags: int) -> int:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise _NotOursError(*error.args) from None
         raise
-    if not _is_ours(os.fstat(descriptor)):
+    status = os.fstat(descriptor)
+    if not has_one_name(status) or status.st_uid != os.geteuid():
         os.close(descriptor)
         raise _NotOursError(errno.EPERM, "it is no file, another user's, or has a second name")
     return descriptor
 
 
-def _is_ours(status: os.stat_result) -> bool:
-    return has_one_name(status) and status.st_uid == os.geteuid()
-
-
-def _holds(folder: int, block: Block) -> bool:
-    with suppress(FileNotFoundError):
-        status = os.stat(block.name, dir_fd=folder, follow_symlinks=False)
-        return _is_ours(status) and status.st_size == block.end - block.start
+def _has(folder: int, name: str) -> bool:
+    with suppress(OSError):
+        os.close(_open(folder, name, os.O_RDONLY))
+        return True
     return False
+
+
+def _lock(folder: int, name: str) -> int | None:
+    """Opens a file and takes its lock; None where another holds it, or has renamed it meanwhile."""
+    import fcntl  # not on Windows, where datasets are read from disks
+
+    descriptor = _open(folder, name, os.O_RDWR | os.O_CREAT)
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
+            return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _files(folder: int) -> Iterator[tuple[float, int, str]]:
