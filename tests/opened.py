@@ -56,11 +56,12 @@ def _written(event: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _full(path: Any, folder: Any) -> str:
-    """Returns the absolute path of a file that is named by a path, by one in an open folder, or by its own number."""
+    """Returns the path of a file, its folder's links followed: by a path, one in an open folder, or its own number."""
     if isinstance(path, int):
         return os.readlink(f"/proc/self/fd/{path}")
     inside = os.readlink(f"/proc/self/fd/{folder}") if isinstance(folder, int) and folder >= 0 else os.getcwd()
-    return os.path.join(inside, os.fsdecode(path))
+    parent, name = os.path.split(os.path.join(inside, os.fsdecode(path)))
+    return os.path.join(os.path.realpath(parent), name)
 
 
 @contextmanager

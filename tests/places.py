@@ -98,7 +98,7 @@ WRITERS = {
     "pipeline/private_folder": "_TemporaryFiles.remove _new_folder _remove_dead",
     "pipeline/reader/block_cache": (
         "BlockCache._keep BlockCache._locked BlockCache._opened BlockCache._shrink BlockCache.cached BlockCache.drop "
-        "BlockCache.fetch _mark _open _write"
+        "BlockCache.fetch _check_own _open _write"
     ),
     "pipeline/reader/keras_callback": "TrainingCheckpoint._save",
     "pipeline/reader/notebook": "data_url",
@@ -177,7 +177,7 @@ BUILDS = {
     "cwd/dataset.yaml": "cwd/dataset.yaml",
     "cwd/metrics.txt": "cwd/metrics.txt",
     "run/training.json": "run/training.json",
-    "run/{weights}": "run/000000006-1.weights.h5",
+    "run/{weights}": "run/000000010-1.weights.h5",
 }
 """The places that only builds and trainings write, as `PLACES`."""
 EARLIER = tuple(

@@ -97,7 +97,7 @@ PLANTED = [
     ("verify --repair", "out/versions/{version}/small-train.tfrecord-00000-of-00001"),
     ("verify --repair", "out/versions/{version}/small-train.index-00000-of-00001"),
     ("training", "run/training.json"),
-    ("training", "run/000000006-1.weights.h5"),
+    ("training", "run/000000010-1.weights.h5"),
 ]
 
 
