@@ -136,7 +136,7 @@ def changed(place: Path, act: Callable[[], object]) -> set[str]:
     with written() as paths:
         act()
     after = snapshot(place)
-    ours = {path for path in paths if not path.startswith(("/dev/", "/proc/")) and "__pycache__" not in path}
+    ours = {path for path in paths if not path.startswith(("/dev/", "/memfd:", "/proc/")) and "__pycache__" not in path}
     seen = {path.removeprefix(f"{place}/") for path in ours} - {str(place)}
     return seen | {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
