@@ -14,6 +14,7 @@ import typer
 
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset.manifest import Latest, read_manifest
+from recordmill.pipeline.private_folder import PREFIX
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.files import inventory
 from recordmill.pipeline.versions.stores import folder_lock
@@ -52,6 +53,8 @@ BUILDING = {"init", "plan", "build", "doctor"}
 ACTS = [name for name in COMMANDS if name.startswith("versions ")][1:]
 NIGHTS = [ACTS[:-2], ["versions approve"], ["versions reject"]]
 """The commands that write into an output, by the copies of an output that they follow each other on."""
+UNWATCHED = ("/dev/", "/memfd:", "/proc/", "__pycache__", PREFIX)
+"""What is no file, Python's own, and the private folder of temporary files that a process keeps until it ends."""
 TARGETS = ("out", "cwd", "export", "temp")
 
 
@@ -136,7 +139,7 @@ def changed(place: Path, act: Callable[[], object]) -> set[str]:
     with written() as paths:
         act()
     after = snapshot(place)
-    ours = {path for path in paths if not path.startswith(("/dev/", "/memfd:", "/proc/")) and "__pycache__" not in path}
+    ours = {path for path in paths if not any(part in path for part in UNWATCHED)}
     seen = {path.removeprefix(f"{place}/") for path in ours} - {str(place)}
     return seen | {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
