@@ -19,7 +19,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, shard_names, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
-from recordmill.pipeline.dataset.paths import attempt_name, path_within
+from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
@@ -170,7 +170,7 @@ class _Removal:
     def publish(self, base: Base, lease: Lease) -> Manifest:
         """Assembles the version and makes it live, whatever the gate found of the one before: no rows are new."""
         key = self.gone.rows_key(self.base.build_key)
-        run = Path(building_folder(self.output), key[:16], f"{RUN}{uuid.uuid4().hex[:12]}")
+        run = Path(locate(building_folder(self.output), key[:16]), f"{RUN}{uuid.uuid4().hex[:12]}")
         try:
             manifest = self._assemble(run / "version", publishing.version_name(key), key)
             return publishing.publish(base, str(run / "version"), manifest, lease, live=True)

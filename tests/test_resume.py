@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -244,6 +245,22 @@ def test_a_link_is_no_folder_of_builds(tmp_path: Path) -> None:
     assert builds(str(tmp_path / "out/.building")) == {}
     remove_build(tmp_path / "out/.building")
     assert (home / "docs/run-1").is_dir()
+
+
+def test_no_attempt_works_through_a_link(tmp_path: Path) -> None:
+    victim, run = tmp_path / "victim", work_done(again(tmp_path / "building").folder)
+    victim.mkdir()
+    for name in ("scratch", "progress"):
+        shutil.rmtree(run / name)
+        (run / name).symlink_to(victim)
+    taken = Path(again(tmp_path / "building").folder)
+    assert [path for path in taken.rglob("*") if path.is_symlink()] == []
+    assert {*FOLDERS} <= {*os.listdir(taken)}
+    shutil.rmtree(taken.parent)
+    taken.parent.symlink_to(victim)
+    with pytest.raises(UserError, match="is a link that leaves"):
+        again(tmp_path / "building")
+    assert os.listdir(victim) == []
 
 
 def test_folders_of_others_are_left(tmp_path: Path) -> None:

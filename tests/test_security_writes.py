@@ -131,7 +131,9 @@ FORGOTTEN = Forgotten({"0" * 48: "2026-11-20T12:00:00Z"}).to_text()
 
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("file", FILES)
-def test_no_value_leads_a_command_out_of_its_target(file: str, step: int, place: Path, good: Path) -> None:
+def test_no_value_leads_a_command_out_of_its_target(
+    file: str, step: int, place: Path, good: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     path = FILES[file]
     content = json.loads((good / path).read_text() if (good / path).exists() else FORGOTTEN)
     hostile = [f"{'../' * up}victim/outside" for up in (1, 3, 5)] + [str(place / "victim/outside")]
@@ -140,6 +142,7 @@ def test_no_value_leads_a_command_out_of_its_target(file: str, step: int, place:
         if number % step == 0:
             for bad in tampered(content, way, hostile[number % len(hostile)]):
                 assert not touched(place, good, path, json.dumps(bad))
+                assert "unexpectedly" not in capfd.readouterr().err
     assert sorted(place.joinpath("victim").rglob("*")) == before
     assert (place / "victim/outside/dataset.json").read_text() == "{}"
 

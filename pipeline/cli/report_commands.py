@@ -11,7 +11,7 @@ import typer
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
 from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
-from recordmill.pipeline.dataset.paths import write_atomically
+from recordmill.pipeline.dataset.paths import replacing, write_atomically
 from recordmill.pipeline.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
             print_with_codes(Shown(image))
             return
     file = output or Path(f"{dataset.name}-preview.png")
-    with _writing(file):
-        image.save(file, "PNG")
+    with _writing(file), replacing(file, durable=False) as new:
+        image.save(new, "PNG")
     print_line(f"{file}: {image.width}×{image.height} pixels")
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import recognize_annotated
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
@@ -122,12 +123,11 @@ def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bo
     Raises:
         UserError: it is there, or cannot be written.
     """
-    if file.exists() and not force:
+    if os.path.lexists(file) and not force:
         raise UserError(f"{file} is there already: name another file, or write over it with --force")
     made = text()
     try:
-        with file.open("w" if force else "x", encoding="utf-8", newline="\n") as opened:
-            opened.write(head + made)
+        write_atomically(file, (head + made).encode())
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from None
     return made

@@ -28,7 +28,7 @@ from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import check_unchanged, take_times
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
-from recordmill.pipeline.dataset.paths import attempt_name, path_within, write_atomically
+from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, write_atomically
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.version_files import VersionFiles
@@ -107,6 +107,7 @@ def _held(folder: Path, manifest: Manifest) -> Iterator[Lease]:
     """Keeps other processes from removing the version, and from building, meanwhile."""
     if folder.parent.name != VERSIONS_FOLDER:
         raise RepairError(f"{folder} is not a version in a dataset's folder: repair it where it was published")
+    locate(str(folder.parents[1]), f"{VERSIONS_FOLDER}/{folder.name}")  # a link out of the dataset may be read alone
     store = open_store(str(folder.parents[1]))
     with leases.hold(store, manifest.version, _busy) as lease, leases.hold(store, leases.BUILD, _busy):
         latest = latest_of(store)  # after the lease is taken: a prune marks first, and then reads the leases

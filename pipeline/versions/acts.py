@@ -117,9 +117,9 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[M
     def choose(latest: Latest | None) -> Manifest:
         chosen = _held_back(store, latest, wanted)
         live = latest and latest.version
-        if wanted is None and chosen.gate["live"] != live:
+        if wanted is None and chosen.gate.get("live") != live:
             raise OutputError(
-                f"{chosen.version} was compared with {chosen.gate['live']}, and {live} is live now: the same build "
+                f"{chosen.version} was compared with {chosen.gate.get('live')}, and {live} is live now: the same build "
                 f"again compares them; `recordmill versions approve {output} {chosen.version}` makes it live anyway"
             )
         check_forgotten(store, chosen.version)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError
-from recordmill.pipeline.dataset.paths import user_cache
+from recordmill.pipeline.dataset.paths import locate, user_cache
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
@@ -31,12 +31,12 @@ def building_folder(output: str, work: str | None = None) -> str:
     """The folder of all builds for an output: beside its versions; for a URL in a local folder, by default a cache.
 
     Raises:
-        UserError: `work` is given, and the output is local.
+        UserError: `work` is given, and the output is local; or the folder is a link out of the output.
     """
     if "://" not in output:
         if work is not None:
             raise UserError(f"--work is for outputs at a URL: a build for {output} works in {output}/{BUILDING_FOLDER}")
-        return os.path.join(os.path.abspath(output), BUILDING_FOLDER)
+        return locate(os.path.abspath(output), BUILDING_FOLDER)
     folder = os.path.abspath(work or user_cache())
     return os.path.join(folder, hashlib.sha256(output.encode()).hexdigest()[:16], BUILDING_FOLDER)
 

@@ -101,7 +101,8 @@ def _twins(path: Path) -> list[Path]:
     if not path.exists() or (state := path.stat()).st_nlink == 1:
         return []
     others = (other for other in path.parents[1].glob("*/*") if other != path and other.is_file())
-    return [other for other in others if not other.is_symlink() and os.path.samestat(state, other.stat())]
+    own = (other for other in others if not (other.is_symlink() or other.parent.is_symlink()))
+    return [other for other in own if os.path.samestat(state, other.stat())]
 
 
 def inventory(

@@ -18,7 +18,7 @@ from typing import Any
 
 from recordmill.pipeline.build.context.reports import read_report, shard_step
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
-from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished
+from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished, locate
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import (
     BUILDING_FOLDER,
@@ -120,7 +120,7 @@ class LocalPlace:
     """The attempts at one build in the folder of an output; the caller holds the output's lease."""
 
     def __init__(self, output: str, building: str, build_key: str) -> None:
-        self._folder = Path(building, build_key[:16])
+        self._folder = Path(locate(building, build_key[:16]))
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def runs(self) -> list[Run]:
@@ -142,9 +142,9 @@ class LocalPlace:
             return None
         taken = self._run(folder)
         kept = find(taken)
-        for path in [path for path in folder.rglob("*") if path.is_file()]:
+        for path in [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]:
             name = path.relative_to(folder).as_posix()
-            if is_unfinished(name) or not is_kept(name, kept):
+            if not path.is_file() or path.is_symlink() or is_unfinished(name) or not is_kept(name, kept):
                 path.unlink(missing_ok=True)
         return replace(taken, kept=kept)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
@@ -85,9 +85,9 @@ class Scaled:
     """The steps that stored numbers went through."""
 
     stored: str
-    normalize: str
+    normalize: Annotated[str, tuple(SCALED_BY)]
     clip: tuple[float | None, ...] | None = left_out(None)
-    transform: str = left_out("none")
+    transform: Annotated[str, tuple(UNTRANSFORMED)] = left_out("none")
     boundaries: tuple[float, ...] | None = left_out(None)
     buckets: Count | None = left_out(None)
 
