@@ -2,8 +2,8 @@
 
 A type is a dataclass, a TypedDict, `Any`, `str`, `bool`, `int`, `float`, `Count`, a list, tuple or dict of types, or a
 union of types. `Annotated[str, check]` is a text of a form, a value or a dict's key: `check` returns it, or raises
-DatasetError. Numbers are finite and fit int64. Keys that a type does not declare are left alone, since a later
-Recordmill may write them.
+DatasetError; `Annotated[str, texts]` is one of some. Numbers are finite and fit int64. Keys that a type does not
+declare are left alone, since a later Recordmill may write them.
 
 >>> read_as([3, 4], tuple[Count, ...], "`shape`")
 (3, 4)

@@ -14,7 +14,7 @@ import pytest
 
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, read_manifest
-from recordmill.pipeline.dataset.paths import path_within, safe_name
+from recordmill.pipeline.dataset.paths import path_within, replacing, safe_name
 from recordmill.pipeline.versions.base import Forgotten
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.local import LocalStore
@@ -207,6 +207,17 @@ def test_whatever_is_written_stays_in_its_folder(path: str, place: Path) -> None
     for act in acts:
         with pytest.raises(DatasetError, match="leaves the version's folder"):
             act()
+
+
+@pytest.mark.parametrize("device", ["pipe", "link to a device"])
+def test_no_file_takes_the_place_of_a_device(device: str, place: Path) -> None:
+    """Such as `/dev/stdout`, which root could replace."""
+    path = place / "cwd/stdout"
+    os.mkfifo(path) if device == "pipe" else path.symlink_to("/dev/null")
+    with pytest.raises(OSError, match="is a pipe"), replacing(path) as file:
+        file.write(b"")
+    assert [each.name for each in (place / "cwd").iterdir()] == ["stdout"]
+    assert not path.is_file()
 
 
 def test_a_link_in_an_output_is_removed_and_not_what_it_leads_to(place: Path) -> None:

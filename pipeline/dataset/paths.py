@@ -276,7 +276,12 @@ def replacing(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
     `path` need not exist; a link there is replaced, not followed. After an error the new file is removed. `durable`
     waits until it is on the disk.
+
+    Raises:
+        OSError: it cannot be written, or a device, a pipe or a folder is there, such as `/dev/stdout`.
     """
+    with suppress(FileNotFoundError):
+        file_bytes(str(path))
     temporary = attempt_name(str(path))
     try:
         with open(temporary, "xb") as file:
