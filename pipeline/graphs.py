@@ -56,11 +56,7 @@ class SavedModel(NamedTuple):
 
 
 def read_saved_model(data: bytes) -> SavedModel:
-    """Reads `saved_model.pb`.
-
-    Raises:
-        Malformed: it is not a protocol buffer.
-    """
+    """Reads `saved_model.pb`. Raises: Malformed: it is not a protocol buffer."""
     nodes, assets, fetched = list[Node](), list[str](), set[str]()
     for graph in _at(memoryview(data), _META_GRAPH):
         nodes += [_node(node, None) for node in _at(graph, _NODES)]

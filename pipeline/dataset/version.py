@@ -61,11 +61,7 @@ class DatasetVersion:
 
     @property
     def classes(self) -> list[str]:
-        """The names of the label's classes by id.
-
-        Raises:
-            DatasetError: there is no label, or it is no category.
-        """
+        """The names of the label's classes by id. Raises: DatasetError: there is no label, or it is no category."""
         if self.label is None:
             raise DatasetError(f"{self.name} has no label; `class_names(feature)` gives the names of any category")
         return self.class_names(self.label)

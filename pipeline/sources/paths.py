@@ -102,10 +102,7 @@ def join(root: str, path: str) -> str:
 
 
 def check_names(file: str, asked: Iterable[str], found: Collection[str], where: str = "") -> None:
-    """Checks that every asked column is there.
-
-    Raises: SourceError: one is not; the nearest name is suggested.
-    """
+    """Checks that every asked column is there. Raises: SourceError: one is not; the nearest name is suggested."""
     for name in asked:
         if name not in found:
             near = did_you_mean(name, found, "{!r}")

@@ -49,11 +49,7 @@ FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
 
 
 def latest_of(store: Store) -> Latest | None:
-    """Reads `LATEST`; None if nothing is published.
-
-    Raises:
-        OutputError: it is broken, or the store cannot be read.
-    """
+    """Reads `LATEST`; None if nothing is published. Raises: OutputError: it is broken, or the store cannot be read."""
     return _parse_latest(store, store.read_tagged(LATEST_FILE), mend=False)
 
 

@@ -95,11 +95,7 @@ TYPES = {bool: "True or False", int: "a whole number", str: "a string", Path: "a
 
 @dataclass(frozen=True, kw_only=True)
 class FinishOptions:
-    """Forms of images and texts; the defaults are the serving model's.
-
-    Raises:
-        DatasetError: a value is not allowed.
-    """
+    """Forms of images and texts; the defaults are the serving model's. Raises: DatasetError: a value is not allowed."""
 
     CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {
         "dtype": ("uint8", "float32", "bfloat16"),

@@ -34,11 +34,7 @@ def files_of(base: Manifest, spans: Iterable[str]) -> list[str]:
 
 
 def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, KeptSpan]:
-    """Reads the reports of spans of a version.
-
-    Raises:
-        OutputError: a file is missing or damaged.
-    """
+    """Reads the reports of spans of a version. Raises: OutputError: a file is missing or damaged."""
     return {span: _read(output, base, span) for span in spans}
 
 

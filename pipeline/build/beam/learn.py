@@ -215,11 +215,7 @@ def _folder_in(temp: str) -> Iterator[str]:
 
 
 def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> frozenset[str]:
-    """Returns the columns that the user's own analyzers read.
-
-    Raises:
-        PreprocessingError: they read images.
-    """
+    """Returns the columns that the user's own analyzers read. Raises: PreprocessingError: they read images."""
     own = set(tft.get_analyze_input_columns(preprocessing, input_specs(context)))
     images = own & set(context.images())
     if images:

@@ -147,11 +147,7 @@ class _Zygote:
     """The process that forks decoders; it ends them, and itself, when its socket is closed."""
 
     def __init__(self, decoder: str) -> None:
-        """Starts it, and waits until it has loaded the decoders.
-
-        Raises:
-            IsolationError: it does not start.
-        """
+        """Starts it, and waits until it has loaded the decoders. Raises: IsolationError: it does not start."""
         self._lock = threading.Lock()
         self._control, theirs = waiting_pair()
         command = [sys.executable, "-m", PROCESS, str(theirs.fileno()), decoder]

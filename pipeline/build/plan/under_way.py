@@ -149,11 +149,7 @@ class InputsChangedError(UserError):
 
 
 def check_unchanged(plan: BuildPlan, files: Listings) -> None:
-    """Checks that a build of these inputs would still be the same.
-
-    Raises:
-        InputsChangedError: it would differ.
-    """
+    """Checks that a build of these inputs would still be the same. Raises: InputsChangedError: it would differ."""
     listed, now = files.again(), ""
     with suppress(SourceError, OSError):
         groups = () if plan.spec.has_spans else list_groups(plan.spec, listed)

@@ -99,11 +99,7 @@ class FlinkRest:
     """The REST interface at `HOST:PORT`, or at an `http://` or `https://` URL."""
 
     def __init__(self, master: str) -> None:
-        """Connects to nothing yet.
-
-        Raises:
-            FlinkError: the address has no host or no port.
-        """
+        """Connects to nothing yet. Raises: FlinkError: the address has no host or no port."""
         self.url = (master if "://" in master else f"http://{master}").rstrip("/")
         try:
             parts = urlsplit(self.url)

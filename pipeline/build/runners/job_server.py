@@ -58,11 +58,7 @@ def find_java() -> str:
 
 
 def java_version(java: str) -> int:
-    """Asks a Java program for its major version.
-
-    Raises:
-        JobServerError: it does not run, or is older than 11.
-    """
+    """Asks a Java program for its major version. Raises: JobServerError: it does not run, or is older than 11."""
     try:
         text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
         version = int(re.findall(r'version "(?:1\.)?(\d+)', text)[0])

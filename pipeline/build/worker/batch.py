@@ -187,11 +187,7 @@ class StoredGraph:
         self._graph.get_concrete_function()  # traced here, not in the threads
 
     def __call__(self, batch: RowBatch) -> Stored:
-        """Returns the stored tensors by feature.
-
-        Raises:
-            tf.errors.InvalidArgumentError: an image cannot be decoded.
-        """
+        """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""
         stored = dict(self._graph({name: batch.tensor(name) for name in self._specs}))
         for name, options in self._images.items():
             if (unencoded := stored.pop(part_name(name, UNENCODED), None)) is not None:

@@ -249,11 +249,7 @@ def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> It
 
 
 def load(module: str, url: str, extra: str) -> Any:
-    """Loads a store's library.
-
-    Raises:
-        OutputError: it is not installed.
-    """
+    """Loads a store's library. Raises: OutputError: it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
