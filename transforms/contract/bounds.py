@@ -37,9 +37,7 @@ class Bound(NamedTuple):
 
 
 JPEG_SEGMENTS = Bound("JPEG", "segments before its pixels", 10_000)  # real files have some hundreds
-JPEG_LOOSE = Bound(
-    "JPEG", "bytes between segments, and of tables and frames", 1 << 20
-)  # Pillow's loops take them singly
+JPEG_LOOSE = Bound("JPEG", "bytes between segments, and of tables and frames", 1 << 20)  # taken singly by Pillow
 JPEG_EXIF = Bound("JPEG", "segments of EXIF", 64)  # Pillow copies those before for each
 JPEG_SCANS = Bound("JPEG", "scans", 100)  # each costs about a nanosecond a pixel, and the time that its bytes take
 PNG_CHUNKS = Bound("PNG", "chunks", 250_000)
