@@ -215,8 +215,8 @@ def test_a_file_that_cannot_be_written_is_named(
 ) -> None:
     with pytest.raises(SystemExit, match="1"):
         main([command, str(dataset.folder), "--output", str(tmp_path)])
-    message = f"{tmp_path} cannot be written (Is a directory): name another file by --output"
-    assert message in " ".join(capsys.readouterr().err.split())
+    message = " ".join(capsys.readouterr().err.split())
+    assert all(part in message for part in (str(tmp_path), "a folder", "--output"))
 
 
 def test_rejects_are_chosen_by_nothing(dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:

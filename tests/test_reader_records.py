@@ -27,7 +27,7 @@ from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED, unreadable
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, together
-from recordmill.pipeline.versions.stores import bucket, open_store
+from recordmill.pipeline.versions.stores import base, open_store
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
 from tests.memory_store import MemoryStore, memory_store
@@ -316,7 +316,7 @@ def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: p
         raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
     open_store._shared_bucket.cache_clear()
-    monkeypatch.setattr(bucket.importlib, "import_module", missing)
+    monkeypatch.setattr(base.importlib, "import_module", missing)
     with pytest.raises(DatasetError, match=f"{url[:4]}.* needs more .No module named .*: {advice}"):
         Records([ShardFile(url, url, 1, 20, "")]).check()
 
