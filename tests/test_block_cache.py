@@ -219,10 +219,9 @@ def test_files_that_are_not_the_caches_stay(tmp_path: Path) -> None:
         lambda folder: folder.symlink_to(folder.parent / "outside"),
         lambda folder: folder.mkdir() or (folder / "model.pt").write_bytes(b"mine"),
         lambda folder: folder.mkdir(0o755),
-        lambda folder: folder.mkdir() or (folder / MARK).symlink_to(folder.parent / "outside"),
         lambda folder: folder.write_bytes(b"mine"),
     ],
-    ids=["a link", "files", "open to others", "a linked mark", "a file"],
+    ids=["a link", "files", "open to others", "a file"],
 )
 def test_a_folder_that_is_not_the_caches_is_refused(harm: Callable[[Path], None], tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
@@ -231,6 +230,27 @@ def test_a_folder_that_is_not_the_caches_is_refused(harm: Callable[[Path], None]
     with pytest.raises(DatasetError, match=r"recordmill-blocks .* cache="):
         BlockCache(tmp_path).read(block(1), [(SIZE, SIZE + 1)], content)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda mark: mark.unlink(),
+        lambda mark: mark.unlink() or mark.symlink_to(mark.parents[1]),
+        lambda mark: (mark.parents[1] / "copy").hardlink_to(mark),
+    ],
+    ids=["removed", "a link", "a second name"],
+)
+def test_a_mark_that_is_lost_is_made_anew(harm: Callable[[Path], None], tmp_path: Path) -> None:
+    """As `rm -rf` of the folder does it while trainings go on, or a backup by hard links."""
+    asked: list[Block] = []
+    read(BlockCache(tmp_path), 1, asked)
+    harm(tmp_path / FOLDER / MARK)
+    for number in (1, 2):
+        read(BlockCache(tmp_path), number, asked)
+    assert asked == [block(1), block(2)]
+    assert kept(tmp_path) == [1, 2]
+    assert (tmp_path / FOLDER / MARK).stat().st_nlink == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a folder of another user")

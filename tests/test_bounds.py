@@ -18,15 +18,18 @@ from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.formats.annotated_images import voc_lists, yolo_lists
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList, _names
-from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed
+from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed, read_coco
 from recordmill.pipeline.sources.formats.open_images import BoxTable
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
 from recordmill.transforms.contract.exif import RAW
-from recordmill.transforms.contract.image_header import check_header, jpeg_segments, png_chunks
+from recordmill.transforms.contract.image_header import check_header, check_tile, jpeg_segments, png_chunks
 from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.numpy.image_decode import DecodeError, decode_original
 from tests.pictures import bmp, chunk, saved
+from tests.read_source import FILES
 from tests.test_image_header import box, more_scans
 
 ROOT = Path(__file__).parents[1]
@@ -77,6 +80,12 @@ def shared(beyond: int) -> bytes:
     return tiff([*SIDES, *[(60_000, 7, size - 16, 58)] * 2], bytes(size - 16))
 
 
+def tiles(beyond: int) -> bytes:
+    """A TIFF of two tiles of JPEG, which hold so many bytes more than the file's 86."""
+    entries = [*SIDES, (259, 3, 1, 7), (324, 4, 2, 70), (325, 4, 2, 78)]
+    return tiff(entries, struct.pack("<IIII", 0, 0, 1, 85 + beyond))
+
+
 def extents(count: int, length: int) -> bytes:
     """An AVIF of one item more in a second list: of so many extents, each of so many bytes."""
     item = struct.pack(">HHH", 1, 0, count) + struct.pack(">II", 0, length) * count
@@ -112,6 +121,8 @@ CASES: dict[Bound, Callable[[int], bytes]] = {
     bounds.JPEG_SCANS: lambda n: more_scans(saved(progressive=True), n),
     bounds.PNG_CHUNKS: lambda n: in_png(chunk(b"abCd", b"") * (n - len(list(png_chunks(PNG))))),
     bounds.PNG_PROFILES: lambda n: in_png(chunk(b"iCCP", b"") * n),
+    bounds.PNG_TEXTS: lambda n: in_png(chunk(b"zTXt", b"a\0\0") * n),
+    bounds.TIFF_SHARED: lambda n: tiles(n),
     bounds.GIF_BLOCKS: lambda n: in_gif(bytes(n - 3) + b"!\xff\1a\1a\0"),
     bounds.GIF_COMMENTS: lambda n: in_gif(b"!\xfe\1a\0" + b"!\xfe" + b"\1a" * (n - 1) + b"\0"),
     bounds.BMP_WIDTH: lambda n: bmp(b"\0\2\xff\xff", 1, n, 8, compression=1),
@@ -274,9 +285,8 @@ def test_annotations_at_a_bound_are_read_and_beyond_it_are_not(case: str) -> Non
 
 
 def test_a_namespace_is_not_repeated_for_each_element() -> None:
-    fault = voc_lists(voc("<a/>" * 1_000, root=f'annotation xmlns="{"u" * 100_000}"'), {})
-    assert isinstance(fault, Fault)
-    assert fault.reason == "too_large"
+    lists = voc_lists(voc("<a/>" * 1_000, root=f'annotation xmlns="{"u" * 100_000}"'), {})
+    assert lists == voc_lists(voc(""), {})
 
 
 @pytest.mark.parametrize("name", ["utf-7", "utf-32", "idna", "punycode", "hex", "rot13", "none", "undefined", "utf-16"])
@@ -349,3 +359,48 @@ def test_the_page_prints_the_table() -> None:
     text = (ROOT / "docs/security.md").read_text()
     listed = re.findall(r"^\| (.+?) \| (.+?) \| ([\d,]+) \| `?([^`|]+?)`? \|$", text, re.MULTILINE)
     assert listed == [(each.of, each.what, f"{each.most:,}", each.reason) for each in BOUNDS]
+
+
+def test_scans_of_jpegs_in_a_tiff_are_counted() -> None:
+    few, many = (tiff([*SIDES, (259, 3, 1, 7), (325, 4, 1, 9)], b"\xff\xda" * scans) for scans in (20, 21))
+    assert check_header(few, 81).scans == 20
+    with pytest.raises(ImageError, match="TIFF is of .* 21 scans"):
+        check_header(many, 81)
+
+
+def test_what_follows_a_jpeg_has_no_scans() -> None:
+    progressive = saved(progressive=True)
+    film = np.random.default_rng(1).integers(0, 256, 1 << 20, np.uint8).tobytes() + b"\xff\xda" * 200
+    assert check_header(progressive + film, 1 << 20) == check_header(progressive, 1 << 20)
+
+
+def test_a_tile_is_allocated_whole() -> None:
+    with pytest.raises(ImageError, match="1600000000 pixels"):
+        check_tile({322: 40_000, 323: 40_000}, 64_000_000)
+
+
+def test_a_record_of_a_dataset_is_counted_too() -> None:
+    with pytest.raises(DecodeError):
+        decode_original(in_png(chunk(b"zTXt", b"a\0\0") * 33), PixelOptions(), 1)
+    assert decode_original(in_png(chunk(b"zTXt", b"a\0\0") * 32), PixelOptions(), 1).shape[2] == 3
+
+
+def test_namespaces_cost_no_more_than_their_letters() -> None:
+    names = voc("".join(f'<object p:a{number}=""/>' for number in range(3)), root=f'annotation xmlns:p="{"u" * 99}"')
+    assert isinstance(voc_lists(names, {}), Fault)  # its objects have no box
+
+
+def test_a_coco_of_images_without_names_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"images": [' + "{}," * 100_000 + "{}]}")
+    with pytest.raises(SourceError, match=r"a\.json.* 100,001 .*`file_name`"):
+        read_coco(FILES, str(tmp_path), ["a.json"], None, ImageList(None))
+
+
+def test_a_wide_table_of_open_images_is_no_wide_table_in_memory(tmp_path: Path) -> None:
+    names = "ImageID,LabelName,XMin,YMin,XMax,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
+    (tmp_path / "a.csv").write_text(names + "," * 5_000 + "\na,/m/1,0,1,0,1,0,0,0,0,0" + "," * 5_000 + "\n")
+    seen: list[int] = []
+    table = BoxTable(["a.jpg"], {"/m/1": "cat"})
+    table._add = lambda batch: seen.append(batch.num_columns)  # type: ignore[method-assign]
+    table.read(FILES, str(tmp_path / "a.csv"))
+    assert set(seen) == {11}

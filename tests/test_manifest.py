@@ -95,7 +95,10 @@ plain = st.from_regex(NAME, fullmatch=True).filter(is_name)
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 folders = names.filter(is_folder_name)
 shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=digests, index=names)
-splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(st.integers(0, 2**63 - 1)).map(tuple))
+several = st.lists(shards, unique_by=(lambda shard: shard.file.casefold(),)).map(
+    lambda each: tuple(replace(shard, file=f"{shard.file[:80]}.a", index=f"{shard.file[:80]}.b") for shard in each)
+)
+splits = st.builds(Split, several, st.none() | st.lists(st.integers(0, 2**63 - 1)).map(tuple))
 objects = st.dictionaries(
     st.text().map("more ".__add__), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
 )
@@ -106,7 +109,7 @@ manifests = st.builds(
     build_key=digests,
     label=st.none(),
     features=st.dictionaries(plain, st.fixed_dictionaries({"kind": names})),
-    splits=st.dictionaries(plain, splits),
+    splits=st.dictionaries(plain, splits, max_size=1),
     statistics=st.dictionaries(names, objects),
     rows=objects,
     sources=st.lists(objects).map(tuple),
@@ -254,6 +257,16 @@ def test_each_name_of_a_manifest_has_a_form() -> None:
         changed[way[0]]["../x"] = changed[way[0]].pop(way[1])
         with pytest.raises(DatasetError, match=rf"^{way[0]}: '\.\./x'|^{way[0]}: the path '\.\./x'"):
             Manifest.from_json(changed)
+
+
+@pytest.mark.parametrize("path", ["dataset.json", "a.txt", "d-train.tfrecord-00000-of-00001", "D-Train.index-0"])
+def test_a_file_of_a_shard_is_no_other_file(path: str) -> None:
+    changes = {"file": path} if path == "a.txt" else {"file": "other", "index": path}
+    shard, other = replace(SHARD, index="d-train.index-0"), replace(SHARD, **changes)
+    files = {"a.txt": {"bytes": 1, "sha256": DIGEST}}
+    manifest = json.loads(replace(MANIFEST, splits={"train": Split((shard, other))}, files=files).to_text())
+    with pytest.raises(DatasetError, match=f"{path}.* also another file"):
+        Manifest.from_json(manifest)
 
 
 @pytest.mark.parametrize("field", ["version", "pinned", "removing", "same", "retired"])

@@ -99,7 +99,7 @@ def prices(**options: Any) -> list[float]:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("what", filter(None, CACHE.values()))
+@pytest.mark.parametrize("what", [*filter(None, CACHE.values())])
 @pytest.mark.parametrize("kind", PLANTS)
 @constants(block_cache, PATIENCE_SECONDS=0.2)
 def test_nothing_planted_in_the_cache_is_followed(kind: str, what: str, memory: Memory, place: Path) -> None:

@@ -29,7 +29,6 @@ SPEC = {"splits": {"train": 60, "test": 40}, "split_by": None, "features": OPTIO
 NIGHTS = [
     [
         ["report", "out", "--output", "cwd/report.html"],
-        ["export", "out", "export/a", "--to", "jsonl"],
         ["export", "out", "export/b", "--to", "parquet"],
         ["export", "out", "export/c", "--to", "webdataset"],
         ["versions", "materialize", "out"],
@@ -129,7 +128,7 @@ FILES = {
 FORGOTTEN = Forgotten({"0" * 48: "2026-11-20T12:00:00Z"}).to_text()
 
 
-@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [40, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
 @pytest.mark.parametrize("file", FILES)
 def test_no_value_leads_a_command_out_of_its_target(
     file: str, step: int, place: Path, good: Path, capfd: pytest.CaptureFixture[str]

@@ -32,6 +32,7 @@ from recordmill.pipeline.dataset.paths import Location as Location
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.safe_text import cut
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -212,6 +213,7 @@ class Manifest:
         read: Manifest = read_as(manifest, cls, "")
         read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
+        _check_shards(read)
         _check_records(read, manifest["splits"])
         check_parts(vars(read))
         return read
@@ -339,6 +341,17 @@ class _Described(TypedDict):
 class _WithVocabulary(_Described):
     vocabulary: InnerPath
     vocabulary_size: Count
+
+
+def _check_shards(manifest: Manifest) -> None:
+    """Refuses files of shards that are one file, or another file of the version."""
+    files = [(shard.version, path) for shard in manifest.shards for path in (shard.file, shard.index)]
+    others = {MANIFEST_FILE, *manifest.files.keys() - {shard.index for shard in manifest.shards}}
+    known = set[tuple[str | None, str]]((None, path.casefold()) for path in others)
+    for version, path in files:
+        if (version, path.casefold()) in known:
+            raise DatasetError(f"the file {cut(repr(path))} of a shard is also another file")
+        known.add((version, path.casefold()))
 
 
 def _check_records(manifest: Manifest, splits: Json) -> None:

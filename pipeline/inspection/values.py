@@ -30,7 +30,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.color_profile import foreign_profile
 from recordmill.transforms.contract.exif import RAW
-from recordmill.transforms.contract.image_header import ImageError, check_header, read_header
+from recordmill.transforms.contract.image_header import ImageError, check_header, check_tile, read_header
 from recordmill.transforms.contract.image_rules import is_transposed
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Decoding, Description
@@ -279,6 +279,7 @@ def raw_image(sources: Path, path: str) -> Image.Image | None:
             data = file.read(MOST_FILE_BYTES + 1)
         header = check_header(data, MOST_PIXELS)
         with quietly(), Image.open(io.BytesIO(data), formats=[header.format]) as image:
+            check_tile(getattr(image, "tag_v2", {}), MOST_PIXELS)
             image.load()
             image.info.pop(RAW, None)
             upright = ImageOps.exif_transpose(image)

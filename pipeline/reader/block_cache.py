@@ -253,8 +253,10 @@ def _check_own(folder: int) -> None:
         raise PermissionError(errno.EPERM, "it is another user's, or its mode is not 0700")
     if _has(folder, MARK):
         return
-    if os.listdir(folder) and not _has(folder, MARK):  # another process may have marked it in between
-        raise FileExistsError(errno.EEXIST, f"it holds files, and no {MARK}")
+    if any(name != MARK and not NAME.fullmatch(name) for name in os.listdir(folder)):
+        raise FileExistsError(errno.EEXIST, f"it holds other files, and no {MARK}")
+    with suppress(FileNotFoundError):
+        os.unlink(MARK, dir_fd=folder)  # a link, or it has a second name
     with suppress(FileExistsError):  # another process marked it
         mark = os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE, 0o600, dir_fd=folder)
         with open(mark, "wb") as file:

@@ -17,10 +17,11 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.exif import check_exif, tiff_tags
+from recordmill.transforms.contract.exif import check_exif, jpeg_parts, tiff_tags
 from recordmill.transforms.contract.iso_media import Box, check_blocks, largest_size
 
 
@@ -89,9 +90,11 @@ LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg ref
 PROGRESSIVE = (0xC2, 0xCA)
 END, SCAN, APP0, APP1, APP2 = 0xD9, 0xDA, 0xE0, 0xE1, 0xE2  # markers of JPEG
 MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # not those that stand alone, nor bytes that fill
+AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
+"""The marker that ends a scan: not a stuffed byte, not a restart, nor a damaged byte that a decoder skips."""
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
-WIDTH, LENGTH = 256, 257  # TIFF's tags
+WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
 
 Size = tuple[int, int] | None
 """Width and height in pixels, or None where the header does not state them."""
@@ -123,7 +126,7 @@ def check_header(data: bytes, max_pixels: int) -> Header:
     allowed = min(bounds.JPEG_SCANS.most, FULL_SCANS * max_pixels // (header.width * header.height))
     if header.scans > allowed:
         size = f"{header.width} x {header.height} pixels in {header.scans} scans"
-        raise ImageError("too_slow", f"the JPEG is of {size}; of this size {allowed} are allowed")
+        raise ImageError("too_slow", f"the {header.format} is of {size}; of this size {allowed} are allowed")
     return header
 
 
@@ -132,6 +135,11 @@ def check_pixels(width: int, height: int, max_pixels: int) -> None:
     if width * height > max_pixels:
         size = f"{width} x {height} = {width * height} pixels"
         raise ImageError("too_many_pixels", f"the header states {size}; max_pixels allows {max_pixels}")
+
+
+def check_tile(tags: Mapping[int, Any], max_pixels: int) -> None:
+    """Refuses a TIFF's tile, which is allocated whole, of too many pixels. Raises: ImageError: `too_many_pixels`."""
+    check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)
 
 
 def read_header(data: bytes) -> Header:
@@ -168,13 +176,24 @@ def _jpeg(data: bytes) -> Read:
             height, width, components = struct.unpack_from(">HHB", data, offset + 5)
             frame, size = marker, (width, height)
         elif marker == SCAN and (frame in PROGRESSIVE or data[offset + 4] != components):
-            scans = data.count(b"\xff\xda", offset)
+            scans = _scans(data, offset)
         elif marker in (APP1, APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
             (exif if marker == APP1 else previews).append(data[offset + 8 : _end(data, offset)])
             bounds.JPEG_EXIF.check(len(exif))
     for block in (b"".join(piece[2:] for piece in exif), *previews):  # as Pillow joins it
         check_exif(block)
     return size, frame != LOSSLESS, scans
+
+
+def _scans(data: bytes, offset: int) -> int:
+    """Counts a JPEG's scans from its first one on, up to the image's end, behind which a film may stand."""
+    scans, segments = 0, count(1)
+    while data[offset + 1 : offset + 2] not in (bytes([END]), b""):
+        bounds.JPEG_SEGMENTS.check(next(segments))
+        is_scan = data[offset + 1] == SCAN
+        match = (AFTER_SCAN if is_scan else MARKER).search(data, _end(data, offset))
+        scans, offset = scans + is_scan, match.start() if match else len(data)
+    return scans
 
 
 def _end(data: bytes, segment: int) -> int:
@@ -204,12 +223,14 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _png(data: bytes) -> Read:
-    profiles = 0
+    profiles = texts = 0
     for kind, start, end in png_chunks(data):
         if kind == b"eXIf":
             check_exif(data[start:end])
         profiles += kind == b"iCCP"
+        texts += kind in (b"zTXt", b"iTXt")
         bounds.PNG_PROFILES.check(profiles)
+        bounds.PNG_TEXTS.check(texts)
     has_size = data[12:16] == b"IHDR" and len(data) >= 24
     return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
 
@@ -302,7 +323,9 @@ def _tiff(data: bytes) -> Read:
         (_, width), (_, height) = tiff_tags(data, WIDTH, LENGTH)
     except (KeyError, OverflowError, struct.error):
         return None, False, 1
-    return (width, height), False, 1
+    parts, held = jpeg_parts(data)
+    bounds.TIFF_SHARED.check(held - len(data))
+    return (width, height), False, data.count(b"\xff\xda") // parts if parts else 1
 
 
 def _iso(data: bytes) -> Read:

@@ -7,18 +7,15 @@ dataset. The bytes that decode to pixels stay as they are, so every decoder give
 b'neither JPEG nor PNG nor WebP'
 """
 
-import re
 import struct
 from collections.abc import Iterator
 from itertools import count
 
 from recordmill.transforms.contract.bounds import JPEG_SEGMENTS
-from recordmill.transforms.contract.image_header import END, MARKER, PNG, SCAN, png_chunks
+from recordmill.transforms.contract.image_header import AFTER_SCAN, END, MARKER, PNG, SCAN, png_chunks
 
 METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}
 """JPEG's markers of application segments and comments."""
-AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
-"""The marker that ends a scan: not a stuffed byte, not a restart, nor a damaged byte that a decoder skips."""
 KEPT_CHUNKS = frozenset(b"IHDR PLTE IDAT IEND tRNS gAMA cHRM sRGB sBIT bKGD pHYs acTL fcTL fdAT".split())
 KEPT_WEBP = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF"))
 WEBP_FLAGS = 0x20 | 0x08 | 0x04

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image
 
-from recordmill.transforms.contract.image_header import JPEG, PNG
+from recordmill.transforms.contract.image_header import JPEG, PNG, read_header
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PixelOptions
 from recordmill.transforms.numpy.buffers import Array
@@ -165,6 +165,7 @@ def _check_pixels(pixels: int, most: int) -> None:
 
 def _opened(data: Data, formats: tuple[str, ...], load: bool = True) -> Image.Image:
     try:
+        read_header(bytes(data))  # counts what would hold Pillow up
         image = Image.open(io.BytesIO(data), formats=formats)
     except Exception as error:  # hostile bytes bring out any: struct.error, SyntaxError, MemoryError, …
         raise DecodeError(f"it is no {' or '.join(formats)}, or is cut off or damaged") from error

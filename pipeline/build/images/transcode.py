@@ -37,6 +37,7 @@ from recordmill.transforms.contract.image_header import (
     ImageFormat,
     check_header,
     check_pixels,
+    check_tile,
 )
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
@@ -45,7 +46,7 @@ from recordmill.transforms.numpy.color import to_srgb
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode that each mode without transparency becomes."""
-PHOTOMETRIC, BITS, TILE_WIDTH, TILE_LENGTH = 262, 258, 322, 323  # TIFF's tags
+PHOTOMETRIC, BITS = 262, 258  # TIFF's tags
 WHITE_IS_ZERO = 0
 ROWS = 64
 """The number of an image's rows that are converted at once."""
@@ -120,7 +121,7 @@ def open_image(data: bytes, form: ImageFormat, max_pixels: int) -> Image.Image:
     """Opens an image with the one decoder of its format; decodes nothing yet.
 
     Raises:
-        ImageError: `too_many_pixels`: a frame is larger than the file's header says.
+        ImageError: `too_many_pixels`: a frame or a tile is larger than the file's header says.
         UndecodableError: a PNG has several headers.
         MissingPluginError: an extra is not installed.
         Exception: any other, of hostile bytes.
@@ -132,6 +133,7 @@ def open_image(data: bytes, form: ImageFormat, max_pixels: int) -> Image.Image:
         raise UndecodableError("undecodable_image", "the PNG has more than one header")
     image = Image.open(io.BytesIO(data), formats=[form.pillow])
     check_pixels(*image.size, max_pixels)
+    check_tile(getattr(image, "tag_v2", {}), max_pixels)
     return image
 
 
@@ -153,7 +155,6 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int) -> byt
         if header.in_graph and not convert:
             return data
         tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
-        check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)  # allocated whole
         turn = 1 if header.in_graph else image.getexif().get(ORIENTATION, 1)
         image.load()
         exif = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph turns it, by its own rule

@@ -95,7 +95,8 @@ class ImageList:
     def __contains__(self, path: str) -> bool:
         """Whether an image is listed."""
         key = image_key(path)
-        ends = [key[-length:] for length in self._lengths if key[-length:] in self._listed]
+        lengths = (length for length in self._lengths if length <= len(key))
+        ends = [key[-length:] for length in lengths if key[-length:] in self._listed]
         self._missing.difference_update(self._listed[end] for end in ends)
         return self._takes_all or bool(ends)
 

@@ -203,7 +203,9 @@ class CocoImage:
             if known is None or _hashed(known) not in self.known:
                 self.known.add(_hashed(known))
                 self._add_box(known, other.boxes[4 * each : 4 * each + 4], other.categories[each], other.crowd[each])
-        self.captions = self.captions + other.captions
+        if other.captions:
+            self.captions = self.captions if self.captions is not NO_VALUES else []
+            self.captions += other.captions
         self._is_full(0)
 
     def outside(self) -> Iterator[str]:
@@ -266,13 +268,16 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
 def _read_file(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str]]:
     """Reads a file: its images, in its order, and the ids of the annotations of no image."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
-    lost, seen = list[str](), set[str]()
+    lost, seen, nameless = list[str](), set[str](), 0
     try:
         with naming_damage(path), open_plain(files, path) as file:
             for key, item in json_items(file):
                 seen.add(key)
                 entry = item if isinstance(item, dict) else {}
                 if key == "images":
+                    nameless += not entry.get("file_name")
+                    if nameless > OBJECTS.most:
+                        raise JsonDamageError(f"{nameless:,} entries of `images` have no `file_name`: it is no COCO")
                     entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
                 elif key == "annotations" and _is_id(entry.get("image_id")):
                     by_id.setdefault(_hashed(entry["image_id"]), CocoImage(entry["image_id"])).add(entry)

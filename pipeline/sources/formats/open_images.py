@@ -53,18 +53,20 @@ class BoxTable:
     def read(self, files: Files, path: str) -> None:
         """Adds a file. Raises: SourceError: it is no such CSV."""
         names = [IMAGE_ID, LABEL, *BOX, *FLAGS.values()]
+        with open_plain(files, path) as file:  # Arrow would make a column of each name that a stranger's header has
+            head = file.readline(BLOCK_BYTES).decode("utf-8-sig", "replace").replace('"', "")
+            check_names(path, names, head.strip().split(","))
         with open_plain(files, path) as file:
             try:
                 reader = csv.open_csv(
                     file,
                     csv.ReadOptions(block_size=BLOCK_BYTES, use_threads=False),
                     csv.ParseOptions(invalid_row_handler=self._skip),
-                    csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+                    csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=names),
                 )
-                check_names(path, names, reader.schema.names)
                 for batch in chain([pa.RecordBatch.from_pylist([], reader.schema)], reader):  # a table may be empty
                     self._add(batch)
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowInvalid, KeyError) as error:  # that Arrow reads the header otherwise
                 raise SourceError(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from None
 
     def _skip(self, _: object) -> str:
