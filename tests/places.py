@@ -98,7 +98,7 @@ WRITERS = {
     "pipeline/private_folder": "_TemporaryFiles.remove _new_folder _remove_dead",
     "pipeline/reader/block_cache": (
         "BlockCache._keep BlockCache._locked BlockCache._opened BlockCache._shrink BlockCache.cached BlockCache.drop "
-        "BlockCache.fetch _check_own _open _write"
+        "BlockCache.fetch _check_own _mark _open _write"
     ),
     "pipeline/reader/keras_callback": "TrainingCheckpoint._save",
     "pipeline/reader/notebook": "data_url",

@@ -255,12 +255,18 @@ def _check_own(folder: int) -> None:
         return
     if any(name != MARK and not NAME.fullmatch(name) for name in os.listdir(folder)):
         raise FileExistsError(errno.EEXIST, f"it holds other files, and no {MARK}")
-    with suppress(FileNotFoundError):
-        os.unlink(MARK, dir_fd=folder)  # a link, or it has a second name
-    with suppress(FileExistsError):  # another process marked it
-        mark = os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE, 0o600, dir_fd=folder)
-        with open(mark, "wb") as file:
-            file.write(MARK_TEXT)
+    with suppress(FileExistsError):  # another process's, or none
+        _mark(folder)
+    if not _has(folder, MARK):  # a link, or it has a second name
+        with suppress(FileNotFoundError, FileExistsError):
+            os.unlink(MARK, dir_fd=folder)
+            _mark(folder)
+
+
+def _mark(folder: int) -> None:
+    mark = os.open(MARK, os.O_WRONLY | os.O_CREAT | os.O_EXCL | SAFE, 0o600, dir_fd=folder)
+    with open(mark, "wb") as file:
+        file.write(MARK_TEXT)
 
 
 def _free(folder: int) -> int:
