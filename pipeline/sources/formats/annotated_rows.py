@@ -127,12 +127,12 @@ def read_names(files: Files, path: str | None) -> Names:
 
 
 def _names(text: str, path: str) -> Names:
+    if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > NAMES.most:
+        raise SourceError(f"{path}: {NAMES.beyond(values)}: are these the classes?")
     if path.lower().endswith(".csv"):
         return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}
     if not path.lower().endswith(YAML_ENDINGS):
         return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}
-    if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > NAMES.most:
-        raise SourceError(f"{path}: {NAMES.beyond(values)}: give a name a line")
     try:
         document = load_yaml(text, path, "`names:`")
     except SpecError as error:
