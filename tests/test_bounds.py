@@ -361,8 +361,9 @@ def test_the_page_prints_the_table() -> None:
     assert listed == [(each.of, each.what, f"{each.most:,}", each.reason) for each in BOUNDS]
 
 
-def test_scans_of_jpegs_in_a_tiff_are_counted() -> None:
-    few, many = (tiff([*SIDES, (259, 3, 1, 7), (325, 4, 1, 9)], b"\xff\xda" * scans) for scans in (20, 21))
+def test_scans_of_jpegs_in_the_first_image_of_a_tiff_are_counted() -> None:
+    entries, scan = [*SIDES, (259, 3, 1, 7), (324, 4, 1, 70)], b"\xff\xda"
+    few, many = (tiff([*entries, (325, 4, 1, 2 * scans)], scan * 99) for scans in (20, 21))
     assert check_header(few, 81).scans == 20
     with pytest.raises(ImageError, match="TIFF is of .* 21 scans"):
         check_header(many, 81)

@@ -18,8 +18,9 @@ EXIF = b"Exif\0\0"
 STARTS = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", EXIF * (EXIF_HEADS.most + 1))
 """The first bytes of blocks that Pillow takes for EXIF, and of one that it strips of its heads one by one."""
 INNER = (34_665, 34_853, 40_965)  # tags that lead to directories: EXIF, GPS, interoperability
-COMPRESSION, JPEGS, PART_BYTES = 259, (6, 7), (279, 325)
-"""A TIFF's tags of its compression, and of the bytes of strips or tiles; the codes of JPEG."""
+COMPRESSION, JPEGS = 259, (6, 7)
+"""A TIFF's tag of its compression, and the codes of JPEG."""
+PARTS = {273: 0, 324: 0, 279: 1, 325: 1}  # tags of strips and tiles: 0 their offsets, 1 their bytes
 RAW = "Raw profile type exif"
 """The keyword of a PNG's text of EXIF in hexadecimal digits; the graph does not read it."""
 BYTES = (1, 2, 7)  # types that Pillow leaves together
@@ -62,22 +63,22 @@ def _directory(
     return struct.iter_unpack(order + entry, data[start : start + size * whole]), whole == wanted
 
 
-def jpeg_parts(data: bytes) -> tuple[int, int]:
-    """Returns the number of strips or tiles of a TIFF that holds JPEGs, and their bytes together; of any other zeros.
+def jpeg_parts(data: bytes) -> list[tuple[int, int]]:
+    """Returns the offsets and bytes of the strips or tiles of a TIFF's first image, if they are JPEGs; of others none.
 
     A damaged one has none: no decoder reads it.
     """
     order, big = TIFFS[data[:4]]
+    found = dict[int, list[int]]()
     with suppress(KeyError, OverflowError, ValueError, struct.error):
         ((_, compression),) = tiff_tags(data, COMPRESSION)
         for tag, kind, values, field in _directory(data, order, big, None)[0] if compression in JPEGS else ():
-            if tag in PART_BYTES:
+            if tag in PARTS:
                 number = np.dtype(order + {3: "u2", 4: "u4", 16: "u8"}[kind])
                 inline = values * number.itemsize <= len(field)
                 start = 0 if inline else struct.unpack(order + ("Q" if big else "I"), field)[0]
-                sizes = np.frombuffer(field if inline else data, number, values, start)
-                return values, sum(sizes.tolist())
-    return 0, 0
+                found[PARTS[tag]] = np.frombuffer(field if inline else data, number, values, start).tolist()
+    return list(zip(found.get(0, ()), found.get(1, ()), strict=False))
 
 
 def check_exif(data: bytes | memoryview) -> None:

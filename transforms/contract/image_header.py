@@ -323,9 +323,10 @@ def _tiff(data: bytes) -> Read:
         (_, width), (_, height) = tiff_tags(data, WIDTH, LENGTH)
     except (KeyError, OverflowError, struct.error):
         return None, False, 1
-    parts, held = jpeg_parts(data)
-    bounds.TIFF_SHARED.check(held - len(data))
-    return (width, height), False, data.count(b"\xff\xda") // parts if parts else 1
+    parts = jpeg_parts(data)
+    bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
+    scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)
+    return (width, height), False, max(1, scans // max(1, len(parts)))
 
 
 def _iso(data: bytes) -> Read:
