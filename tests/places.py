@@ -187,7 +187,7 @@ EARLIER = tuple(
 
 
 def place_of(path: str) -> str | None:
-    """Returns the place, of all tables, that a written path matches best; None where there is none."""
+    """Returns the first place of all tables that a written path matches; None if no place matches."""
     plain = TEMPORARY.sub("", path)
     for place in PLACES | CACHE | BUILDS:
         pattern = re.sub(r"\\\{(\w+)\\\}", lambda name: NAMES[name[1]], re.escape(place))
