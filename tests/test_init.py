@@ -583,6 +583,10 @@ def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pyte
         write_spec(file, lambda: "")
     write_spec(file, lambda: "name: b\n", force=True)
     assert file.read_text() == "name: b\n"
+    late = file.with_name("late.yaml")
+    with pytest.raises(UserError, match="late.yaml cannot be written"):
+        write_spec(late, lambda: f"{late.write_text('mine')}")
+    assert late.read_text() == "mine"
     note = "# Paths are relative to the folder of this file: keep it where `init` ran, or"
     assert note in starter(".", FILES)
     assert note not in starter(".", FILES, folder=".")

@@ -127,7 +127,11 @@ def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bo
         raise UserError(f"{file} is there already: name another file, or write over it with --force")
     made = text()
     try:
-        write_atomically(file, (head + made).encode())
+        if force:
+            write_atomically(file, (head + made).encode())
+        else:
+            with file.open("xb") as opened:  # no file that came meanwhile is replaced
+                opened.write((head + made).encode())
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from None
     return made
