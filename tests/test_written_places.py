@@ -54,7 +54,7 @@ ACTS = [name for name in COMMANDS if name.startswith("versions ")][1:]
 NIGHTS = [ACTS[:-2], ["versions approve"], ["versions reject"]]
 """The commands that write into an output, by the copies of an output that they follow each other on."""
 UNWATCHED = ("/dev/", "/memfd:", "/proc/", "__pycache__", PREFIX)
-"""What is no file, Python's own, and the private folder of temporary files that a process keeps until it ends."""
+"""Parts of paths that are no files, are Python's own, or lie in the private folder of a process."""
 TARGETS = ("out", "cwd", "export", "temp")
 
 
@@ -131,7 +131,7 @@ def test_every_command_is_watched() -> None:
 
 
 def changed(place: Path, act: Callable[[], object]) -> set[str]:
-    """Gives the paths that a block writes, and those below a folder that it changes in any process or library.
+    """Returns the paths that an act writes, and those below a folder that any process or library changes meanwhile.
 
     A path below the folder is relative to it.
     """

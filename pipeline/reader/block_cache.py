@@ -93,7 +93,7 @@ class BlockCache:
         if self._most is not None:
             return self._most
         with self._opened() as folder:
-            return _free(folder) // 2
+            return _half(folder)
 
     def has(self, block: Block) -> bool:
         """Whether the block seems to be here."""
@@ -121,8 +121,10 @@ class BlockCache:
         """Reads spans of a block; None where it is not here."""
         try:
             descriptor = _open(None, f"{self.folder}/{block.name}", os.O_RDONLY)
-        except OSError as error:
+        except _NotOursError as error:
             self._warn(block.name, error)
+            return None
+        except OSError:
             return None
         try:
             status = os.fstat(descriptor)
@@ -176,7 +178,7 @@ class BlockCache:
         except FileNotFoundError:  # the cache was removed meanwhile
             pass
         except IsADirectoryError as error:
-            self._warn(name, _NotOursError(*error.args))
+            self._warn(name, error)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -206,9 +208,8 @@ class BlockCache:
             return None
 
     def _warn(self, name: str, error: OSError) -> None:
-        """Says what stands in the place of a block; a missing one is nothing to tell."""
-        if isinstance(error, _NotOursError):
-            LOG.warning(f"{self.folder}/{name} is no block of this cache ({error.strerror}): it is fetched anew")
+        """Says that something else stands in the place of a block."""
+        LOG.warning(f"{self.folder}/{name} is no block of this cache ({error.strerror}): it is fetched anew")
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -235,7 +236,7 @@ class BlockCache:
         """Removes the blocks that were used longest ago, where there are more than the room, or a share of them."""
         files = sorted(_files(folder))
         total = sum(size for _, size, _ in files)
-        room = min((_free(folder) + total) // 2 if self._most is None else self._most, int(total * share))
+        room = min(_half(folder, total) if self._most is None else self._most, int(total * share))
         self._until_look = room // SHARE
         for used, size, name in files if total > room else []:
             if total <= room * LESS:
@@ -269,9 +270,10 @@ def _mark(folder: int) -> None:
         file.write(MARK_TEXT)
 
 
-def _free(folder: int) -> int:
+def _half(folder: int, used: int = 0) -> int:
+    """Returns half of the bytes that the disk has room for, with those that the cache uses."""
     disk = os.fstatvfs(folder)
-    return disk.f_bavail * disk.f_frsize
+    return (disk.f_bavail * disk.f_frsize + used) // 2
 
 
 def _open(folder: int | None, name: str, flags: int) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.contract.exif import tiff_tags
-from recordmill.transforms.contract.image_header import ImageError, jpeg_segments, png_chunks
+from recordmill.transforms.contract.image_header import APP2, ImageError, jpeg_segments, png_chunks, segment_end
 from recordmill.transforms.contract.iso_media import leaf_boxes
 
 Array = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ MOST_INFLATED = 1 << 20  # 1 MiB, Pillow's limit for a profile inside a PNG
 MOST_TAGS = 256
 SMALL = 64 << 10  # 64 KiB: larger profiles are tables, never sRGB's primaries and curve
 TOLERANCE = 2.0  # of 255 levels; sRGB's variants differ by 0.5, a curve of 2.2 by 7
-APP2, ICC_MARK = 0xE2, b"ICC_PROFILE\0"
+ICC_MARK = b"ICC_PROFILE\0"
 TIFF_TAG = 34_675
 NAMES = {b"RGB ": "RGB", b"GRAY": "grey", b"CMYK": "CMYK"}
 """The names of profiles' colour spaces that are applied."""
@@ -88,8 +88,7 @@ def _of_jpeg(data: bytes) -> bytes:
     pieces = dict[int, bytes]()
     for marker, offset in jpeg_segments(data):
         if marker == APP2 and data[offset + 4 : offset + 16] == ICC_MARK and len(data) > offset + 18:
-            end = offset + 2 + int.from_bytes(data[offset + 2 : offset + 4], "big")
-            pieces.setdefault(data[offset + 16], data[offset + 18 : end])
+            pieces.setdefault(data[offset + 16], data[offset + 18 : segment_end(data, offset)])
     return b"".join(pieces[number] for number in sorted(pieces)) or (BROKEN if pieces else b"")
 
 

@@ -37,10 +37,10 @@ def tiff_tags(data: bytes, *tags: int) -> list[tuple[int, int]]:
     order, big = TIFFS[data[:4]]
     size, found = "Q" if big else "I", {}
     entries, is_whole = _directory(data, order, big, None)
-    for tag, kind, values, place in entries:
+    for tag, kind, values, field in entries:
         if tag in tags:
             code = {1: size, 3: "H", 4: "I", 7: size, 16: "Q"}[kind]  # bytes stand elsewhere
-            found[tag] = values, *struct.unpack(order + code, place[: struct.calcsize("=" + code)])
+            found[tag] = values, *struct.unpack(order + code, field[: struct.calcsize("=" + code)])
     if not is_whole:
         raise struct.error("the directory is cut off")
     return [found[tag] for tag in tags]

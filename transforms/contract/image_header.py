@@ -3,10 +3,9 @@
 A format needs a row in `FORMATS`, a function in `READERS` that reads its size, and a test. Where the graph does not
 decode it, Pillow makes PNG of it before (`pipeline.build.images.transcode`).
 
-A header is read from the bytes alone. Nothing is decoded or allocated, so that hostile bytes may come here first. The
-parts that cost a decoder time or memory are counted (`bounds`), those of metadata that Pillow reads among them.
+A header is read from the bytes alone. Nothing is decoded or allocated, so that hostile bytes may come here first.
 (Pillow's `open` would: it fills the canvas of an animated PNG before it looks at its size, and its warnings cannot be
-silenced for one thread.)
+silenced for one thread.) Parts that cost a decoder time or memory are counted (`bounds`), also those of metadata.
 
 >>> read_header(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005"))
 Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
@@ -178,7 +177,7 @@ def _jpeg(data: bytes) -> Read:
         elif marker == SCAN and (frame in PROGRESSIVE or data[offset + 4] != components):
             scans = _scans(data, offset)
         elif marker in (APP1, APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
-            (exif if marker == APP1 else previews).append(data[offset + 8 : _end(data, offset)])
+            (exif if marker == APP1 else previews).append(data[offset + 8 : segment_end(data, offset)])
             bounds.JPEG_EXIF.check(len(exif))
     for block in (b"".join(piece[2:] for piece in exif), *previews):  # as Pillow joins it
         check_exif(block)
@@ -191,12 +190,13 @@ def _scans(data: bytes, offset: int) -> int:
     while data[offset + 1 : offset + 2] not in (bytes([END]), b""):
         bounds.JPEG_SEGMENTS.check(next(segments))
         is_scan = data[offset + 1] == SCAN
-        match = (AFTER_SCAN if is_scan else MARKER).search(data, _end(data, offset))
+        match = (AFTER_SCAN if is_scan else MARKER).search(data, segment_end(data, offset))
         scans, offset = scans + is_scan, match.start() if match else len(data)
     return scans
 
 
-def _end(data: bytes, segment: int) -> int:
+def segment_end(data: bytes, segment: int) -> int:
+    """Returns where a JPEG's segment ends, by the length behind its marker."""
     return segment + 2 + int.from_bytes(data[segment + 2 : segment + 4], "big")
 
 
@@ -218,7 +218,7 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
         yield data[offset + 1], offset
         if data[offset + 1] in (END, SCAN):
             return
-        end = _end(data, offset)
+        end = segment_end(data, offset)
         loose += end - offset if data[offset + 1] < APP0 else 0
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from recordmill.transforms.contract.bounds import JPEG_SEGMENTS
-from recordmill.transforms.contract.image_header import AFTER_SCAN, END, MARKER, PNG, SCAN, png_chunks
+from recordmill.transforms.contract.image_header import AFTER_SCAN, END, MARKER, PNG, SCAN, png_chunks, segment_end
 
 METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}
 """JPEG's markers of application segments and comments."""
@@ -48,7 +48,7 @@ def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
         if marker == END:
             yield data[start : start + 2]
             return
-        end = start + 2 + int.from_bytes(data[start + 2 : start + 4], "big")
+        end = segment_end(data, start)
         if marker in METADATA and end > len(data):
             yield b"\xff" + bytes([END])
             return

@@ -144,7 +144,8 @@ class LocalPlace:
         kept = find(taken)
         for path in [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]:
             name = path.relative_to(folder).as_posix()
-            if not path.is_file() or path.is_symlink() or is_unfinished(name) or not is_kept(name, kept):
+            is_plain = path.is_file() and not path.is_symlink()
+            if not is_plain or is_unfinished(name) or not is_kept(name, kept):
                 path.unlink(missing_ok=True)
         return replace(taken, kept=kept)
 
