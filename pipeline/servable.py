@@ -25,7 +25,7 @@ from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
+from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, argument_name, part_name
 
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset
@@ -70,7 +70,8 @@ class Servable(tf.Module):
         self._take = dict if prepare else inputs_of(model, served, "a served row", PREPARE)
         self._specs = self._transform.structured_input_signature[1]
         self._lists = {name for name in self._specs if part_name(name, LENGTHS) in self._specs}
-        self._blanks = {name: _blank(version, name, spec.dtype) for name, spec in self._specs.items()}
+        features = {argument_name(name): each for name, each in version.features.items()}
+        self._blanks = {name: _blank(features.get(name), spec.dtype) for name, spec in self._specs.items()}
         taken = keras.tree.flatten(self._take({name: name for name in served}))
         self._inputs = {name: self._specs[name] for name in self._needed(version, taken)}
         serve = tf.function(self._serve, autograph=False)
@@ -118,11 +119,11 @@ class Servable(tf.Module):
             for name in taken
             if name == owner or (name not in version.features and name.startswith(f"{owner}_"))
         }
-        kinds = {owner: version.features[owner]["kind"] for owner in owners}
+        kinds = {argument_name(owner): version.features[owner]["kind"] for owner in owners}
         is_made_of_others = any(name not in self._specs or kind == "boxes" for name, kind in kinds.items())
         if version.manifest.spec.get("preprocessing") or self._prepare or is_made_of_others:
             return list(self._specs)
-        return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & owners]
+        return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & (owners | kinds.keys())]
 
     def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
         """Adds a blank for each row, and an empty list, where the model does not look at an input."""
@@ -135,9 +136,9 @@ class Servable(tf.Module):
         return {**raw, **blanks}
 
 
-def _blank(version: DatasetVersion, name: str, dtype: tf.DType) -> bytes | int:
+def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
     """Returns a value that a feature's graph takes: a black pixel, no bytes, or 0."""
-    feature = read_description(version.features[name]) if name in version.features else None
+    feature = read_description(described) if described else None
     if isinstance(feature, ImageDescription):
         return bytes(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
     if dtype != tf.string:

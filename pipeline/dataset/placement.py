@@ -77,15 +77,15 @@ def split_bounds(weights: Mapping[str, float]) -> list[int]:
     A key is in the first split whose bound is greater than its split hash. The last bound is 2**64.
 
     Raises:
-        ValueError: no weights, a negative one, or a sum of 0.
+        ValueError: no weights, a negative one, one that rounds to 0, or a sum of 0.
     """
     if not weights or min(weights.values()) < 0 or not any(weights.values()):
         raise ValueError(f"splits need weights of 0 or more with a sum above 0, got {dict(weights)}")
     shares = [round(weight * 1_000_000) for weight in weights.values()]  # integers: exact on every machine
-    total = sum(shares)
-    if not total:
-        raise ValueError(f"the splits' weights are too small: {dict(weights)}")
-    return [(cumulated << 64) // total for cumulated in accumulate(shares)]
+    for (name, weight), share in zip(weights.items(), shares, strict=True):
+        if weight and not share:
+            raise ValueError(f"the weight {weight:g} of '{name}' is too small: give 0.000001 at least, or all in thousands")
+    return [(cumulated << 64) // sum(shares) for cumulated in accumulate(shares)]
 
 
 def shard_of(positions: Hashes | int, shards: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:

@@ -224,6 +224,9 @@ class Spec(Options):
                     feature.check_label()
             except WrongValueError as error:
                 raise WrongValueError(str(error), "features", name, *error.path) from None
+            if (argument := argument_name(name)) != name and argument in self.features:
+                message = f"'{argument}' is what serving takes '{name}' under: call one of them otherwise"
+                raise WrongValueError(message, "features", argument)
             for part in (*feature.parts(), *feature.read_parts()):
                 if f"{name}_{part}" in self.features:
                     message = f"'{name}_{part}' is what '{name}' stores its {part} under: call the feature otherwise"

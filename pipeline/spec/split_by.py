@@ -4,6 +4,7 @@ splits: {train: 80, validation: 10, test: 10}
 split_by: {group: patient}
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -47,7 +48,7 @@ class SplitBy(Options):
     group: str | None = Field(default=None, min_length=1)
     """The column whose value's hash decides: all rows of one value are in one split."""
     time: str | None = Field(default=None, min_length=1)
-    """The column with the time, in ISO 8601 or as Unix seconds; without a time zone it is UTC."""
+    """The column with the time, in ISO 8601 or as Unix seconds since 1973; without a time zone it is UTC."""
     starts: dict[str, Instant] | None = None
     """With `time`: the begin of each split but one; earlier rows go to that one."""
     stratify: str | None = Field(default=None, min_length=1)
@@ -106,20 +107,25 @@ def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
     return -1 if when is None else next((index for start, index in starts if when >= start), starts[-1][1])
 
 
+SECONDS = (1e8, 1e10)
+"""Unix seconds from 1973 to 2286. Smaller numbers are years, months, days (`20250131`) or Excel's days."""
+HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-3])")
+"""Hours as `2025013112`: as seconds they would be of 2030 to 2036."""
+
+
 @lru_cache(maxsize=1 << 16)
 def instant(text: str) -> datetime | None:
-    """Reads a time in ISO 8601 or Unix seconds; gives None for anything else."""
+    """Reads a time in ISO 8601 or Unix seconds; gives None for anything else, and for a number that may be an hour."""
+    text = text.strip()
+    if HOUR.fullmatch(text):
+        return None
     try:
-        seconds = float(text)
+        if SECONDS[0] <= abs(float(text)) < SECONDS[1]:
+            return datetime.fromtimestamp(float(text), UTC)
     except ValueError:
         pass
-    else:
-        try:
-            return datetime.fromtimestamp(seconds, UTC)
-        except (OverflowError, OSError, ValueError):
-            return None
     try:
-        when = datetime.fromisoformat(text.strip())
+        when = datetime.fromisoformat(text)
     except ValueError:
         return None
     return when.replace(tzinfo=UTC) if when.tzinfo is None else when

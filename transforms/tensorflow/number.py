@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.number import SCALED_BY, NumberOptions
+from recordmill.transforms.contract.kinds.number import SCALED_BY, SMALLEST, NumberOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 
 LN2_HIGH = 6.93147180369123816490e-01  # its last bits are zeros, so that a product with an exponent is exact
@@ -80,7 +80,8 @@ def used_statistics(options: NumberOptions) -> tuple[str, ...]:
 
 
 def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
-    """Clips and transforms float32 values of any shape; gives float32."""
+    """Clips and transforms float32 values of any shape; gives float32. Those below `SMALLEST` are 0."""
+    values = tf.where(tf.abs(values) < SMALLEST, values * 0, values)
     low, high = options.clip or (None, None)
     if low is not None:
         values = tf.where(values < low, tf.constant(low, tf.float32), values)

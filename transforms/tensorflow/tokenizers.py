@@ -4,7 +4,7 @@ Words are runs of letters, marks, digits and underscores (Unicode categories L, 
 marks that Indic and Arabic scripts write their vowels with.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
 import tensorflow as tf
@@ -23,16 +23,38 @@ def text_ops() -> ModuleType:
     return tensorflow_text
 
 
+MARK = "\U0010ffff"
+"""No character. `lower` writes it with a 1 after it, and NUL with a 0."""
+BEFORE_LOWER = ((MARK, MARK + "1"), (r"\x00", MARK + "0"), *zip("İĮÌÍĨ", ("i̇", "į", "ì", "í", "ĩ"), strict=True))
+AFTER_LOWER = ((MARK + "0", b"\0"), (MARK + "1", MARK))
+
+
 def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:
     """Normalizes UTF-8 texts of any shape by `normalize` and `case`; an empty text stays empty.
 
-    `fold` is Unicode's NFKC_Casefold, which normalizes too. `lower` is TensorFlow's own op and keeps the form.
+    `fold` is Unicode's NFKC_Casefold, which normalizes too. `lower` keeps the form.
     """
     if options.case == "fold":
         return text_ops().case_fold_utf8(text)
     if options.normalize != "none":
         text = text_ops().normalize_utf8(text, options.normalize.upper())
-    return tf.strings.lower(text, encoding="utf-8") if options.case == "lower" else text
+    return lower(text) if options.case == "lower" else text
+
+
+def lower(text: tf.Tensor) -> tf.Tensor:
+    """Makes letters lower case, as Python's `str.lower` does; those that Unicode has since version 14 stay.
+
+    TensorFlow's op ends a text at its first NUL, and treats these letters, I and J by the machine's language:
+    Turkish and Lithuanian have rules for them.
+    """
+    text = tf.strings.lower(_replaced(text, BEFORE_LOWER))  # ASCII: I and J, and most letters at less cost
+    return _replaced(tf.strings.lower(text, encoding="utf-8"), AFTER_LOWER)
+
+
+def _replaced(text: tf.Tensor, pairs: Iterable[tuple[str, str | bytes]]) -> tf.Tensor:
+    for pattern, replacement in pairs:
+        text = tf.strings.regex_replace(text, pattern, replacement)
+    return text
 
 
 def single_spaces(text: tf.Tensor) -> tf.Tensor:

@@ -28,7 +28,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
-from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, part_name
+from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, argument_name, part_name
 from recordmill.transforms.tensorflow.features import KINDS, Features, model_features
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics, Stored
 from recordmill.transforms.tensorflow.number import used_statistics
@@ -162,16 +162,16 @@ def export_serving(export: str, descriptions: Features, inputs: Inputs, label: s
 
 def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
     """Returns a feature's inputs: a signature takes no ragged tensors."""
+    argument, lengths = argument_name(feature), part_name(feature, LENGTHS)
     if not isinstance(spec, tf.RaggedTensorSpec):
-        return {feature: tf.TensorSpec([None], spec.dtype, name=feature)}
-    lengths = part_name(feature, LENGTHS)
+        return {argument: tf.TensorSpec([None], spec.dtype, name=argument)}
     return {
-        feature: tf.TensorSpec([None], spec.dtype, name=feature),
+        argument: tf.TensorSpec([None], spec.dtype, name=argument),
         lengths: tf.TensorSpec([None], tf.int64, name=lengths),
     }
 
 
 def _joined(feature: str, spec: Any, raw: Mapping[str, tf.Tensor]) -> Any:
     if not isinstance(spec, tf.RaggedTensorSpec):
-        return raw[feature]
-    return tf.RaggedTensor.from_row_lengths(raw[feature], raw[part_name(feature, LENGTHS)])
+        return raw[argument_name(feature)]
+    return tf.RaggedTensor.from_row_lengths(raw[argument_name(feature)], raw[part_name(feature, LENGTHS)])

@@ -117,7 +117,7 @@ def key_rows(
     if moved is not None:
         splits = move(moved, units, splits)
     column = schema.split_by.read_column if schema.split_by else None
-    unknown = Fault("unknown_split", "the row's value names none of the spec's splits, or is no time", column)
+    unknown = Fault("unknown_split", "the row's value names none of the spec's splits, or is no time (ISO 8601, or Unix seconds since 1973)", column)
     faults |= {row: unknown for row in np.flatnonzero(splits < 0).tolist() if row not in faults}
     columns = {
         "@group": layout.group_of(np.maximum(splits, 0), positions, span),

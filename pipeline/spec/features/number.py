@@ -12,14 +12,12 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.number import (
+    SMALLEST,
     NumberDescription,
     NumberOptions,
     NumbersDescription,
     NumbersOptions,
 )
-
-SMALLEST = 2.0**-126  # the smallest float32 with all its bits: TensorFlow may take what is smaller for 0
-
 
 def to_float32(value: float) -> float:
     """Rounds to the nearest float32. Raises: ValueError beyond float32's range."""
@@ -30,7 +28,8 @@ def to_float32(value: float) -> float:
 
 
 def _fits(value: float) -> float:
-    to_float32(value)
+    if value and abs(to_float32(value)) < SMALLEST:
+        raise ValueError(f"should be 0 or at least {SMALLEST:.4g} away from it, got {value:g}")
     return value
 
 
@@ -92,7 +91,7 @@ class ScaledFeature(Feature):
         low, high = self.clip or (None, None)
         if self.clip == (None, None) or (low is not None and high is not None and low >= high):
             raise ValueError(f"`clip` should be [low, high], one of them may be null, got [{low}, {high}]")
-        if self.transform == "log" and (low is None or to_float32(low) < SMALLEST):
+        if self.transform == "log" and (low is None or low <= 0):
             raise ValueError("`log` needs a `clip` whose first is above 0, such as [0.001, null]; see also `log1p`")
         if self.transform == "log1p" and (low is None or to_float32(low) <= -1):
             raise ValueError("`log1p` needs a `clip` whose first is above -1, such as [0, null]")
