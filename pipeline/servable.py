@@ -22,10 +22,11 @@ from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import argument_name
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, argument_name, part_name
+from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
 
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset
@@ -123,7 +124,7 @@ class Servable(tf.Module):
         is_made_of_others = any(name not in self._specs or kind == "boxes" for name, kind in kinds.items())
         if version.manifest.spec.get("preprocessing") or self._prepare or is_made_of_others:
             return list(self._specs)
-        return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & (owners | kinds.keys())]
+        return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & kinds.keys()]
 
     def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
         """Adds a blank for each row, and an empty list, where the model does not look at an input."""

@@ -1,4 +1,4 @@
-"""Every operation of the graph on strings, against plain Python: each character alone, between letters, at both ends."""
+"""The graph's operations on strings, against plain Python: each character alone, between letters, at both ends."""
 
 import os
 import subprocess
@@ -18,12 +18,15 @@ YOUNG = {0x2C2F, 0xA7C0, 0xA7D0, 0xA7D6, 0xA7D8, *range(0x10570, 0x10596), *rang
          *range(0x2EBF0, 0x2EE5E)}  # fmt: skip
 """What Unicode has since version 14 or 15.1: libraries disagree about it."""
 CHARACTERS = [
-    chr(each) for each in ASSIGNED if each not in YOUNG and (each == 0x10FFFF or unicodedata.category(chr(each)) != "Cn")
+    chr(each)
+    for each in ASSIGNED
+    if each not in YOUNG and (each == 0x10FFFF or unicodedata.category(chr(each)) != "Cn")
 ]
 PLACES = ("{}", "A{}b", "{}Ab", "Ab{}")
 IGNORABLE = {0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x200B, 0x2010),
              *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0,
-             *range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)}  # fmt: skip
+             *range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B),
+             *range(0xE0000, 0xE1000)}  # fmt: skip
 """Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties.txt."""
 
 

@@ -69,10 +69,28 @@ def test_a_number_does_not_depend_on_its_batch(
 
 @BOTH_WAYS
 def test_without_normalization_a_number_is_itself(run: Run) -> None:
-    edges = [*EDGES, 1e-45, float("inf")]
+    edges = [*EDGES, float("inf")]
     same = run(lambda values: stored(values, {"mean": 5.0}, normalize="none"), tf.constant(edges, tf.float32))
     assert bits(same[""]) == bits(edges)
     assert bits(KINDS["number"].features({}, same)[""]) == bits(edges)
+
+
+LEAST = float(np.finfo(np.float32).smallest_normal)
+TINY = [1e-45, 8e-39, -8e-39, 0.9999 * LEAST]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("given", [{"normalize": "none"}, {"optional": True}, {"clip": [-1, 1]}])
+def test_numbers_below_float32s_normal_range_are_stored_as_0(run: Run, given: dict[str, Any]) -> None:
+    found = run(lambda values: stored(values, **given)[""], tf.constant([*TINY, LEAST, -LEAST], tf.float32))
+    assert found.numpy().tolist() == [0, 0, 0, 0, LEAST, -LEAST]
+
+
+@pytest.mark.parametrize("given", [{}, {"normalize": "min_max"}, {"quantiles": 4}, {"optional": True}])
+def test_numbers_below_float32s_normal_range_count_as_0_in_statistics(given: dict[str, Any]) -> None:
+    values = prepared([*TINY, LEAST], **given).values
+    assert values is not None
+    assert values().numpy().tolist() == [0, 0, 0, 0, LEAST]
 
 
 OPTIONS: list[Any] = [
@@ -165,7 +183,9 @@ MISTAKES: list[Any] = [
     ({"clip": [None, None]}, r"clip` should be \[low, high\]"),
     ({"clip": [0, 1e39]}, "within float32's range"),
     ({"transform": "log"}, "`log` needs a `clip` whose first is above 0"),
-    ({"transform": "log", "clip": [1e-40, None]}, "`log` needs a `clip`"),
+    ({"transform": "log", "clip": [1e-40, None]}, "1.175e-38 .* 1e-40"),
+    ({"boundaries": [0, 1e-39]}, "1.175e-38 .* 1e-39"),
+    ({"optional": True, "impute": -1e-50}, "1.175e-38 .* -1e-50"),
     ({"transform": "log1p", "clip": [-1, None]}, "`log1p` needs a `clip`"),
     ({"transform": "log1p", "clip": [None, 9]}, "`log1p` needs a `clip`"),
     ({"quantiles": 4, "boundaries": [1]}, "exclude each other"),

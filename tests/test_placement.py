@@ -81,7 +81,8 @@ def test_bounds_rise_to_the_end_of_the_hashes(weights: list[float]) -> None:
         ({}, "sum above 0, got {}"),
         ({"a": 0, "b": 0}, "sum above 0"),
         ({"a": 2, "b": -1}, "0 or more"),
-        ({"a": 1e-9}, "too small"),
+        ({"a": 1e-9}, "1e-09 of 'a' .* 0.000001"),
+        ({"train": 1, "test": 4.9e-7}, "4.9e-07 of 'test' .* 0.000001"),
     ],
 )
 def test_weights_that_are_no_shares_are_refused(weights: dict[str, float], message: str) -> None:

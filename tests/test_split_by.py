@@ -29,7 +29,7 @@ SPLITS = ["train", "validation", "test"]
             ["1999-12-31", "2025-01-01", "2025-07-01T09:59", "2025-07-01T10:00Z", "1735689600", "soon", "1e400"],
             [0, 1, 1, 2, 1, -1, -1],
         ),
-        ({"time": "t", "starts": {"train": "2025-01-01", "test": "2026-01-01"}}, ["2024", "2025-02-03"], [1, 0]),
+        ({"time": "t", "starts": {"train": "2025-01-01", "test": "2026-01-01"}}, ["2024-01-01", "2025-02-03"], [1, 0]),
         ({"time": "t", "starts": {"validation": "2025-01-01", "test": "2026-01-01"}}, ["0001-01-01T00:00+05:00"], [0]),
     ],
 )  # fmt: skip
@@ -55,6 +55,20 @@ def test_a_split_that_is_there_has_its_own_name() -> None:
 def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         SplitBy(**options)
+
+
+NO_TIMES = ["2025", "202501", "20251301", "20250230", "45658", "0", "-1", "99999999", "2025010112", "20250101120000",
+            "1735689600000", "nan", "inf", ""]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_a_number_that_may_be_a_year_a_month_or_an_hour_is_no_time(text: str) -> None:
+    assert SplitBy(time="t", starts={"test": "2025-01-01"}).places([text, text + ".0"], ["train", "test"]).max() == -1
+
+
+def test_eight_digits_are_a_date() -> None:
+    by = SplitBy(time="t", starts={"test": "20250101"})
+    assert by.places(["20241231", "20250101.0", " 20250630", "2025-06-01"], ["train", "test"]).tolist() == [0, 1, 1, 1]
 
 
 def test_a_time_without_a_zone_is_utc() -> None:

@@ -84,7 +84,7 @@ def split_bounds(weights: Mapping[str, float]) -> list[int]:
     shares = [round(weight * 1_000_000) for weight in weights.values()]  # integers: exact on every machine
     for (name, weight), share in zip(weights.items(), shares, strict=True):
         if weight and not share:
-            raise ValueError(f"the weight {weight:g} of '{name}' is too small: give 0.000001 at least, or all in thousands")
+            raise ValueError(f"the share {weight:g} of '{name}' rounds to 0: 0.000001 is the least, or 1 of a million")
     return [(cumulated << 64) // sum(shares) for cumulated in accumulate(shares)]
 
 

@@ -46,7 +46,7 @@ from recordmill.pipeline.spec.split_by import (
     compares_all_rows,
 )
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
-from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 
 
 def _power_of_two(count: int) -> int:

@@ -116,7 +116,7 @@ HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-3
 @lru_cache(maxsize=1 << 16)
 def instant(text: str) -> datetime | None:
     """Reads a time in ISO 8601 or Unix seconds; gives None for anything else, and for a number that may be an hour."""
-    text = text.strip()
+    text = text.strip().removesuffix(".0")  # which pandas writes after whole numbers
     if HOUR.fullmatch(text):
         return None
     try:

@@ -43,7 +43,8 @@ from recordmill.pipeline.verify.repair import repair
 from recordmill.pipeline.verify.report import Findings, Verification, shown
 from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.stored import LENGTHS, SERVED, argument_name, part_name, stored_features
+from recordmill.transforms.contract.kinds.base import argument_name
+from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
 from recordmill.transforms.tensorflow.image import ImageError
@@ -181,11 +182,11 @@ def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows
     signature = model.signatures["serving_default" if manifest.label is None else "with_label"]
     columns: dict[str, Any] = {}
     for name, spec in input_specs(work).items():
-        tensor = batch.tensor(name, spec)
+        tensor, argument = batch.tensor(name, spec), argument_name(name)
         if isinstance(tensor, tf.RaggedTensor):
-            columns |= {argument_name(name): tensor.values, part_name(name, LENGTHS): tensor.row_lengths()}
+            columns |= {argument: tensor.values, part_name(argument, LENGTHS): tensor.row_lengths()}
         else:
-            columns[argument_name(name)] = tensor
+            columns[argument] = tensor
     if columns.keys() != signature.structured_input_signature[1].keys():
         return None
     return {name: tensor.numpy() for name, tensor in signature(**columns).items()}

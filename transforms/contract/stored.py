@@ -8,7 +8,6 @@
 {'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
 """
 
-import keyword
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -39,11 +38,6 @@ IMAGES = ("image", "image_sequence")
 def part_name(feature: str, part: str) -> str:
     """Returns the name of a part in a record: `caption` itself, `caption_length`; of `UNENCODED`, `photo@pixels`."""
     return f"{feature}_{part}" if part and part != UNENCODED else feature + part
-
-
-def argument_name(feature: str) -> str:
-    """Returns a feature's name as a serving input: `class_` for `class`, since signatures take no keyword of Python."""
-    return f"{feature}_" if keyword.iskeyword(feature) else feature
 
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:

@@ -24,11 +24,11 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
-from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
-from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, argument_name, part_name
+from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, part_name
 from recordmill.transforms.tensorflow.features import KINDS, Features, model_features
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics, Stored
 from recordmill.transforms.tensorflow.number import used_statistics
@@ -162,7 +162,8 @@ def export_serving(export: str, descriptions: Features, inputs: Inputs, label: s
 
 def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
     """Returns a feature's inputs: a signature takes no ragged tensors."""
-    argument, lengths = argument_name(feature), part_name(feature, LENGTHS)
+    argument = argument_name(feature)
+    lengths = part_name(argument, LENGTHS)
     if not isinstance(spec, tf.RaggedTensorSpec):
         return {argument: tf.TensorSpec([None], spec.dtype, name=argument)}
     return {
@@ -172,6 +173,7 @@ def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
 
 
 def _joined(feature: str, spec: Any, raw: Mapping[str, tf.Tensor]) -> Any:
+    argument = argument_name(feature)
     if not isinstance(spec, tf.RaggedTensorSpec):
-        return raw[argument_name(feature)]
-    return tf.RaggedTensor.from_row_lengths(raw[argument_name(feature)], raw[part_name(feature, LENGTHS)])
+        return raw[argument]
+    return tf.RaggedTensor.from_row_lengths(raw[argument], raw[part_name(argument, LENGTHS)])

@@ -37,6 +37,7 @@ from recordmill.transforms.contract.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]
 """Returns the bytes of an image by its source and its reference. Raises OSError or ImageError."""
+UNKNOWN_SPLIT = "the row's value names none of the spec's splits, or is no time (ISO 8601, Unix seconds since 1973)"
 FROZEN_LABEL = "the label is not among the classes of the frozen analysis: `analysis: refresh` gives it an id"
 
 
@@ -117,7 +118,7 @@ def key_rows(
     if moved is not None:
         splits = move(moved, units, splits)
     column = schema.split_by.read_column if schema.split_by else None
-    unknown = Fault("unknown_split", "the row's value names none of the spec's splits, or is no time (ISO 8601, or Unix seconds since 1973)", column)
+    unknown = Fault("unknown_split", UNKNOWN_SPLIT, column)
     faults |= {row: unknown for row in np.flatnonzero(splits < 0).tolist() if row not in faults}
     columns = {
         "@group": layout.group_of(np.maximum(splits, 0), positions, span),

@@ -19,6 +19,7 @@ from recordmill.transforms.contract.kinds.number import (
     NumbersOptions,
 )
 
+
 def to_float32(value: float) -> float:
     """Rounds to the nearest float32. Raises: ValueError beyond float32's range."""
     try:

@@ -6,6 +6,7 @@ that is said of a kind to people and to other tools is said by its description: 
 """
 
 import functools
+import keyword
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -32,6 +33,11 @@ class Stored:
         if self.dtype not in ("bytes", "int64", "float32"):
             shown = cut(repr(self.dtype), 50)
             raise DatasetError(f"a feature is stored as {shown} in dataset.json: copy the version again")
+
+
+def argument_name(feature: str) -> str:
+    """Returns a feature's name as a serving input: `class_` for `class`, since signatures take no keyword of Python."""
+    return f"{feature}_" if keyword.iskeyword(feature) else feature
 
 
 def tfds_stored(stored: Stored) -> dict[str, Any]:
