@@ -4,14 +4,19 @@ import os
 import subprocess
 import sys
 import unicodedata
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
+from recordmill.pipeline.build.analysis.tokenizers import read_model, train
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.tensorflow import tokenizers
+from recordmill.transforms.contract.kinds.category import NameOptions
+from recordmill.transforms.tensorflow import category, tokenizers
+from recordmill.transforms.tensorflow.kind import Statistics
+from tests.farm_hash import fingerprint64
 
 ASSIGNED = [*range(0xD800), *range(0xE000, 0x33480), *range(0xE0000, 0xE0200), 0xF0000, 0xFFFFF, 0x10FFFF]
 YOUNG = {0x2C2F, 0xA7C0, 0xA7D0, 0xA7D6, 0xA7D8, *range(0x10570, 0x10596), *range(0x2FFC, 0x3000), 0x31EF,
@@ -100,6 +105,33 @@ def test_tokens_hold_every_character(name: str) -> None:
         return [[one.decode() if isinstance(one, bytes) else one for one in row] for row in rows]
 
     assert differing(op, TOKENS[name]) == []
+
+
+@pytest.mark.parametrize("name", ["wordpiece", "sentencepiece"])
+def test_a_trained_tokenizer_takes_every_character(name: str) -> None:
+    kept = [character for character in CHARACTERS if ord(character) < 0x3000]
+    options = Text(kind="text", case="keep", tokenizer=name, vocabulary=30_000).options()
+    texts = [f"a{character}b" for character in kept]
+    model = read_model(train(Counter(word.encode() for text in texts for word in whitespace(text)), options), options)
+    ids = tokenizers.tokenize(tf.constant(texts), model.complete(options)).to_list()
+    unknown = [one for one, row in zip(kept, ids, strict=True) if model.special.unknown in row]
+    assert len(unknown) < 30  # characters are learned until 0.05 % of all are left
+    pieces = ["".join(model.pieces[id_].removeprefix("##").replace("▁", " ") for id_ in row) for row in ids]
+    assert [whitespace(piece) for one, piece in zip(kept, pieces, strict=True) if one not in unknown] == [
+        whitespace(text.replace("▁", " ")) for one, text in zip(kept, texts, strict=True) if one not in unknown
+    ]
+
+
+FINGERPRINTS = {b"1footrue": -1541654101129638711, b"2applefalse": 2794438866806483259, b"3true": -4880158226897771312}
+"""As BigQuery's documentation has them for FARM_FINGERPRINT, an int64."""
+
+
+def test_hashes_are_farmhashs_fingerprint64() -> None:
+    assert {text: fingerprint64(text) - (fingerprint64(text) >> 63 << 64) for text in FINGERPRINTS} == FINGERPRINTS
+    texts = [bytes((length * 7 + at * 31) % 256 for at in range(length)) for length in range(1, 300)]
+    texts += [f"a{character}b".encode() for character in CHARACTERS[::50]]
+    found = category.ids(NameOptions(hash_buckets=1_000_003), tf.constant(texts), Statistics())
+    assert found.numpy().tolist() == [fingerprint64(text) % 1_000_003 + 1 for text in texts]
 
 
 MARK = tokenizers.MARK

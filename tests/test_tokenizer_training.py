@@ -174,6 +174,7 @@ WRONG = [
     ),
     ("wordpiece", b"\xff", {}, "m.model is no file of WordPieces: it is not UTF-8 at byte 0"),
     ("wordpiece", b"[UNK]\na\na\n", {}, "m.model, line 3: the piece 'a' stands there twice"),
+    ("wordpiece", b"[UNK]\na\n##\x11\n", {}, r"m.model, line 3: the piece '##\\x11' .* U\+0011"),
     ("wordpiece", b"[UNK]\n\na\n", {}, "m.model, line 2: the piece '' is blank"),
     ("wordpiece", b"a\n", {}, r"m.model has no piece for unknown \(\[UNK\] in WordPieces\)"),
     ("wordpiece", b"[UNK]\n", {"end": True}, r"no piece for end \(\[SEP\] in WordPieces\): leave out `end: true`"),

@@ -31,6 +31,7 @@ SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
 MAX_WORD_BYTES = 1 << 16
 SPECIAL_IDS = ("pad", "unk", "bos", "eos")
+NO_PIECE = "[\x00\x11]"  # TensorFlow Text makes no model of the first, and ends the process at the second
 SPACE = "▁"  # how SentencePiece writes the space before a word
 
 
@@ -88,8 +89,8 @@ def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerM
     pieces = tuple(text.split("\n"))
     ids: dict[str, int] = {}
     for id_, piece in enumerate(pieces):
-        if not piece or piece in ids:
-            what = "stands there twice" if piece else "is blank"
+        if not piece or piece in ids or re.search(NO_PIECE, piece):
+            what = "stands there twice" if piece in ids else "holds U+0000 or U+0011" if piece else "is blank"
             raise UserError(f"{where}, line {id_ + 1}: the piece {cut(repr(piece))} {what}: each line is one piece")
         ids[piece] = id_
     special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
@@ -175,6 +176,7 @@ def _sentencepiece(counts: Mapping[bytes, int], options: TextOptions, where: str
 def _wordpiece(counts: Mapping[bytes, int], options: TextOptions, where: str) -> bytes:
     """WordPieces by byte-pair merges, as Hugging Face's trainer learns them; each letter is a piece in both forms."""
     size = _size(options)
+    counts = {word: count for word, count in counts.items() if not re.search(NO_PIECE.encode(), word)}
     model = SentencePieceProcessor(model_proto=_learn(counts, "bpe", size, ("pad", "unk"), where, spare=1))  # ▁
     learned = [model.id_to_piece(id_) for id_ in range(2, model.vocab_size())]
     letters = sorted({piece for piece in learned if len(piece) == 1} - {SPACE})
