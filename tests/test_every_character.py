@@ -116,10 +116,9 @@ def test_a_trained_tokenizer_takes_every_character(name: str) -> None:
     ids = tokenizers.tokenize(tf.constant(texts), model.complete(options)).to_list()
     unknown = [one for one, row in zip(kept, ids, strict=True) if model.special.unknown in row]
     assert len(unknown) < 30  # characters are learned until 0.05 % of all are left
-    pieces = ["".join(model.pieces[id_].removeprefix("##").replace("▁", " ") for id_ in row) for row in ids]
-    assert [whitespace(piece) for one, piece in zip(kept, pieces, strict=True) if one not in unknown] == [
-        whitespace(text.replace("▁", " ")) for one, text in zip(kept, texts, strict=True) if one not in unknown
-    ]
+    for one, text, row in zip(kept, texts, ids, strict=True):
+        pieces = "".join(model.pieces[id_].removeprefix("##") for id_ in row).replace("▁", "")
+        assert one in unknown or pieces == "".join(whitespace(text)).replace("▁", "")
 
 
 FINGERPRINTS = {b"1footrue": -1541654101129638711, b"2applefalse": 2794438866806483259, b"3true": -4880158226897771312}
