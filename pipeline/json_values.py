@@ -42,11 +42,7 @@ class NewerFormatError(DatasetError):
 
 
 def check_format(value: Any, known: int, what: str = "it") -> None:
-    """Refuses what a newer Recordmill wrote by its number alone, since the rest may be of any form.
-
-    Raises:
-        NewerFormatError: the number is larger than the `known` one. DatasetError: it is no number.
-    """
+    """Refuses what a newer Recordmill wrote, by its number alone. Raises: NewerFormatError; DatasetError: no number."""
     written = value.get("format", known) if isinstance(value, Mapping) else known
     if read_as(written, Count, "format") > known:
         raise NewerFormatError(

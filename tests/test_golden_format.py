@@ -130,12 +130,14 @@ def test_what_later_builds_read_of_a_golden_version_opens(output: Path) -> None:
 
 
 @pytest.mark.parametrize("rest", [{}, {"splits": 7, "name": None, "features": [], "keys": 3, "step": "x"}])
-@pytest.mark.parametrize("of", ["live", "named", "state", "forgotten"])
+@pytest.mark.parametrize("of", ["live", "named", "pointer", "acts", "state", "forgotten"])
 def test_a_newer_format_is_refused_by_its_number_alone(of: str, rest: dict[str, Any], output: Path) -> None:
     newer, manifest = json.dumps({"format": 2, **rest}), output / "versions" / VERSION / "dataset.json"
     reads = {
         "live": (manifest, lambda: open_dataset(output)),
         "named": (manifest, lambda: open_dataset(output, VERSION)),
+        "pointer": (output / "LATEST", lambda: open_dataset(output)),
+        "acts": (output / "LATEST", lambda: acts.rollback(str(output), VERSION)),
         "state": (None, lambda: step_of(json.loads(newer), {})),
         "forgotten": (output / "forgotten.json", lambda: read_forgotten(open_store(str(output)))),
     }

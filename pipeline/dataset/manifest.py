@@ -232,6 +232,7 @@ class Latest(Written):
     @classmethod
     def from_json(cls, latest: Any) -> "Latest":
         """Reads a parsed `LATEST`. Raises: DatasetError."""
+        check_format(latest, FORMAT)
         read: Latest = read_as(latest, cls, "")
         return read
 

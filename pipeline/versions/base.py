@@ -127,7 +127,7 @@ def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest |
     try:
         return Latest.from_json(parse_json(content.data))
     except DatasetError as error:
-        if mend:
+        if mend and not isinstance(error, NewerFormatError):
             return None
         raise OutputError(f"{store.location / LATEST_FILE} is broken ({error}): {rolls_back(store.url)}") from None
 
@@ -231,8 +231,6 @@ def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
         keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
         if len(keys) != len(parsed["keys"]):
             raise ValueError("a digest is none of 24 bytes")
-    except NewerFormatError as error:
-        raise OutputError(f"{store.location / FORGOTTEN_FILE} cannot be read: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
         # Nobody may build as if nothing had been forgotten.
         raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None

@@ -40,7 +40,7 @@ from recordmill.pipeline.versions.stores.base import (
 )
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
 
-LOG = logging.getLogger("recordmill")
+_warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
 MOST_SAME = 16  # source keys that `LATEST` remembers: the newest
@@ -119,13 +119,8 @@ def _manifest(store: Store, version: str) -> Manifest | None:
     except DatasetError as error:
         fault = str(error)
     if store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
-        _leave_out(version, fault)
+        _warn_once(printable(f"the version {version} is left out: {fault}"))
     return None
-
-
-@cache
-def _leave_out(version: str, fault: str) -> None:
-    LOG.warning(printable(f"the version {version} is left out: {fault}"))
 
 
 def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:

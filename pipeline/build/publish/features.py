@@ -4,9 +4,10 @@ They are those of the spec, and what a user's `preprocessing` function stores.
 """
 
 import json
+import posixpath
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
@@ -23,15 +24,11 @@ from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stor
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
-from recordmill.transforms.contract.stored import KEY, part_name, stored_features
-from recordmill.transforms.tensorflow.features import parse_spec, part_spec
+from recordmill.transforms.contract.stored import part_name, stored_features
+from recordmill.transforms.tensorflow.features import DTYPES, parse_spec, part_spec
 
 ASSETS = "transform_fn/assets"
-STORED: Mapping[tf.DType, Literal["bytes", "int64", "float32"]] = {
-    tf.string: "bytes",
-    tf.int64: "int64",
-    tf.float32: "float32",
-}
+STORED = {dtype: name for name, dtype in DTYPES.items()}
 Described = dict[str, Description]
 """Descriptions by feature."""
 
@@ -74,13 +71,12 @@ def _own(spec: Any) -> OwnDescription:
 
 def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
     """Writes the files."""
-    into, parts = Path(folder), dict[str, Any]()
-    for name, description in features.items():
-        parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
-        parts[name] = description.tfds()
+    into, stored = Path(folder), stored_features(features, with_key=True)
+    parts = {name: tfds_stored(each) for name, each in stored.items()}
+    parts |= {name: description.tfds() for name, description in features.items()}
     described = {
         "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-        "featuresDict": {"features": {**parts, KEY: tfds_stored(Stored("bytes"))}},
+        "featuresDict": {"features": parts},
     }
     (into / "features.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     for feature, description in features.items():
@@ -90,28 +86,25 @@ def write_tfds_files(folder: str, features: Mapping[str, Description], vocabular
 
 
 def write_tft_files(results: Results, folder: str, features: Mapping[str, Description]) -> None:
-    """Writes what `tft.TFTransformOutput` reads beside the graph: both schemas, and vocabularies by name.
-
-    The graph's own schema names parts of ragged tensors, where records hold lists.
-    """
-    made = tft.TFTransformOutput(results.export)
-    domains = made.transformed_domains() | dict(_domains(features))
-    stored = schema_from_feature_spec(parse_spec(features), domains)
+    """Writes what `tft.TFTransformOutput` reads beside the graph, whose own schema names parts of ragged tensors."""
+    made, into = tft.TFTransformOutput(results.export), Path(folder)
+    stored = schema_from_feature_spec(parse_spec(features), made.transformed_domains() | dict(_domains(features)))
     stored.annotation.CopyFrom(made.transformed_metadata.schema.annotation)
-    inputs = input_specs(results.context).items()
-    raw = {name: part_spec(Stored(STORED[spec.dtype], None if len(spec.shape) > 1 else ())) for name, spec in inputs}
+    raw = {
+        name: part_spec(Stored(STORED[spec.dtype], None if isinstance(spec, tf.RaggedTensorSpec) else ()))
+        for name, spec in input_specs(results.context).items()
+    }
     for place, schema in {"transformed_metadata": stored, "metadata": schema_from_feature_spec(raw)}.items():
-        text = text_format.MessageToString(schema)
-        path_within(Path(folder), f"{place}/schema.pbtxt").write_text(text, encoding="ascii")
-    files = {name: str(getattr(each, "vocabulary", "")) for name, each in features.items()}
-    assets = {name: file.removeprefix(f"{ASSETS}/") for name, file in files.items() if file.startswith(f"{ASSETS}/")}
-    names = json.dumps(assets | {file: file for file in assets.values()})
-    path_within(Path(folder), f"transformed_metadata/{tft.TFTransformOutput.ASSET_MAP}").write_text(names)
+        path_within(into, f"{place}/schema.pbtxt").write_text(text_format.MessageToString(schema), encoding="ascii")
+    files = {name: file for name, each in features.items() if (file := getattr(each, "vocabulary", None))}
+    names = files | {posixpath.basename(file): file for file in files.values()}
+    assets = json.dumps({name: posixpath.relpath(file, ASSETS) for name, file in names.items()})
+    path_within(into, "transformed_metadata/asset_map").write_text(assets + "\n", encoding="ascii")
 
 
 def _domains(features: Mapping[str, Description]) -> Iterator[tuple[str, schema_pb2.IntDomain]]:
     for name, description in features.items():
-        ids = getattr(description, "buckets", None) or getattr(description, "vocabulary_size", 0)
-        for part, count in {"": ids, "missing": 2}.items():
-            if count and part in (parts := description.parts()) and parts[part].dtype == "int64":
+        ids = getattr(description, "buckets", None) or getattr(description, "vocabulary_size", None)
+        for part, stored in description.parts().items():
+            if stored.dtype == "int64" and (count := {"": ids, "missing": 2}.get(part)):
                 yield part_name(name, part), schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
