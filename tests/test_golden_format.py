@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from recordmill import open_dataset
+from recordmill.pipeline.build.inputs.input_table import Remembered
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import Latest, Manifest, Shard, Span, Split, Written, read_latest
 from recordmill.pipeline.dataset.manifest_parts import read_report
 from recordmill.pipeline.dataset.profile import read_profiles
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.reader.steps import step_of
 from recordmill.pipeline.versions import acts
@@ -127,6 +130,24 @@ def test_what_later_builds_read_of_a_golden_version_opens(output: Path) -> None:
     assert counted == {"train": 8, "validation": 4}
     reports = [read_report((folder / f"spans/{span}/report.json").read_bytes()) for span in dataset.manifest.spans]
     assert [each["sources"]["0"]["read"] for each in reports] == [7, 7]
+    inputs = Remembered.read(folder, by_span=True)
+    assert inputs is not None
+    assert {b"2026-11-01.jsonl", b"p/0.png"} < {*inputs.table["path"].to_pylist()}
+
+
+def test_a_table_may_grow_by_a_column() -> None:
+    table = pa.table({"later": [1], "word": [b"a"], "count": [2], "feature": ["text"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = bytes(sink.getvalue())
+    assert read_table(Path("v"), "x.arrow", data, WORDS).to_pydict() == {
+        "feature": ["text"],
+        "word": [b"a"],
+        "count": [2],
+    }
+    with pytest.raises(DatasetError, match="x.arrow has other columns .*: later, word"):
+        read_table(Path("v"), "x.arrow", data, WORDS.append(pa.field("more", pa.int64())))
 
 
 @pytest.mark.parametrize("rest", [{}, {"splits": 7, "name": None, "features": [], "keys": 3, "step": "x"}])

@@ -25,7 +25,8 @@ from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from recordmill.transforms.contract.stored import part_name, stored_features
-from recordmill.transforms.tensorflow.features import DTYPES, parse_spec, part_spec
+from recordmill.transforms.tensorflow.features import parse_spec, part_spec
+from recordmill.transforms.tensorflow.kind import DTYPES
 
 ASSETS = "transform_fn/assets"
 STORED = {dtype: name for name, dtype in DTYPES.items()}
