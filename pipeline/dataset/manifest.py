@@ -126,7 +126,7 @@ class Split(Written):
 class Manifest(Written):
     """A version's description; the fields that the reader needs stand first, with no default."""
 
-    format: ClassVar = FORMAT
+    format: ClassVar[int] = FORMAT
     name: DatasetName
     version: VersionName
     build_key: Sha256
