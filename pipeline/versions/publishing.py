@@ -115,12 +115,11 @@ def _manifest(store: Store, version: str) -> Manifest | None:
         manifest = read_manifest(version_folder(store.location, version))
         if manifest.version == version:
             return manifest
-        fault = f"its {MANIFEST_FILE} is that of {manifest.version}"
+        raise DatasetError(f"its {MANIFEST_FILE} is that of {manifest.version}")
     except DatasetError as error:
-        fault = str(error)
-    if store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
-        _warn_once(printable(f"the version {version} is left out: {fault}"))
-    return None
+        if store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
+            _warn_once(printable(f"the version {version} is left out: {error}"))
+        return None
 
 
 def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:

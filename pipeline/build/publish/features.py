@@ -91,16 +91,14 @@ def write_tft_files(results: Results, folder: str, features: Mapping[str, Descri
     made, into = tft.TFTransformOutput(results.export), Path(folder)
     stored = schema_from_feature_spec(parse_spec(features), made.transformed_domains() | dict(_domains(features)))
     stored.annotation.CopyFrom(made.transformed_metadata.schema.annotation)
-    raw = {
-        name: part_spec(Stored(STORED[spec.dtype], None if isinstance(spec, tf.RaggedTensorSpec) else ()))
-        for name, spec in input_specs(results.context).items()
-    }
+    inputs = input_specs(results.context).items()
+    raw = {name: part_spec(Stored(STORED[each.dtype], None if len(each.shape) > 1 else ())) for name, each in inputs}
     for place, schema in {"transformed_metadata": stored, "metadata": schema_from_feature_spec(raw)}.items():
         path_within(into, f"{place}/schema.pbtxt").write_text(text_format.MessageToString(schema), encoding="ascii")
     files = {name: file for name, each in features.items() if (file := getattr(each, "vocabulary", None))}
-    names = files | {posixpath.basename(file): file for file in files.values()}
-    assets = json.dumps({name: posixpath.relpath(file, ASSETS) for name, file in names.items()})
-    path_within(into, "transformed_metadata/asset_map").write_text(assets + "\n", encoding="ascii")
+    files |= {posixpath.basename(file): file for file in files.values()}
+    assets = json.dumps({name: posixpath.relpath(file, ASSETS) for name, file in files.items()})
+    path_within(into, "transformed_metadata/asset_map").write_text(assets, encoding="ascii")
 
 
 def _domains(features: Mapping[str, Description]) -> Iterator[tuple[str, schema_pb2.IntDomain]]:
