@@ -31,8 +31,23 @@ COUNTS = range(2**63)
 Count: TypeAlias = Annotated[int, COUNTS]
 """A whole number from 0."""
 UNIONS = (types.UnionType, typing.Union)
+UNKNOWN_FIELDS = "unknown_fields"
+"""The field of a dataclass that holds what its JSON has beyond its declared fields and properties."""
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
 MOST_NESTED = 50  # far below Python's 1,000 calls, which would end the work wherever they are reached
+
+
+class NewerFormatError(DatasetError):
+    """Something is of a format that this version does not know."""
+
+
+def check_format(value: Any, known: int, what: str = "it") -> None:
+    """Refuses what a newer Recordmill wrote, by its number alone. Raises: NewerFormatError; DatasetError: no number."""
+    written = value.get("format", known) if isinstance(value, Mapping) else known
+    if read_as(written, Count, "format") > known:
+        raise NewerFormatError(
+            f"{what} was written by a newer Recordmill (format {written}, this one knows {known}): upgrade Recordmill"
+        )
 
 
 def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
@@ -112,15 +127,18 @@ def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
     """Reads the fields of a dataclass or a TypedDict; a missing one has its default, or is an error."""
     read: dict[str, Any] = {}
     for name, (hint, is_needed, plain) in _fields(kind).items():
-        if name in values:
+        if name in values and name != UNKNOWN_FIELDS:
             value = values[name]
             is_plain = type(value) is plain and (plain is str or value in COUNTS)  # most are: a third of the time
             read[name] = value if is_plain else read_as(value, hint, _inner(what, name))
         elif is_needed:
             raise DatasetError(f"{cut(what) or 'it'} has no `{name}`")
     if len(read) < len(values):
-        for name in values.keys() - read.keys():
-            _check_any(values[name], _inner(what, name))
+        others = {name: value for name, value in values.items() if name not in read}
+        for name, value in others.items():
+            _check_any(value, _inner(what, name))
+        if UNKNOWN_FIELDS in _fields(kind):
+            read[UNKNOWN_FIELDS] = {name: value for name, value in others.items() if not hasattr(kind, name)}
     return kind(**read)
 
 

@@ -80,7 +80,7 @@ WRITERS = {
     "pipeline/build/journal": "write_metrics",
     "pipeline/build/make_version": "_Attempt._cause",
     "pipeline/build/publish/assemble": "_write_profile _write_rejects assemble clear write_span_files",
-    "pipeline/build/publish/features": "write_tfds_files",
+    "pipeline/build/publish/features": "write_tfds_files write_tft_files",
     "pipeline/build/runners/flink_cluster": "FlinkCluster.__init__ FlinkCluster.start",
     "pipeline/build/runners/job_server": "JobServer.start _fetch",
     "pipeline/build/worker/packing": "ImageSpill._write",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_transform as tft
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
@@ -20,10 +21,12 @@ from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.publish.features import with_own_features
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.transforms.contract.kinds import read_descriptions
 
 MODULE = """
 import tensorflow as tf
@@ -39,6 +42,7 @@ def preprocessing_fn(inputs, outputs):
     outputs["square"] = tf.tile(inputs["n"][:, tf.newaxis, tf.newaxis], [1, 2, 2])
     outputs["weight"] = tf.where(inputs["kind"] == "a", 2.0, 1.0)  # of the label: not in `serving_default`
     outputs["replaced"] = tf.strings.upper(inputs["replaced"])
+    outputs["mine"] = tft.compute_and_apply_vocabulary(inputs["text"], vocab_filename="my_words", num_oov_buckets=1)
     del outputs["text"]
     return outputs
 """
@@ -73,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_the_function_returns_is_stored_and_read(folder: Path) -> None:
     dataset = open_dataset(folder / "out")
     assert set(dataset.features) == {
-        *("n", "replaced", "kind", "twice", "above", "letters", "pair", "square", "weight"),
+        *("n", "replaced", "kind", "twice", "above", "letters", "pair", "square", "weight", "mine"),
     }
     smallest = float("inf")
     for features, _ in dataset.evaluation_input("train", batch_size=7).as_numpy():
@@ -85,6 +89,25 @@ def test_what_the_function_returns_is_stored_and_read(folder: Path) -> None:
         assert {b"".join(row).decode() for row in features["letters"]} <= {"ä", "äb"}
     for features, _ in dataset.evaluation_input("test", batch_size=100).as_numpy():
         np.testing.assert_array_equal(features["above"], features["n"] - smallest)
+
+
+@pytest.mark.slow
+def test_tf_transform_reads_it_too_and_a_frozen_graph_describes_it_alike(folder: Path) -> None:
+    (version,) = (folder / "out" / "versions").iterdir()
+    output, features = tft.TFTransformOutput(str(version)), open_dataset(version).features
+    files = list(map(str, version.glob("own-train.tfrecord-*")))
+    records = [record.numpy() for record in tf.data.TFRecordDataset(files)]
+    parsed = tf.io.parse_example(records, output.transformed_feature_spec())
+    assert parsed.keys() == features.keys()
+    rows = {row["id"]: row for row in ROWS}
+    for number, record in enumerate(records):
+        row = rows[tf.train.Example.FromString(record).features.feature["key"].bytes_list.value[0].decode()]
+        assert parsed["square"][number].numpy().tolist() == [[row["n"]] * 2] * 2
+        assert b"".join(parsed["letters"][number].numpy()).decode() == row["text"]
+    assert set(output.vocabulary_by_name("my_words")) == {"ä".encode(), "äb".encode()}
+    assert (output.vocabulary_size_by_name("my_words"), output.num_buckets_for_transformed_feature("mine")) == (2, 3)
+    built_in = read_descriptions({name: features[name] for name in ("n", "kind")})
+    assert {name: each.to_json() for name, each in with_own_features(str(version), built_in).items()} == features
 
 
 @pytest.mark.slow

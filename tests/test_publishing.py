@@ -351,11 +351,11 @@ def test_a_version_that_is_being_deleted_is_none(tmp_path: Path) -> None:
         publishing.make_live(open_store(output), lambda latest: manifest("v1"))
 
 
-def test_versions_of_an_earlier_recordmill_are_none(tmp_path: Path) -> None:
+def test_versions_without_what_a_reader_needs_are_none(tmp_path: Path) -> None:
     """They are named, and the number of `LATEST` counts on."""
     (tmp_path / "versions/a").mkdir(parents=True)
     text = json.loads(manifest("a").to_text())
-    del text["sequence"]
+    del text["sequence"], text["features"]
     (tmp_path / "versions/a/dataset.json").write_text(json.dumps(text))
     (tmp_path / "LATEST").write_text('{"version": "a", "sequence": 2}')
     assert publish(str(tmp_path), tmp_path, "b").sequence == 3

@@ -148,7 +148,7 @@ def test_a_state_knows_its_step() -> None:
     [
         ({"version": "v2"}, r"another version: 'v2', this input's is 'v1'; open that version"),
         ({"global_batch_size": 16}, "another global batch size: 16, this input's is 8; batch_size times the number"),
-        ({"format": 2}, "the state is of format 2, this Recordmill knows 1: upgrade"),
+        ({"format": 2}, "the state was written .* .format 2, this one knows 1.: upgrade"),
         ({"step": None}, r"this is no state of an input, which `state\(\)` gives"),
         ({"step": -1}, "this is no state"),
     ],

@@ -35,11 +35,11 @@ def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | Non
         folder: the version's, for messages.
         path: the file's, relative to it.
         data: its bytes.
-        schema: the columns; None for any of plain types.
+        schema: the columns that are wanted; None for all.
 
     Raises:
-        DatasetError: it holds more than 64 MiB, and more than 32 times the file's bytes; it has other columns; or it
-            is damaged.
+        DatasetError: it holds more than 64 MiB, and more than 32 times the file's bytes; it lacks a column, or
+            has one of no plain type; or it is damaged.
     """
     try:
         return _read(data, schema)
@@ -54,7 +54,9 @@ def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
     stream = pa.py_buffer(data)[len(MAGIC) if data.startswith(MAGIC) else 0 :]
     reader = pa.ipc.MessageReader.open_stream(stream)
     found = pa.ipc.read_schema(_checked(reader.read_next_message(), "schema")).remove_metadata()
-    if found != schema if schema is not None else not len(found) or not PLAIN.issuperset(map(str, found.types)):
+    wanted = found if schema is None else schema  # a later Recordmill may add columns
+    is_there = all(found.get_field_index(each.name) >= 0 and found.field(each.name) == each for each in wanted)
+    if not len(found) or not is_there or not PLAIN.issuperset(map(str, found.types)):
         raise DatasetError(f"has other columns than Recordmill writes: {listed(found.names)}")
     most, total, batches = max(LEAST_BYTES, MOST_TIMES * len(data)), 0, list[pa.RecordBatch]()
     for message in iter(reader):
@@ -64,7 +66,7 @@ def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
         batch = pa.ipc.read_record_batch(message, found)
         batch.validate(full=True)
         batches.append(batch)
-    return pa.Table.from_batches(batches, found)
+    return pa.Table.from_batches(batches, found).select(wanted.names)
 
 
 def _checked(message: "pa.ipc.Message", kind: str) -> "pa.ipc.Message":

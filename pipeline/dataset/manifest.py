@@ -11,9 +11,9 @@ or identifies something has a form, which its type declares (`dataset.paths`), a
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict, TypeVar, overload
+from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar, overload
 
 from recordmill.pipeline.dataset.manifest_parts import check_parts
 from recordmill.pipeline.dataset.paths import (
@@ -31,7 +31,7 @@ from recordmill.pipeline.dataset.paths import (
 from recordmill.pipeline.dataset.paths import Location as Location
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
-from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.json_values import UNKNOWN_FIELDS, Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 
 FORMAT = 1
@@ -40,8 +40,8 @@ LATEST_FILE = "LATEST"
 VERSIONS_FOLDER = "versions"
 MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names the versions, of which a folder may keep some ten thousand
 MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: of 100,000 shards, and as JSON at most 2 GB of memory
-LEFT_OUT = {"spans", "drift", "gate", "trial"}
-"""The fields of a manifest that are not written where they are empty."""
+WRITTEN_EMPTY = "label_counts statistics rows sources rejects spec provenance sequence files duplicates".split()
+"""Fields with a default that stand in every manifest, because the first Recordmills of format 1 miss no field."""
 
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
@@ -49,12 +49,25 @@ _Read = TypeVar("_Read")
 _Folder = TypeVar("_Folder", bound=Location)
 
 
-class NewerFormatError(DatasetError):
-    """The manifest is of a format that this version does not know."""
+@dataclass(frozen=True)
+class Written:
+    """A part of what a version publishes. Its fields with a default may be absent, so that a later one can be added."""
+
+    unknown_fields: Json = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+    """Fields that a newer Recordmill added, as they were read; they are written back."""
+
+    def to_json(self) -> Json:
+        """Returns the fields as JSON, without those that have their default."""
+        written = {}
+        for each in (each for each in fields(self) if each.name != UNKNOWN_FIELDS):
+            default = each.default if each.default_factory is MISSING else each.default_factory()
+            if (value := getattr(self, each.name)) != default or each.name in WRITTEN_EMPTY:
+                written[each.name] = value
+        return written | self.unknown_fields
 
 
 @dataclass(frozen=True)
-class Shard:
+class Shard(Written):
     """One TFRecord file of a split, and its index: little-endian uint64, each record's offset and the file's size."""
 
     file: InnerPath
@@ -67,13 +80,9 @@ class Shard:
     version: VersionName | None = None
     """The version whose folder holds file and index; None for this one."""
 
-    def to_json(self) -> Json:
-        """Returns the shard as JSON, without what is None."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
 
 @dataclass(frozen=True)
-class Span:
+class Span(Written):
     """A part of the rows with shards of its own, such as those of one day; a build that finds its key takes it over."""
 
     key: Sha256
@@ -88,13 +97,9 @@ class Span:
     members: Mapping[SpanName, Sha256] = field(default_factory=dict)
     """The keys of the spans that `--compact` put together here, by name; empty for any other."""
 
-    def to_json(self) -> Json:
-        """Returns the span as JSON, without `members` where there are none."""
-        return {name: value for name, value in vars(self).items() if name != "members" or value}
-
 
 @dataclass(frozen=True)
-class Split:
+class Split(Written):
     """The shards of a split in the order of its records, and how often each label id occurs (None without a label)."""
 
     shards: tuple[Shard, ...]
@@ -114,19 +119,14 @@ class Split:
 
     def to_json(self) -> Json:
         """Returns the split as JSON, with its sums."""
-        return {
-            "records": self.records,
-            "bytes": self.bytes,
-            "shards": [shard.to_json() for shard in self.shards],
-            "label_counts": None if self.label_counts is None else list(self.label_counts),
-            **({} if self.documents is None else {"documents": self.documents}),
-        }
+        return {"records": self.records, "bytes": self.bytes, **super().to_json()}
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(Written):
     """A version's description; the fields that the reader needs stand first, with no default."""
 
+    format: ClassVar[int] = FORMAT
     name: DatasetName
     version: VersionName
     build_key: Sha256
@@ -190,26 +190,16 @@ class Manifest:
         Raises:
             ValueError: a number is NaN or infinite, which JSON cannot hold.
         """
-        splits = {name: split.to_json() for name, split in self.splits.items()}
-        spans = {name: span.to_json() for name, span in self.spans.items()}
-        fields = {**vars(self), "splits": splits, "spans": spans}
-        written = {name: value for name, value in fields.items() if value or name not in LEFT_OUT}
-        return _to_text({"format": FORMAT, **written})
+        return _to_text({"format": FORMAT, **self.to_json()})
 
     @classmethod
     def from_json(cls, manifest: Any) -> "Manifest":
-        """Reads a parsed `dataset.json`; keys that are not known here are left out.
+        """Reads a parsed `dataset.json`.
 
         Raises:
-            DatasetError: the format is newer, an earlier Recordmill wrote it, or something is of a wrong type.
+            NewerFormatError: the format is newer. DatasetError: something is missing, or of a wrong type.
         """
-        if isinstance(manifest, dict):
-            if (written := read_as(manifest.get("format"), Count, "format")) > FORMAT:
-                known = f"format {written}, this one knows {FORMAT}"
-                raise NewerFormatError(f"was written by a newer Recordmill ({known}): upgrade, or build again")
-            missing = [each.name for each in fields(cls) if each.name not in LEFT_OUT and each.name not in manifest]
-            if missing:
-                raise DatasetError(f"it has no `{missing[0]}`: an earlier Recordmill wrote it, so build again")
+        check_format(manifest, FORMAT)
         read: Manifest = read_as(manifest, cls, "")
         read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
@@ -220,7 +210,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Latest:
+class Latest(Written):
     """The content of `LATEST`: the live version, and what else is known of versions. It is replaced as one."""
 
     version: VersionName
@@ -236,13 +226,13 @@ class Latest:
     """Source keys, beside its own, whose inputs are known to come to the live version."""
 
     def to_text(self) -> str:
-        """Returns the pointer's text, without its empty fields."""
-        extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing", "same")}
-        return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
+        """Returns the pointer's text."""
+        return _to_text(self.to_json())
 
     @classmethod
     def from_json(cls, latest: Any) -> "Latest":
         """Reads a parsed `LATEST`. Raises: DatasetError."""
+        check_format(latest, FORMAT)
         read: Latest = read_as(latest, cls, "")
         return read
 
@@ -309,7 +299,7 @@ def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Re
     try:
         return from_json(parse_json(content))
     except NewerFormatError as error:
-        raise NewerFormatError(f"{path} {error}") from None
+        raise NewerFormatError(f"{path} cannot be read: {error}") from None
     except DatasetError as error:
         raise DatasetError(f"{path} is broken ({error}): restore it from a copy, or build again") from error
 
@@ -317,7 +307,7 @@ def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Re
 def _to_text(value: Json) -> str:
     # Keys keep their order, which is the spec's and is read by people. ASCII, because a name from a file system may
     # hold half a surrogate pair, which UTF-8 cannot.
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+    return json.dumps(value, indent=2, allow_nan=False, default=lambda part: part.to_json()) + "\n"
 
 
 def _check_features(manifest: Manifest) -> None:

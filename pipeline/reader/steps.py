@@ -25,6 +25,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, version_folder
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import check_format
 from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.safe_text import cut
@@ -133,10 +134,9 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | No
     Raises:
         DatasetError: it is no state, or belongs to another dataset, version, order or global batch size.
     """
+    check_format(state, FORMAT, "the state")
     if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:
         raise DatasetError(f"this is no state of an input, which `state()` gives: {cut(repr(state), 100)}")
-    if state.get("format") != FORMAT:
-        raise DatasetError(f"the state is of format {state.get('format')!r}, this Recordmill knows {FORMAT}: upgrade")
     for name, mine in order.items():
         if name == "lanes" and lanes_of(state) < 1:
             raise DatasetError(

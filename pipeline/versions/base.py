@@ -37,7 +37,7 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
 )
 from recordmill.pipeline.dataset.placement import Hashes, digest
-from recordmill.pipeline.json_values import parse_json
+from recordmill.pipeline.json_values import NewerFormatError, check_format, parse_json
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
@@ -127,7 +127,7 @@ def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest |
     try:
         return Latest.from_json(parse_json(content.data))
     except DatasetError as error:
-        if mend:
+        if mend and not isinstance(error, NewerFormatError):
             return None
         raise OutputError(f"{store.location / LATEST_FILE} is broken ({error}): {rolls_back(store.url)}") from None
 
@@ -227,9 +227,10 @@ def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
         return Forgotten()
     try:
         parsed = parse_json(content.data)
+        check_format(parsed, FORMAT)
         keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
-        if parsed["format"] != FORMAT or len(keys) != len(parsed["keys"]):
-            raise ValueError(f"format {parsed['format']}")
+        if len(keys) != len(parsed["keys"]):
+            raise ValueError("a digest is none of 24 bytes")
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
         # Nobody may build as if nothing had been forgotten.
         raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None

@@ -5,11 +5,13 @@ with, gives it its number, shows it by its manifest, and replaces `LATEST`: in a
 object store by a conditional write. Numbers order the versions; clocks and names do not.
 """
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain, count
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.dataset.paths import attempt_name, locate
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, missing_files, moved, now
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
@@ -37,6 +40,7 @@ from recordmill.pipeline.versions.stores.base import (
 )
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
 
+_warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
 MOST_SAME = 16  # source keys that `LATEST` remembers: the newest
@@ -109,9 +113,13 @@ def _manifest(store: Store, version: str) -> Manifest | None:
     """Reads the manifest of the version in a folder; None for a broken one, or one that names itself otherwise."""
     try:
         manifest = read_manifest(version_folder(store.location, version))
-    except DatasetError:
+        if manifest.version == version:
+            return manifest
+        raise DatasetError(f"its {MANIFEST_FILE} is that of {manifest.version}")
+    except DatasetError as error:
+        if store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
+            _warn_once(printable(f"the version {version} is left out: {error}"))
         return None
-    return manifest if manifest.version == version else None
 
 
 def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:

@@ -25,7 +25,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.context.reports import asked_of_stores
 from recordmill.pipeline.build.plan.keys import package_versions
-from recordmill.pipeline.build.publish.features import write_tfds_files
+from recordmill.pipeline.build.publish.features import write_tfds_files, write_tft_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, shard_names, span_file
@@ -123,6 +123,7 @@ def assemble(
     rejects = _write_rejects(results, assembled)
     write_span_files(results, assembled)
     write_tfds_files(str(assembled), described, vocabularies)
+    write_tft_files(results, str(assembled), described)
     manifest = _manifest(results, described, splits, rejects, version)
     for name, data in more.items():
         path_within(assembled, name).write_bytes(data)

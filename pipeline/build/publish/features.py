@@ -1,17 +1,22 @@
-"""Describes the features that a job stored, for the manifest and for TensorFlow Datasets.
+"""Describes the features that a job stored, for the manifest, TensorFlow Datasets and tf.Transform.
 
 They are those of the spec, and what a user's `preprocessing` function stores.
 """
 
 import json
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata.schema_utils import schema_from_feature_spec
 
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
+from recordmill.pipeline.build.context.graph import input_specs
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.paths import path_within
@@ -19,15 +24,12 @@ from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stor
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
-from recordmill.transforms.contract.stored import KEY, part_name, stored_features
-from recordmill.transforms.tensorflow.features import parse_spec
+from recordmill.transforms.contract.stored import part_name, stored_features
+from recordmill.transforms.tensorflow.features import parse_spec, part_spec
+from recordmill.transforms.tensorflow.kind import DTYPES
 
 ASSETS = "transform_fn/assets"
-STORED: Mapping[tf.DType, Literal["bytes", "int64", "float32"]] = {
-    tf.string: "bytes",
-    tf.int64: "int64",
-    tf.float32: "float32",
-}
+STORED = {dtype: name for name, dtype in DTYPES.items()}
 Described = dict[str, Description]
 """Descriptions by feature."""
 
@@ -70,16 +72,38 @@ def _own(spec: Any) -> OwnDescription:
 
 def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
     """Writes the files."""
-    into, parts = Path(folder), dict[str, Any]()
-    for name, description in features.items():
-        parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
-        parts[name] = description.tfds()
+    into, stored = Path(folder), stored_features(features, with_key=True)
+    parts = {name: tfds_stored(each) for name, each in stored.items()}
+    parts |= {name: description.tfds() for name, description in features.items()}
     described = {
         "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-        "featuresDict": {"features": {**parts, KEY: tfds_stored(Stored("bytes"))}},
+        "featuresDict": {"features": parts},
     }
     (into / "features.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     for feature, description in features.items():
         if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
             names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
             path_within(into, f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+
+
+def write_tft_files(results: Results, folder: str, features: Mapping[str, Description]) -> None:
+    """Writes what `tft.TFTransformOutput` reads beside the graph, whose own schema names parts of ragged tensors."""
+    made, into = tft.TFTransformOutput(results.export), Path(folder)
+    stored = schema_from_feature_spec(parse_spec(features), made.transformed_domains() | dict(_domains(features)))
+    stored.annotation.CopyFrom(made.transformed_metadata.schema.annotation)
+    inputs = input_specs(results.context).items()
+    raw = {name: part_spec(Stored(STORED[each.dtype], None if len(each.shape) > 1 else ())) for name, each in inputs}
+    for place, schema in {"transformed_metadata": stored, "metadata": schema_from_feature_spec(raw)}.items():
+        path_within(into, f"{place}/schema.pbtxt").write_text(text_format.MessageToString(schema), encoding="ascii")
+    files = {name: file for name, each in features.items() if (file := getattr(each, "vocabulary", None))}
+    files |= {posixpath.basename(file): file for file in files.values()}
+    assets = json.dumps({name: posixpath.relpath(file, ASSETS) for name, file in files.items()})
+    path_within(into, "transformed_metadata/asset_map").write_text(assets, encoding="ascii")
+
+
+def _domains(features: Mapping[str, Description]) -> Iterator[tuple[str, schema_pb2.IntDomain]]:
+    for name, description in features.items():
+        ids = getattr(description, "buckets", None) or getattr(description, "vocabulary_size", None)
+        for part, stored in description.parts().items():
+            if stored.dtype == "int64" and (count := {"": ids, "missing": 2}.get(part)):
+                yield part_name(name, part), schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
