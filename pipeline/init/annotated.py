@@ -5,10 +5,11 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-from recordmill.pipeline.init.guess import Choice
+from recordmill.pipeline.init.guess import FITS, Choice
 from recordmill.pipeline.init.recognize import (
     SMALL_FILES,
     Recognized,
@@ -21,18 +22,19 @@ from recordmill.pipeline.init.recognize import (
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, image_key
+from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ImageList, image_key
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.spec.split_by import SPLITS
+from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
 LOOKED_AT = 64  # files whose beginning is read
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 IS_VOC = re.compile(rb"<annotation")
-IS_YOLO = re.compile(rb"\s*\d++([ \t]++(?:\d++\.?\d*+|\.\d++)(e-?\d++)?){4,}[ \t\r]*(\n|\Z)")
+IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++(?:\d++\.?\d*+|\.\d++)(e-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
 KNOWN: Mapping[str, Mapping[str, Choice]] = {
@@ -73,7 +75,7 @@ class Listing:
             why = "has annotations, and their images are not in it or below it: give the folder that holds both"
             raise UnknownDataError(f"{without[0]}: {self.folder} {why}")
         named = [source for source in sources if source["split"]]
-        is_divided = len(named) > 1 and any(source["split"] == "train" for source in named)
+        is_divided = len({source["split"] for source in named}) > 1 and any(one["split"] == "train" for one in named)
         others = [source["path"] for source in sources if is_divided and source not in named]
         sources = named if is_divided else [{**each, "split": None} for each in sources]
         filled = [{name: value for name, value in each.items() if value is not None} for each in sources]
@@ -181,21 +183,70 @@ def _voc(listing: Listing) -> Recognized | None:
 
 
 def _yolo(listing: Listing) -> Recognized | None:
-    paired = _paired(listing, ".txt", IS_YOLO.match)
+    named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
+    paired = _paired(listing, ".txt", IS_YOLO.match, FITS if named else 1)
     if not paired:
         return None
-    named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
+    sources, notes = _stated(listing, paired, named[0].path) if named else ([], [])
     named += listing.ending("/classes.txt", ".names")
-    sources = _by_folder(listing, paired, "yolo", named[0].path if named else None)
-    return listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
+    sources = sources or _by_folder(listing, paired, "yolo", named[0].path if named else None)
+    found = listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
+    return replace(found, notes=[*notes, *found.notes])
 
 
-def _paired(listing: Listing, ending: str, is_annotation: Callable[[bytes], object]) -> dict[FileInfo, FileInfo]:
-    """Returns the annotation file of each image that has one; none at all where one is no annotation."""
+def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The sources of the splits that YOLO's YAML states by folders and lists of images; and what is odd about them."""
+    folder, text = posixpath.dirname(path), read_head(listing.files, path).decode(errors="replace")
+    stated = dict[str, Any]()
+    with suppress(SpecError):  # the plan ends with it
+        stated = load_yaml(text, path, "`names:`").value
+    roots = [posixpath.join(folder, str(stated.get("path") or "")), folder]
+    sources, absent, taken, shared = list[dict[str, Any]](), list[str](), set[FileInfo](), list[str]()
+    for word, split in SPLITS.items():
+        given, before = stated.get(word) or [], {*taken}
+        for entry in map(str, given if isinstance(given, list) else [given]):
+            ways = (_resolved(root, each) for root in roots for each in (entry, entry.removeprefix("../")))
+            images, options = next(filter(lambda way: way[0], (_named(listing, way) for way in ways)), ([], {}))
+            shared += [image.path for image in images if image in before]
+            absent += [] if images else [f"{word}: {entry}"]
+            if not before.issuperset(images):
+                labels = _common([paired[image] for image in images if image in paired] or images)
+                sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
+            taken.update(images)
+    left = [image.path for image in listing.images if image not in taken] if sources else []
+    name = posixpath.basename(path)
+    return sources, [
+        *note(f"no images are where {name} says", absent),
+        *note(f"images of two splits in {name}; a later folder or list is left out if it adds none", shared),
+        *note(f"left out, since {name} has them in no split", left),
+    ]
+
+
+def _resolved(root: str, entry: str) -> str:
+    """An entry's path, which Windows may have written; a URL's stays one."""
+    start, mark, rest = posixpath.join(root, entry.replace("\\", "/")).rpartition("://")
+    return f"{start}{mark}{posixpath.normpath(rest)}"
+
+
+def _named(listing: Listing, path: str) -> tuple[list[FileInfo], dict[str, Any]]:
+    """The images in a folder, or those of a list, whose lines are relative to its folder; and the source's options."""
+    if not any(file.path == path for file in listing.others):
+        return [image for image in listing.images if image.path.startswith(f"{path}/")], {"images": path}
+    folder, listed = posixpath.dirname(path), ImageList.read(listing.files, path)
+    below = (image for image in listing.images if image.path.startswith(f"{folder}/"))
+    images = [image for image in below if image.path[len(folder) + 1 :] in listed]
+    return images, {"images": folder, "image_list": path}
+
+
+def _paired(
+    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], share: float = 1
+) -> dict[FileInfo, FileInfo]:
+    """Returns the annotation file of each image that has one; none at all where fewer than a share are annotations."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
     paired = {image: file for image, file in pairs.items() if file}
-    return paired if all(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
+    heads = listing.heads(paired.values())
+    return paired if sum(bool(is_annotation(head)) for _, head in heads) >= share * len(heads) else {}
 
 
 def _by_folder(

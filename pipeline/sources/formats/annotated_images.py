@@ -7,7 +7,9 @@ annotations has empty lists. `voc` and `yolo` have a file an image, which a work
 large tables, which the plan reads once: its chunks hold their rows, and no worker reads a table again.
 """
 
+import codecs
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -47,6 +49,9 @@ from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.transforms.contract.bounds import FILE_BYTES, OBJECTS, VOC_DEPTH, VOC_ELEMENTS, ImageError
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
+DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+MULTIBYTE = re.compile("utf|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
+"""Encodings, by Python's names, that expat does not read, or not by all their names; others are of one byte."""
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 YOLO_LISTS = ("boxes", "categories")
@@ -74,11 +79,14 @@ class _Bounded(ElementTree.TreeBuilder):
 
 def _parsed(data: bytes) -> ElementTree.Element:
     """Parses XML, but for namespaces: with them, each attribute's name would hold the whole of its namespace's."""
+    declared = DECLARED.match(data)
+    encoding = codecs.lookup(declared[1].decode()).name if declared else ""
+    text = data.decode(encoding) if MULTIBYTE.match(encoding) else data  # expat takes a string's bytes as UTF-8
     builder, parser = _Bounded(), expat.ParserCreate()
     parser.buffer_text, parser.CharacterDataHandler = True, builder.data
     parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
     parser.StartDoctypeDeclHandler = builder.doctype
-    parser.Parse(data, True)
+    parser.Parse(text, True)
     return builder.close()
 
 
@@ -137,7 +145,9 @@ def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | s
     if len(box) > 4:
         (left, right), (top, bottom) = ((min(sides), max(sides)) for sides in (box[::2], box[1::2]))
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
-    name = class_name(str(int(code)), names) if code.is_integer() else None
+    if not code.is_integer():
+        return f"class {code:g} is no whole number"
+    name = class_name(str(int(code)), names)
     return (box, name) if name else f"class {code:g} is not in `names`"
 
 

@@ -107,8 +107,9 @@ class ImageList:
 
 def _listed(line: str) -> str:
     """Returns the image that a line lists; in a list of one class a number follows: `2008_000002 -1`."""
-    listed, _, number = line.strip().rpartition(" ")
-    return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line.strip()
+    line = line.strip().replace("\\", "/")
+    listed, _, number = line.rpartition(" ")
+    return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line
 
 
 def read_names(files: Files, path: str | None) -> Names:

@@ -1,7 +1,7 @@
 """COCO's JSON: `images`, `annotations` and `categories`, joined by their ids; several files are joined by image.
 
-An annotation with a `caption` adds to `captions`; one with a `bbox` adds to `boxes`, `categories` and `crowd`. Key
-points, polygons and masks are passed over.
+An annotation with a `caption` adds to `captions`; one with a `bbox` adds to `boxes`, `categories` and `crowd`, as does
+one whose `segmentation` gives a bounding box. Key points are passed over.
 """
 
 import codecs
@@ -11,6 +11,8 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from math import isfinite
 from typing import Any, BinaryIO
 
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
@@ -24,6 +26,7 @@ from recordmill.transforms.contract.bounds import OBJECTS
 READ_BYTES = 1 << 20  # 1 MiB
 MOST_CHARACTERS = 64 << 20  # of one item
 SPACE = re.compile(r"[ \t\n\r]*")
+DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 DECODER = json.JSONDecoder()
 
 
@@ -126,6 +129,8 @@ SLACK = 1  # pixel: COCO's own boxes are rounded
 LARGEST = 1 << 1000  # a larger whole number is no float64
 
 
+BOXLESS = "`caption`, and no `bbox` of four numbers, or `segmentation` of polygons, with an `iscrowd` of 0 or 1"
+MASK_ALONE = "`bbox`, only a `segmentation` in run lengths: write pycocotools' `mask.toBbox(segmentation)` into it"
 NO_VALUES: list[Any] = []
 NO_NUMBERS: "array[Any]" = array("d")
 """The lists of all images without annotations, never added to: three bytes of JSON are an image."""
@@ -150,23 +155,30 @@ class CocoImage:
     """Ids, and names once all are known."""
     crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
     captions: list[str] = field(default_factory=lambda: NO_VALUES)
+    caption_ids: list[Any] = field(default_factory=lambda: NO_VALUES)
     known: set[Any] | None = None
-    """The ids, once another file is joined."""
+    """The annotations with their ids, once another file is joined."""
     fault: Fault | None = None
 
     def add(self, annotation: Mapping[str, Any]) -> None:
         """Adds an annotation, or remembers what is wrong with it."""
-        caption, box, crowd = annotation.get("caption"), annotation.get("bbox"), annotation.get("iscrowd", 0)
+        caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
+        box = annotation.get("bbox") or bounding_box(annotation.get("segmentation"))
         if isinstance(caption, str):
-            self.captions = [] if self.captions is NO_VALUES else self.captions
-            self.captions.append(caption)
+            self._add_caption(known, caption)
         elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
-            self._add_box(annotation.get("id"), box, annotation.get("category_id"), int(crowd))
+            self._add_box(known, box, annotation.get("category_id"), int(crowd))
         else:
-            wrong = "has no `caption`, and no `bbox` of four numbers with an `iscrowd` of 0 or 1"
-            self._refuse(f"the annotation {_shown(annotation.get('id'))} {wrong}")
+            is_mask = isinstance(annotation.get("segmentation"), dict) and not annotation.get("bbox")
+            self._refuse(f"the annotation {_shown(known)} has no {MASK_ALONE if is_mask else BOXLESS}")
+
+    def _add_caption(self, known: Any, caption: str) -> None:
+        if self.captions is NO_VALUES:
+            self.caption_ids, self.captions = [], []
+        self.caption_ids.append(known)
+        self.captions.append(caption)
 
     def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int) -> None:
         if self.boxes is NO_NUMBERS:
@@ -187,26 +199,39 @@ class CocoImage:
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
         """Replaces the categories' ids by names."""
-        named = [names.get(_hashed(code)) if _is_id(code) else None for code in self.categories]
+        named = [None if (code := _id(each)) is None else names.get(_hashed(code)) for each in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
             self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
         self.categories = named or NO_VALUES
 
-    def join(self, other: "CocoImage") -> None:
-        """Adds the annotations of another file; one that both have, by its id, comes once."""
+    def join(self, other: "CocoImage") -> list[str]:
+        """Adds the annotations of another file; one that both have, with its id, comes once.
+
+        Returns the ids that both files give, to different annotations.
+        """
         self.fault = self.fault or other.fault
         if self._is_full(0):
-            return
-        self.known = self.known or set(map(_hashed, self.ids))
-        for each, known in enumerate(other.ids):
-            if known is None or _hashed(known) not in self.known:
-                self.known.add(_hashed(known))
-                self._add_box(known, other.boxes[4 * each : 4 * each + 4], other.categories[each], other.crowd[each])
-        if other.captions:
-            self.captions = self.captions if self.captions is not NO_VALUES else []
-            self.captions += other.captions
+            return []
+        self.known, clashes = self.known or {*chain.from_iterable(map(_named, self._annotations()))}, list[str]()
+        for annotation in other._annotations():
+            (known, *content), names = annotation, _named(annotation)
+            if known is not None and annotation in self.known:
+                continue
+            clashes += [_shown(known)] if known is not None and self.known.intersection(names) else []
+            self.known.update(names)
+            if len(content) == 1:
+                self._add_caption(known, *content)
+            else:
+                self._add_box(known, content[:4], *content[4:])
         self._is_full(0)
+        return clashes
+
+    def _annotations(self) -> Iterator[tuple[Any, ...]]:
+        """Yields each annotation: its id, and its box, category and crowd, or its caption."""
+        sides = (self.boxes[side::4] for side in range(4))
+        yield from zip(map(_hashed, self.ids), *sides, self.categories, self.crowd, strict=True)
+        yield from zip(map(_hashed, self.caption_ids), self.captions, strict=True)
 
     def outside(self) -> Iterator[str]:
         """Yields the ids of boxes that leave the image or have no area."""
@@ -231,6 +256,11 @@ class CocoImage:
         return AnnotatedRow(self.path, fault or lists, self.file, self.number)
 
 
+def _named(annotation: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Returns the annotation, and its id among those of its kind."""
+    return [annotation, (None, len(annotation), annotation[0])]
+
+
 def _hashed(value: Any) -> Any:
     """Returns an id that may be in a set: JSON has lists and objects, too, and whole numbers that share a hash."""
     is_plain = isinstance(value, str | float | None) or (isinstance(value, int) and value.bit_length() < 64)
@@ -243,30 +273,37 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
     Paths in them are relative to the folder `images`; if that is None, to the file's own. `listed` are the images that
     are rows. Raises: SourceError, OSError: a file is damaged, or not COCO's, or cannot be read.
     """
-    rows, by_path, unlisted, outside = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str]()
+    rows, by_path = list[CocoImage](), dict[str, CocoImage]()
+    unlisted, outside, clashes, repeated = list[str](), list[str](), list[str](), list[str]()
     for path in paths:
-        found, lost = _read_file(files, join(root, path), posixpath.dirname(path) if images is None else "", images)
+        found, lost, twice = _read_file(
+            files, join(root, path), posixpath.dirname(path) if images is None else "", images
+        )
         new = [image for image in found if not image.path or image.path in listed]
         for image in new:
             known, image.file = by_path.get(image.path or ""), path
-            known.join(image) if known else rows.append(image)
+            clashes += known.join(image) if known else rows.append(image) or []
             outside += image.outside()
         for image in new:
             if image.path:
                 by_path.setdefault(image.path, image)
-        unlisted += lost
+        unlisted, repeated = unlisted + lost, repeated + twice
     boxes, captions = any(image.ids for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),
+        *note("images whose `id` an image before has, which gets the annotations of both", repeated),
+        *note("annotations with an `id` of others of their image in another file, all kept", clashes),
         *note(LEAVING, outside),
         *listed.notes(),
     ]
     return Found((image.row() for image in rows), [0] * len(rows), names, notes)
 
 
-def _read_file(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str]]:
-    """Reads a file: its images, in its order, and the ids of the annotations of no image."""
+def _read_file(
+    files: Files, path: str, folder: str, images: str | None
+) -> tuple[list[CocoImage], list[str], list[str]]:
+    """Reads a file: its images, in its order, the ids of the annotations of no image, and images' ids that repeat."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
     lost, seen, nameless = list[str](), set[str](), 0
     try:
@@ -279,12 +316,14 @@ def _read_file(files: Files, path: str, folder: str, images: str | None) -> tupl
                     if nameless > OBJECTS.most:
                         raise JsonDamageError(f"{nameless:,} entries of `images` have no `file_name`: it is no COCO")
                     entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
-                elif key == "annotations" and _is_id(entry.get("image_id")):
-                    by_id.setdefault(_hashed(entry["image_id"]), CocoImage(entry["image_id"])).add(entry)
+                elif key == "annotations" and (known := _id(entry.get("image_id"))) is not None:
+                    by_id.setdefault(_hashed(known), CocoImage(known)).add(entry)
                 elif key == "annotations":
                     lost.append(_shown(entry.get("id")))
-                elif key == "categories" and _is_id(entry.get("id")) and isinstance(entry.get("name"), str):
-                    names[_hashed(entry["id"])] = entry["name"]
+                elif key == "categories" and isinstance(entry.get("name"), str):
+                    known = _id(entry.get("id"))
+                    if names.setdefault(_hashed(known), entry["name"]) != entry["name"]:
+                        raise SourceError(f"{path}: `categories` gives the id {_shown(known)} to two names")
     except JsonDamageError as error:
         raise SourceError(f"{path} cannot be read as JSON: {error}") from None
     if "images" not in seen:
@@ -292,15 +331,16 @@ def _read_file(files: Files, path: str, folder: str, images: str | None) -> tupl
     for image in by_id.values():
         image.name_categories(names)
     lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.ids or [None]]
-    return entries, lost
+    firsts = {id(image) for image in by_id.values()}
+    return entries, lost, [_shown(each.id) for each in entries if each.id is not None and id(each) not in firsts]
 
 
 def _listed(
     entry: Mapping[str, Any], by_id: dict[Any, CocoImage], number: int, folder: str, images: str | None
 ) -> CocoImage:
     """Returns the image of an entry of `images`; the second entry of one id is an image of its own."""
-    known, name = entry.get("id"), entry.get("file_name")
-    image = by_id.setdefault(_hashed(known), CocoImage(known)) if _is_id(known) else CocoImage(None)
+    known, name = _id(entry.get("id")), entry.get("file_name")
+    image = by_id.setdefault(_hashed(known), CocoImage(known)) if known is not None else CocoImage(None)
     if image.number is not None:
         image = CocoImage(known)
     image.number, image.sides = number, (entry["width"], entry.get("height")) if "width" in entry else None
@@ -309,12 +349,31 @@ def _listed(
     return image
 
 
+def bounding_box(polygons: Any) -> list[float] | None:
+    """Returns the bounding box of polygons; None of anything else.
+
+    >>> bounding_box([[10, 10, 30, 10, 30, 20]])
+    [10, 10, 20, 10]
+    """
+    are_pairs = isinstance(polygons, list) and all(isinstance(each, list) and not len(each) % 2 for each in polygons)
+    sides = list(chain.from_iterable(polygons)) if are_pairs else []
+    if not sides or not all(_is_number(side) and isfinite(side) for side in sides):
+        return None
+    (left, right), (top, bottom) = ((min(each), max(each)) for each in (sides[::2], sides[1::2]))
+    return [left, top, right - left, bottom - top]
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, float) or (type(value) is int and -LARGEST < value < LARGEST)
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, int | str)
+def _id(value: object) -> Any:
+    """Returns an id, the same however a file writes it: 1 of 1.0 and of "1"; None of what is no id."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str):
+        return int(value) if DECIMAL.fullmatch(value) else value
+    return value if type(value) is int else None
 
 
 def _shown(known: object) -> str:
