@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordmill.pipeline.init.guess import FITS, Choice
+from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import (
     SMALL_FILES,
     Recognized,
@@ -184,7 +184,7 @@ def _voc(listing: Listing) -> Recognized | None:
 
 def _yolo(listing: Listing) -> Recognized | None:
     named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
-    paired = _paired(listing, ".txt", IS_YOLO.match, FITS if named else 1)
+    paired = _paired(listing, ".txt", bool if named else IS_YOLO.match)
     if not paired:
         return None
     sources, notes = _stated(listing, paired, named[0].path) if named else ([], [])
@@ -194,59 +194,50 @@ def _yolo(listing: Listing) -> Recognized | None:
     return replace(found, notes=[*notes, *found.notes])
 
 
-def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) -> tuple[list[dict[str, Any]], list[str]]:
+def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) -> tuple[list[Source], list[str]]:
     """The sources of the splits that YOLO's YAML states by folders and lists of images; and what is odd about them."""
-    folder, text = posixpath.dirname(path), read_head(listing.files, path).decode(errors="replace")
-    stated = dict[str, Any]()
+    stated, (folder, name) = dict[str, Any](), posixpath.split(path)
     with suppress(SpecError):  # the plan ends with it
-        stated = load_yaml(text, path, "`names:`").value
-    roots = [posixpath.join(folder, str(stated.get("path") or "")), folder]
-    sources, absent, taken, shared = list[dict[str, Any]](), list[str](), set[FileInfo](), list[str]()
-    for word, split in SPLITS.items():
-        given, before = stated.get(word) or [], {*taken}
-        for entry in map(str, given if isinstance(given, list) else [given]):
-            ways = (_resolved(root, each) for root in roots for each in (entry, entry.removeprefix("../")))
-            images, options = next(filter(lambda way: way[0], (_named(listing, way) for way in ways)), ([], {}))
-            shared += [image.path for image in images if image in before]
-            absent += [] if images else [f"{word}: {entry}"]
-            if not before.issuperset(images):
-                labels = _common([paired[image] for image in images if image in paired] or images)
-                sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
-            taken.update(images)
-    left = [image.path for image in listing.images if image not in taken] if sources else []
-    name = posixpath.basename(path)
+        stated = load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
+    sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
+    given = {split: stated.get(word) or [] for word, split in SPLITS.items() if word in stated}
+    entries = [
+        (split, str(entry)) for split, some in given.items() for entry in (some if isinstance(some, list) else [some])
+    ]
+    for split, entry in entries:
+        roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
+        ways = (posixpath.join(root, each) for root in roots for each in (entry, entry.removeprefix("../")))
+        found = (_named(listing, posixpath.normpath(way).replace(":/", "://")) for way in ways)
+        images, options = next(filter(lambda each: each[0], found), ([], {}))
+        twice = [image.path for image in images if by_split.setdefault(image, split) != split]
+        absent, shared = absent + ([] if images else [entry]), shared + twice
+        if len(twice) < len(images):
+            labels = _common([paired[image] for image in images if image in paired] or images)
+            sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
+    left = [image.path for image in listing.images if image not in by_split] if sources else []
     return sources, [
         *note(f"no images are where {name} says", absent),
-        *note(f"images of two splits in {name}; a later folder or list is left out if it adds none", shared),
+        *note(f"images of two splits in {name}, which get them twice, or only the first if it has all", shared),
         *note(f"left out, since {name} has them in no split", left),
     ]
 
 
-def _resolved(root: str, entry: str) -> str:
-    """An entry's path, which Windows may have written; a URL's stays one."""
-    start, mark, rest = posixpath.join(root, entry.replace("\\", "/")).rpartition("://")
-    return f"{start}{mark}{posixpath.normpath(rest)}"
-
-
-def _named(listing: Listing, path: str) -> tuple[list[FileInfo], dict[str, Any]]:
+def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
     """The images in a folder, or those of a list, whose lines are relative to its folder; and the source's options."""
-    if not any(file.path == path for file in listing.others):
-        return [image for image in listing.images if image.path.startswith(f"{path}/")], {"images": path}
-    folder, listed = posixpath.dirname(path), ImageList.read(listing.files, path)
+    is_list = any(file.path == path for file in listing.others)
+    folder = posixpath.dirname(path) if is_list else path
+    listed = ImageList.read(listing.files, path if is_list else None)
     below = (image for image in listing.images if image.path.startswith(f"{folder}/"))
     images = [image for image in below if image.path[len(folder) + 1 :] in listed]
-    return images, {"images": folder, "image_list": path}
+    return images, {"images": folder, "image_list": path if is_list else None}
 
 
-def _paired(
-    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], share: float = 1
-) -> dict[FileInfo, FileInfo]:
-    """Returns the annotation file of each image that has one; none at all where fewer than a share are annotations."""
+def _paired(listing: Listing, ending: str, is_annotation: Callable[[bytes], object]) -> dict[FileInfo, FileInfo]:
+    """Returns the annotation file of each image that has one; none at all where one is no annotation."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
     paired = {image: file for image, file in pairs.items() if file}
-    heads = listing.heads(paired.values())
-    return paired if sum(bool(is_annotation(head)) for _, head in heads) >= share * len(heads) else {}
+    return paired if all(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
 
 
 def _by_folder(

@@ -145,10 +145,8 @@ def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | s
     if len(box) > 4:
         (left, right), (top, bottom) = ((min(sides), max(sides)) for sides in (box[::2], box[1::2]))
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
-    if not code.is_integer():
-        return f"class {code:g} is no whole number"
-    name = class_name(str(int(code)), names)
-    return (box, name) if name else f"class {code:g} is not in `names`"
+    name = class_name(str(int(code)), names) if code.is_integer() else None
+    return (box, name) if name else f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
 
 
 def _columns(names: Sequence[str], objects: Sequence[tuple[object, ...]]) -> Lists:

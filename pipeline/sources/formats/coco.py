@@ -154,8 +154,8 @@ class CocoImage:
     categories: list[Any] = field(default_factory=lambda: NO_VALUES)
     """Ids, and names once all are known."""
     crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
-    captions: list[str] = field(default_factory=lambda: NO_VALUES)
-    caption_ids: list[Any] = field(default_factory=lambda: NO_VALUES)
+    captions: list[tuple[Any, str]] = field(default_factory=lambda: NO_VALUES)
+    """Each with the id of its annotation."""
     known: set[Any] | None = None
     """The annotations with their ids, once another file is joined."""
     fault: Fault | None = None
@@ -165,20 +165,18 @@ class CocoImage:
         caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
-        box = annotation.get("bbox") or bounding_box(annotation.get("segmentation"))
+        box = annotation.get("bbox") or _around(annotation.get("segmentation"))
         if isinstance(caption, str):
             self._add_caption(known, caption)
         elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
             self._add_box(known, box, annotation.get("category_id"), int(crowd))
         else:
             is_mask = isinstance(annotation.get("segmentation"), dict) and not annotation.get("bbox")
-            self._refuse(f"the annotation {_shown(known)} has no {MASK_ALONE if is_mask else BOXLESS}")
+            self.refuse(f"the annotation {_shown(known)} has no {MASK_ALONE if is_mask else BOXLESS}")
 
     def _add_caption(self, known: Any, caption: str) -> None:
-        if self.captions is NO_VALUES:
-            self.caption_ids, self.captions = [], []
-        self.caption_ids.append(known)
-        self.captions.append(caption)
+        self.captions = [] if self.captions is NO_VALUES else self.captions
+        self.captions.append((known, caption))
 
     def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int) -> None:
         if self.boxes is NO_NUMBERS:
@@ -188,13 +186,13 @@ class CocoImage:
         self.categories.append(category)
         self.crowd.append(crowd)
 
-    def _refuse(self, wrong: str, reason: str = "malformed_row") -> None:
+    def refuse(self, wrong: str, reason: str = "malformed_row") -> None:
         self.fault = self.fault or Fault(reason, wrong)
 
     def _is_full(self, more: int) -> bool:
         count = len(self.ids) + len(self.captions) + more
         if count > OBJECTS.most:
-            self._refuse(OBJECTS.beyond(count), OBJECTS.reason)
+            self.refuse(OBJECTS.beyond(count), OBJECTS.reason)
         return count > OBJECTS.most
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
@@ -202,36 +200,29 @@ class CocoImage:
         named = [None if (code := _id(each)) is None else names.get(_hashed(code)) for each in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
-            self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
+            self.refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
         self.categories = named or NO_VALUES
 
-    def join(self, other: "CocoImage") -> list[str]:
-        """Adds the annotations of another file; one that both have, with its id, comes once.
-
-        Returns the ids that both files give, to different annotations.
-        """
+    def join(self, other: "CocoImage") -> None:
+        """Adds the annotations of another file; one that both have, with the same id and content, comes once."""
         self.fault = self.fault or other.fault
         if self._is_full(0):
-            return []
-        self.known, clashes = self.known or {*chain.from_iterable(map(_named, self._annotations()))}, list[str]()
+            return
+        self.known = self.known or {*self._annotations()}
         for annotation in other._annotations():
-            (known, *content), names = annotation, _named(annotation)
+            known, *content = annotation
             if known is not None and annotation in self.known:
                 continue
-            clashes += [_shown(known)] if known is not None and self.known.intersection(names) else []
-            self.known.update(names)
-            if len(content) == 1:
-                self._add_caption(known, *content)
-            else:
-                self._add_box(known, content[:4], *content[4:])
+            self.known.add(annotation)
+            add = self._add_caption if len(content) == 1 else self._add_box
+            add(known, *content)
         self._is_full(0)
-        return clashes
 
     def _annotations(self) -> Iterator[tuple[Any, ...]]:
         """Yields each annotation: its id, and its box, category and crowd, or its caption."""
-        sides = (self.boxes[side::4] for side in range(4))
-        yield from zip(map(_hashed, self.ids), *sides, self.categories, self.crowd, strict=True)
-        yield from zip(map(_hashed, self.caption_ids), self.captions, strict=True)
+        boxes = zip(*(self.boxes[side::4] for side in range(4)), strict=True)
+        yield from zip(map(_hashed, self.ids), boxes, self.categories, self.crowd, strict=True)
+        yield from ((_hashed(known), caption) for known, caption in self.captions)
 
     def outside(self) -> Iterator[str]:
         """Yields the ids of boxes that leave the image or have no area."""
@@ -251,14 +242,9 @@ class CocoImage:
             "boxes": self.boxes.tolist(),
             "categories": self.categories,
             "crowd": self.crowd.tolist(),
-            "captions": self.captions,
+            "captions": [caption for _, caption in self.captions],
         }
         return AnnotatedRow(self.path, fault or lists, self.file, self.number)
-
-
-def _named(annotation: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Returns the annotation, and its id among those of its kind."""
-    return [annotation, (None, len(annotation), annotation[0])]
 
 
 def _hashed(value: Any) -> Any:
@@ -273,37 +259,30 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
     Paths in them are relative to the folder `images`; if that is None, to the file's own. `listed` are the images that
     are rows. Raises: SourceError, OSError: a file is damaged, or not COCO's, or cannot be read.
     """
-    rows, by_path = list[CocoImage](), dict[str, CocoImage]()
-    unlisted, outside, clashes, repeated = list[str](), list[str](), list[str](), list[str]()
+    rows, by_path, unlisted, outside = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str]()
     for path in paths:
-        found, lost, twice = _read_file(
-            files, join(root, path), posixpath.dirname(path) if images is None else "", images
-        )
+        found, lost = _read_file(files, join(root, path), posixpath.dirname(path) if images is None else "", images)
         new = [image for image in found if not image.path or image.path in listed]
         for image in new:
             known, image.file = by_path.get(image.path or ""), path
-            clashes += known.join(image) if known else rows.append(image) or []
+            known.join(image) if known else rows.append(image)
             outside += image.outside()
         for image in new:
             if image.path:
                 by_path.setdefault(image.path, image)
-        unlisted, repeated = unlisted + lost, repeated + twice
+        unlisted += lost
     boxes, captions = any(image.ids for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),
-        *note("images whose `id` an image before has, which gets the annotations of both", repeated),
-        *note("annotations with an `id` of others of their image in another file, all kept", clashes),
         *note(LEAVING, outside),
         *listed.notes(),
     ]
     return Found((image.row() for image in rows), [0] * len(rows), names, notes)
 
 
-def _read_file(
-    files: Files, path: str, folder: str, images: str | None
-) -> tuple[list[CocoImage], list[str], list[str]]:
-    """Reads a file: its images, in its order, the ids of the annotations of no image, and images' ids that repeat."""
+def _read_file(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str]]:
+    """Reads a file: its images, in its order, and the ids of the annotations of no image."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
     lost, seen, nameless = list[str](), set[str](), 0
     try:
@@ -331,8 +310,7 @@ def _read_file(
     for image in by_id.values():
         image.name_categories(names)
     lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.ids or [None]]
-    firsts = {id(image) for image in by_id.values()}
-    return entries, lost, [_shown(each.id) for each in entries if each.id is not None and id(each) not in firsts]
+    return entries, lost
 
 
 def _listed(
@@ -340,21 +318,21 @@ def _listed(
 ) -> CocoImage:
     """Returns the image of an entry of `images`; the second entry of one id is an image of its own."""
     known, name = _id(entry.get("id")), entry.get("file_name")
-    image = by_id.setdefault(_hashed(known), CocoImage(known)) if known is not None else CocoImage(None)
+    first = image = by_id.setdefault(_hashed(known), CocoImage(known)) if known is not None else CocoImage(None)
     if image.number is not None:
         image = CocoImage(known)
     image.number, image.sides = number, (entry["width"], entry.get("height")) if "width" in entry else None
     if isinstance(name, str) and name.strip():
         image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
+    if first.path != image.path:
+        image.refuse(
+            f"the image {_shown(known)} has the `id` of the image {first.number}: the annotations are of either"
+        )
     return image
 
 
-def bounding_box(polygons: Any) -> list[float] | None:
-    """Returns the bounding box of polygons; None of anything else.
-
-    >>> bounding_box([[10, 10, 30, 10, 30, 20]])
-    [10, 10, 20, 10]
-    """
+def _around(polygons: Any) -> list[float] | None:
+    """Returns the box around polygons; None of anything else."""
     are_pairs = isinstance(polygons, list) and all(isinstance(each, list) and not len(each) % 2 for each in polygons)
     sides = list(chain.from_iterable(polygons)) if are_pairs else []
     if not sides or not all(_is_number(side) and isfinite(side) for side in sides):
