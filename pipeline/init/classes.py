@@ -8,13 +8,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
-from recordmill.pipeline.init.guess import Choice, Guess, is_label
+from recordmill.pipeline.init.guess import Choice, Guess, is_id, is_label
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_column
+from recordmill.pipeline.sources.formats.parquet import class_labels, written_by
 from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.sources.typing.blocks import check_column
 
 MOST_CLASSES = 200  # that a person reads
@@ -25,7 +29,9 @@ NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 """A line with a code and its name."""
 KINDS = ("category", "categories", "number")
 SYNSET = re.compile(r"n\d{8}")
-CODE = re.compile(r"0|[1-9]\d{0,3}")
+CODE = re.compile(r"0|[1-9]\d{0,3}|-1")
+UNLABELLED = -1  # under Hugging Face's ClassLabel
+INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
     called = {name: codes for name, codes in columns.items() if is_label(name)}
     wanted, stated = called or columns, _class_labels(sample) if columns else {}
     for name in wanted:
-        if columns[name] <= stated.get(name, {}).keys():
+        if columns[name] - {UNLABELLED} <= stated.get(name, {}).keys():
             return Codes(name, stated[name], "the schema")
     for file, names in _named(sample) if columns else ():
         fitting = {name: _by_code(codes, names, is_sure=bool(called)) for name, codes in wanted.items()}
@@ -58,16 +64,35 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
 
 
 def _class_labels(sample: SourceSample) -> dict[str, dict[int, str]]:
-    """Returns the names of codes by column, where the schema of a Parquet file has Hugging Face's `ClassLabel`."""
+    """Returns the names of codes by column, where the schema of a Parquet file states them."""
+    return {name: dict(enumerate(names)) for name, names in class_labels(_schema(sample)).items()}
+
+
+def _schema(sample: SourceSample) -> pa.Schema:
     if sample.sources[0].format != "parquet":
-        return {}
+        return pa.schema([])
     with sample.origin.open(sample.data.files[0].path) as opened:
-        metadata = pq.read_schema(opened).metadata or {}
-    with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
-        labels = {name: feature for name, feature in features.items() if feature["_type"] == "ClassLabel"}
-        return {name: dict(enumerate(map(str, label["names"]))) for name, label in labels.items()}
-    return {}
+        return pq.read_schema(opened)
+
+
+def index_names(sample: SourceSample) -> list[str]:
+    """Lists the columns that are the index of a pandas table: nameless, or numbers without the name of an id."""
+    schema, stated = _schema(sample), written_by(_schema(sample), b"pandas").get("index_columns", [])
+    named = (name for name in stated if name in schema.names and pt.is_integer(schema.field(name).type))
+    return [*filter(INDEX.fullmatch, sample.names), *(name for name in named if not is_id(name))]
+
+
+def without_unlabelled(sample: SourceSample) -> SourceSample:
+    """Leaves out the sources where all rows lack a label that the schema states, as published test splits do."""
+    for name in _class_labels(sample) if len(sample.sources) > 1 else ():
+        blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
+        found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
+        if 0 < len(found) < len(sample.sources):
+            some = [source for number, source in enumerate(sample.data.sources) if number in found]
+            left = [source["path"] for source in sample.data.sources if source not in some]
+            notes = [*sample.data.notes, *note(f"left out, since no row has a {name}", left)]
+            return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
+    return sample
 
 
 def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
+from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.encoding import find_encoding
 from recordmill.pipeline.safe_text import count
@@ -27,10 +28,11 @@ from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 HEAD_BYTES = 1 << 20  # 1 MiB: about as much as a sample of rows
 ENDINGS = {
     "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
-    "tfrecord": ".tfrecord .tfrecords .tfrec", "text": ".txt .text", "json": ".json",
+    "tfrecord": ".tfrecord .tfrecords .tfrec .record .records", "text": ".txt .text", "json": ".json",
 }  # fmt: skip
 FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
 """The format of a file by the ending of its name: a source's, or `json`."""
+SHARD = re.compile(r"-\d+-of-\d+$")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 """A number as a cell."""
 COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -38,11 +40,13 @@ POINT = re.compile(r"[+-]?\d+\.\d+")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
 WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
+PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`), and give their folder"
 FOREIGN = {
     **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
     **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
     **dict.fromkeys((".yaml", ".yml"), "YAML, which is no data: give the data that it describes"),
+    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
 """The commonest files that no source reads: what they are, and the remedy, by the endings of their names."""
@@ -129,11 +133,15 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     """The sources of a folder: of its images, or of the files of one format."""
     if not filled:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
-    by_format = dict[str, list[FileInfo]]()
+    by_format, by_ending = dict[str, list[FileInfo]](), dict[str, str | None]()
     for file in filled:
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
             raise UnknownDataError(f"{folder} holds a dataset that is built already: see `recordmill show`")
-        by_format.setdefault(IMAGES if is_image(file.path) else format_by_name(file.path) or "", []).append(file)
+        form, ending = format_by_name(file.path), posixpath.splitext(SHARD.sub("", posixpath.basename(file.path)))[1]
+        if form is None and not is_image(file.path) and ending not in by_ending:
+            by_ending[ending] = _framed(files.read(file.path, 0, HEADER_BYTES))
+        form = IMAGES if is_image(file.path) else form or by_ending[ending] or ""
+        by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
     if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
         return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
@@ -280,15 +288,20 @@ def format_of(files: Files, path: str) -> str:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
-    form = format_by_name(path)
+    form = format_by_name(path) or _framed(files.read(path, 0, HEADER_BYTES))
     if form is None and b"\0" in read_head(files, path):
         raise UnknownDataError(f"{path} is of no format that is known by its name: {ROWS}, or give a folder of images")
     return form or "text"
 
 
+def _framed(head: bytes) -> str | None:
+    """TFRecord, where a file begins with a record's length and its checksum."""
+    return None if record_length(head) is None else "tfrecord"
+
+
 def format_by_name(path: str) -> str | None:
     """The format that a file's name states: a source's, or `json`; None where it states none."""
-    name = posixpath.basename(uncompressed_name(path)).lower()
+    name = SHARD.sub("", posixpath.basename(uncompressed_name(path)).lower())
     return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
 
 

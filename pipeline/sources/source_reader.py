@@ -154,7 +154,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         `key` are the asked columns that make a row's key; None asks for the default key as column `@key`. A reject
         names the source's own column.
         """
-        own_key = None if key is None else [self.source.columns.get(name, name) for name in key]
+        own_key = [self.source.columns.get(name, name) for name in key] if key and self.source.columns else key
         with self._naming_parser(chunk.file):
             blocks = self.read_chunk(chunk, files, self._own(columns), own_key)
             yield from (self._by_asked_names(block, columns) for block in blocks) if self.source.columns else blocks

@@ -6,14 +6,16 @@ A chunk is a row group, or several small ones, read as record batches of as many
 values become a column's type is `pipeline.sources.typing.values`.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import ClassVar
+from itertools import chain, count, starmap
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -138,11 +140,17 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
         leaves = _leaves(file.schema_arrow, read)
         asked = [file.metadata.schema.column(leaf).path for leaf in leaves]
         at_once = min(map(rows_at_once, _expected(files, path, file, numbers, leaves)))
+        labels = {
+            name
+            for name in class_labels(file.schema_arrow)
+            if name in read and columns[name].type is ColumnType.CATEGORY
+        }
         missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
         for batch in file.iter_batches(at_once, numbers, asked, use_threads=False):
             missing -= len(batch)
             stored = {name: lookup(batch, name) for name in read}
             values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
+            values |= {name: _labelled(values[name]) for name in labels}
             values |= {name: pa.repeat(pa.scalar(UNREAD), len(batch)) for name in unread - stored.keys()}
             size = sum(array.nbytes for array in values.values())
             step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
@@ -153,6 +161,35 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
                 yield min(step, len(batch) - start), piece
         if missing:
             raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
+
+
+def class_labels(schema: pa.Schema) -> dict[str, list[str]]:
+    """Returns the names of codes by column, where a schema has Hugging Face's `ClassLabel`; its -1 is no class."""
+    stated = written_by(schema, b"huggingface")
+    features = chain.from_iterable(starmap(_features, stated.get("info", {}).get("features", {}).items()))
+    return {name: list(map(str, feature["names"])) for name, feature in features}
+
+
+def written_by(schema: pa.Schema, tool: bytes) -> dict[str, Any]:
+    """Returns what a tool wrote into a schema; empty where it did not."""
+    with suppress(KeyError, TypeError, ValueError):
+        return dict(json.loads(schema.metadata[tool]))
+    return {}
+
+
+def _features(name: str, feature: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the features of codes, by column, also those in lists and structs."""
+    inner = feature[0] if isinstance(feature, list) and feature else feature
+    inner = inner.get("feature", inner) if isinstance(inner, dict) else {}
+    if inner.get("_type") == "ClassLabel":
+        yield name, inner
+    elif "_type" not in inner:
+        yield from chain.from_iterable(_features(f"{name}.{key}", value) for key, value in inner.items())
+
+
+def _labelled(codes: pa.Array) -> pa.Array:
+    """Makes -1, which means unlabelled, null; in lists it stays."""
+    return pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes) if pt.is_integer(codes.type) else codes
 
 
 def _expected(
