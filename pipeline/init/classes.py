@@ -77,7 +77,8 @@ def _schema(sample: SourceSample) -> pa.Schema:
 
 def index_names(sample: SourceSample) -> list[str]:
     """Lists the columns that are the index of a pandas table: nameless, or numbers without the name of an id."""
-    schema, stated = _schema(sample), written_by(_schema(sample), b"pandas").get("index_columns", [])
+    schema, written = _schema(sample), written_by(_schema(sample), b"pandas", "index_columns")
+    stated = [name for name in written if isinstance(name, str)] if isinstance(written, list) else []
     named = (name for name in stated if name in schema.names and pt.is_integer(schema.field(name).type))
     return [*filter(INDEX.fullmatch, sample.names), *(name for name in named if not is_id(name))]
 

@@ -144,7 +144,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         except (UserError, OSError, MemoryError, ImportError):
             raise
         except Exception as error:
-            where = f"{self.source.path}{file and f': {file}'}"
+            where = self.source.path if self.source.path.endswith(file) else f"{self.source.path}: {file}"
             why = f"the reader of {self.source.format} ended with {type(error).__name__}"
             raise SourceError(f"{where} cannot be read: {why}; is it damaged? If it is not, report it") from None
 

@@ -271,7 +271,7 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
             if image.path:
                 by_path.setdefault(image.path, image)
         unlisted += lost
-    boxes, captions = any(image.ids for image in rows), any(image.captions for image in rows)
+    boxes, captions = any(image.ids or image.fault for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),

@@ -10,7 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import chain, count, starmap
+from functools import reduce
+from itertools import chain, count
+from operator import getitem
 from typing import Any, ClassVar
 
 import numpy as np
@@ -165,26 +167,25 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
 
 def class_labels(schema: pa.Schema) -> dict[str, list[str]]:
     """Returns the names of codes by column, where a schema has Hugging Face's `ClassLabel`; its -1 is no class."""
-    stated = written_by(schema, b"huggingface")
-    features = chain.from_iterable(starmap(_features, stated.get("info", {}).get("features", {}).items()))
-    return {name: list(map(str, feature["names"])) for name, feature in features}
+    return {name[1:]: names for name, names in _labels("", written_by(schema, b"huggingface", "info", "features"))}
 
 
-def written_by(schema: pa.Schema, tool: bytes) -> dict[str, Any]:
-    """Returns what a tool wrote into a schema; empty where it did not."""
+def written_by(schema: pa.Schema, tool: bytes, *keys: str) -> Any:
+    """Returns what a tool wrote into a schema under some keys; None where it did not."""
     with suppress(KeyError, TypeError, ValueError):
-        return dict(json.loads(schema.metadata[tool]))
-    return {}
+        return reduce(getitem, keys, json.loads(schema.metadata[tool]))
+    return None
 
 
-def _features(name: str, feature: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the features of codes, by column, also those in lists and structs."""
-    inner = feature[0] if isinstance(feature, list) and feature else feature
-    inner = inner.get("feature", inner) if isinstance(inner, dict) else {}
-    if inner.get("_type") == "ClassLabel":
-        yield name, inner
-    elif "_type" not in inner:
-        yield from chain.from_iterable(_features(f"{name}.{key}", value) for key, value in inner.items())
+def _labels(name: str, feature: Any) -> Iterator[tuple[str, list[str]]]:
+    if isinstance(feature, list) and feature:
+        yield from _labels(name, feature[0])
+    elif isinstance(feature, dict) and "_type" not in feature:
+        yield from chain.from_iterable(_labels(f"{name}.{key}", inner) for key, inner in feature.items())
+    elif isinstance(feature, dict) and isinstance(feature.get("names"), list):
+        yield name, list(map(str, feature["names"]))
+    elif isinstance(feature, dict):
+        yield from _labels(name, feature.get("feature"))
 
 
 def _labelled(codes: pa.Array) -> pa.Array:
