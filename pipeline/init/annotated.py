@@ -202,7 +202,9 @@ def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) ->
     sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
     given = {split: stated.get(word) or [] for word, split in SPLITS.items() if word in stated}
     entries = [
-        (split, str(entry)) for split, some in given.items() for entry in (some if isinstance(some, list) else [some])
+        (split, str(entry).replace("\\", "/"))
+        for split, some in given.items()
+        for entry in (some if isinstance(some, list) else [some])
     ]
     for split, entry in entries:
         roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)

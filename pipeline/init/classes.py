@@ -29,8 +29,7 @@ NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 """A line with a code and its name."""
 KINDS = ("category", "categories", "number")
 SYNSET = re.compile(r"n\d{8}")
-CODE = re.compile(r"0|[1-9]\d{0,3}|-1")
-UNLABELLED = -1  # under Hugging Face's ClassLabel
+CODE = re.compile(r"0|[1-9]\d{0,3}")
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
 
@@ -53,7 +52,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
     called = {name: codes for name, codes in columns.items() if is_label(name)}
     wanted, stated = called or columns, _class_labels(sample) if columns else {}
     for name in wanted:
-        if columns[name] - {UNLABELLED} <= stated.get(name, {}).keys():
+        if columns[name] <= stated.get(name, {}).keys():
             return Codes(name, stated[name], "the schema")
     for file, names in _named(sample) if columns else ():
         fitting = {name: _by_code(codes, names, is_sure=bool(called)) for name, codes in wanted.items()}

@@ -149,7 +149,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen = by_format.get(form, filled)
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
-    sources = _sources(folder, chosen)
+    sources = _sources(folder, chosen, filled)
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     return _table(files, form, sources, encoding, _left_out(folder, left))
@@ -194,10 +194,10 @@ def _bytes(some: Sequence[FileInfo]) -> int:
     return sum(file.bytes for file in some)
 
 
-def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
-    """The sources that read some files of a folder: one for each split that their names begin with."""
+def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[SourceFiles]:
+    """The sources that read some of a folder's files: one for each split that their names begin with."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    names = sorted(file.path for file in chosen)
+    names = sorted(file.path for file in filled)
     taken = SYNONYMS if len(by_split) > 1 else [None]
     ordered = [(split, by_split[split]) for split in taken if split in by_split]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
@@ -223,7 +223,7 @@ def split_of(*names: str) -> str | None:
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
-    """A path that matches some files of a folder, and none of its others of that format."""
+    """A path that matches some files of a folder, and none of its others."""
     if len(some) == 1:
         return some[0]
     common = posixpath.commonprefix([posixpath.basename(path)[::-1] for path in some])[::-1]

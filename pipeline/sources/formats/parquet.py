@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain, count
+from itertools import count
 from operator import getitem
 from typing import Any, ClassVar
 
@@ -167,29 +167,21 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
 
 def class_labels(schema: pa.Schema) -> dict[str, list[str]]:
     """Returns the names of codes by column, where a schema has Hugging Face's `ClassLabel`; its -1 is no class."""
-    return {name[1:]: names for name, names in _labels("", written_by(schema, b"huggingface", "info", "features"))}
+    features = written_by(schema, b"huggingface", "info", "features")
+    items = features.items() if isinstance(features, dict) else ()
+    stated = {name: value.get("names") for name, value in items if isinstance(value, dict)}
+    return {name: list(map(str, names)) for name, names in stated.items() if isinstance(names, list)}
 
 
 def written_by(schema: pa.Schema, tool: bytes, *keys: str) -> Any:
-    """Returns what a tool wrote into a schema under some keys; None where it did not."""
+    """Returns the object or list that a tool wrote into a schema under some keys; None where it did not."""
     with suppress(KeyError, TypeError, ValueError):
         return reduce(getitem, keys, json.loads(schema.metadata[tool]))
     return None
 
 
-def _labels(name: str, feature: Any) -> Iterator[tuple[str, list[str]]]:
-    if isinstance(feature, list) and feature:
-        yield from _labels(name, feature[0])
-    elif isinstance(feature, dict) and "_type" not in feature:
-        yield from chain.from_iterable(_labels(f"{name}.{key}", inner) for key, inner in feature.items())
-    elif isinstance(feature, dict) and isinstance(feature.get("names"), list):
-        yield name, list(map(str, feature["names"]))
-    elif isinstance(feature, dict):
-        yield from _labels(name, feature.get("feature"))
-
-
 def _labelled(codes: pa.Array) -> pa.Array:
-    """Makes -1, which means unlabelled, null; in lists it stays."""
+    """Makes -1, which means unlabelled, null."""
     return pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes) if pt.is_integer(codes.type) else codes
 
 
