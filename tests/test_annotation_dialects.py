@@ -97,7 +97,7 @@ def test_two_images_of_one_id_are_no_two_rows(tmp_path: Path) -> None:
     assert [row["image"] for row in found.rows] == [b"f1.jpg"]
     ((reason, _, message),) = found.faults
     assert reason == "malformed_row"
-    assert "the image 5" in message
+    assert "`id` 5 " in message
 
 
 def test_two_names_of_one_category_end_the_plan(tmp_path: Path) -> None:

@@ -132,7 +132,11 @@ def write_hub(folder: Path, labels: dict[str, list[Any]], feature: Any = LABEL, 
     """A dataset of the hub, a file a split."""
     for split, values in labels.items():
         rows = [{"sentence": f"{split} film {n}", name: value} for n, value in enumerate(values)]
-        metadata = {"huggingface": json.dumps({"info": {"features": {"sentence": {"_type": "Value"}, name: feature}}})}
+        metadata = {
+            "huggingface": json.dumps(
+                {"info": {"features": {"sentence": [{"_type": "Value", "id": None, "a": 1}], name: feature}}}
+            )
+        }
         folder.mkdir(exist_ok=True)
         pq.write_table(
             pa.Table.from_pylist(rows).replace_schema_metadata(metadata),

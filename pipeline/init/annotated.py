@@ -200,22 +200,17 @@ def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) ->
     with suppress(SpecError):  # the plan ends with it
         stated = load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
     sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
-    given = {split: stated.get(word) or [] for word, split in SPLITS.items() if word in stated}
-    entries = [
-        (split, str(entry).replace("\\", "/"))
-        for split, some in given.items()
-        for entry in (some if isinstance(some, list) else [some])
-    ]
-    for split, entry in entries:
-        roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
-        ways = (posixpath.join(root, each) for root in roots for each in (entry, entry.removeprefix("../")))
-        found = (_named(listing, posixpath.normpath(way).replace(":/", "://")) for way in ways)
-        images, options = next(filter(lambda each: each[0], found), ([], {}))
-        twice = [image.path for image in images if by_split.setdefault(image, split) != split]
-        absent, shared = absent + ([] if images else [entry]), shared + twice
-        if len(twice) < len(images):
-            labels = _common([paired[image] for image in images if image in paired] or images)
-            sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
+    roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
+    for split, some in {split: stated[word] for word, split in SPLITS.items() if stated.get(word)}.items():
+        for entry in (str(each).replace("\\", "/") for each in (some if isinstance(some, list) else [some])):
+            ways = (posixpath.join(root, each) for root in roots for each in (entry, entry.removeprefix("../")))
+            found = (_named(listing, posixpath.normpath(way).replace(":/", "://")) for way in ways)
+            images, options = next(filter(lambda each: each[0], found), ([], {}))
+            twice = [image.path for image in images if by_split.setdefault(image, split) != split]
+            absent, shared = absent + ([] if images else [entry]), shared + twice
+            if len(twice) < len(images):
+                labels = _common([paired[image] for image in images if image in paired] or images)
+                sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
     left = [image.path for image in listing.images if image not in by_split] if sources else []
     return sources, [
         *note(f"no images are where {name} says", absent),

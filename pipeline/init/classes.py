@@ -16,7 +16,7 @@ from recordmill.pipeline.init.guess import Choice, Guess, is_id, is_label
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_column
-from recordmill.pipeline.sources.formats.parquet import class_labels, written_by
+from recordmill.pipeline.sources.formats.parquet import class_labels
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.sources.typing.blocks import check_column
@@ -50,7 +50,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
         if item.kind in KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
             columns[name] = set(map(int, reading.distinct))
     called = {name: codes for name, codes in columns.items() if is_label(name)}
-    wanted, stated = called or columns, _class_labels(sample) if columns else {}
+    wanted, stated = called or columns, class_labels(_schema(sample)) if columns else {}
     for name in wanted:
         if columns[name] <= stated.get(name, {}).keys():
             return Codes(name, stated[name], "the schema")
@@ -62,11 +62,6 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
     return None
 
 
-def _class_labels(sample: SourceSample) -> dict[str, dict[int, str]]:
-    """Returns the names of codes by column, where the schema of a Parquet file states them."""
-    return {name: dict(enumerate(names)) for name, names in class_labels(_schema(sample)).items()}
-
-
 def _schema(sample: SourceSample) -> pa.Schema:
     if sample.sources[0].format != "parquet":
         return pa.schema([])
@@ -76,15 +71,16 @@ def _schema(sample: SourceSample) -> pa.Schema:
 
 def index_names(sample: SourceSample) -> list[str]:
     """Lists the columns that are the index of a pandas table: nameless, or numbers without the name of an id."""
-    schema, written = _schema(sample), written_by(_schema(sample), b"pandas", "index_columns")
-    stated = [name for name in written if isinstance(name, str)] if isinstance(written, list) else []
-    named = (name for name in stated if name in schema.names and pt.is_integer(schema.field(name).type))
-    return [*filter(INDEX.fullmatch, sample.names), *(name for name in named if not is_id(name))]
+    schema, stated = _schema(sample), list[str]()
+    with suppress(KeyError, TypeError, ValueError):
+        stated = [name for name in json.loads(schema.metadata[b"pandas"])["index_columns"] if name in schema.names]
+    numbers = [name for name in stated if pt.is_integer(schema.field(name).type) and not is_id(name)]
+    return [*numbers, *filter(INDEX.fullmatch, sample.names)]
 
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:
     """Leaves out the sources where all rows lack a label that the schema states, as published test splits do."""
-    for name in _class_labels(sample) if len(sample.sources) > 1 else ():
+    for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
         blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
         found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
         if 0 < len(found) < len(sample.sources):

@@ -133,14 +133,14 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     """The sources of a folder: of its images, or of the files of one format."""
     if not filled:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
-    by_format, by_ending = dict[str, list[FileInfo]](), dict[str, str | None]()
+    by_format, by_ending = dict[str, list[FileInfo]](), dict[str, str]()
     for file in filled:
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
             raise UnknownDataError(f"{folder} holds a dataset that is built already: see `recordmill show`")
-        form, ending = format_by_name(file.path), posixpath.splitext(SHARD.sub("", posixpath.basename(file.path)))[1]
-        if form is None and not is_image(file.path) and ending not in by_ending:
-            by_ending[ending] = _framed(files.read(file.path, 0, HEADER_BYTES))
-        form = IMAGES if is_image(file.path) else form or by_ending[ending] or ""
+        ending = posixpath.splitext(SHARD.sub("", file.path))[1]
+        form = IMAGES if is_image(file.path) else format_by_name(file.path) or by_ending.get(ending)
+        if form is None:
+            form = by_ending[ending] = "tfrecord" if _is_framed(files, file.path) else ""
         by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
     if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
@@ -288,15 +288,15 @@ def format_of(files: Files, path: str) -> str:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
-    form = format_by_name(path) or _framed(files.read(path, 0, HEADER_BYTES))
+    form = format_by_name(path) or ("tfrecord" if _is_framed(files, path) else None)
     if form is None and b"\0" in read_head(files, path):
         raise UnknownDataError(f"{path} is of no format that is known by its name: {ROWS}, or give a folder of images")
     return form or "text"
 
 
-def _framed(head: bytes) -> str | None:
-    """TFRecord, where a file begins with a record's length and its checksum."""
-    return None if record_length(head) is None else "tfrecord"
+def _is_framed(files: Files, path: str) -> bool:
+    """Whether a file begins as TFRecords do: with a length and its checksum."""
+    return record_length(files.read(path, 0, HEADER_BYTES)) is not None
 
 
 def format_by_name(path: str) -> str | None:

@@ -81,8 +81,7 @@ def starter(
     elif by_name := images_by_name(sample, files):
         sample = SourceSample(files, sample.data.with_images(*by_name))
     draft = make_draft(sample, answers)
-    spec = parse_spec(write_draft(draft, name, lambda path: path), f"the spec for {path}")
-    draft, lines = try_draft(draft, spec, sample)
+    draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
     notes = [*lines, f"Guesses by `recordmill init` for {path}; each with its reason."]
     if not sample.files.is_whole:
         notes.append(BEGINNINGS)

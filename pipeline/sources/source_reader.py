@@ -144,9 +144,8 @@ class SourceReader(ABC, Generic[SourceOf]):
         except (UserError, OSError, MemoryError, ImportError):
             raise
         except Exception as error:
-            where = self.source.path if self.source.path.endswith(file) else f"{self.source.path}: {file}"
-            why = f"the reader of {self.source.format} ended with {type(error).__name__}"
-            raise SourceError(f"{where} cannot be read: {why}; is it damaged? If it is not, report it") from None
+            what = f"{file and f'{file} of '}{self.source.path} cannot be read as {self.source.format}"
+            raise SourceError(f"{what}: {type(error).__name__}; is it damaged? If it is not, report it") from None
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.

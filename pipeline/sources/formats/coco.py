@@ -165,7 +165,7 @@ class CocoImage:
         caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
-        box = annotation.get("bbox") or _around(annotation.get("segmentation"))
+        box = annotation.get("bbox") or _box_around(annotation.get("segmentation"))
         if isinstance(caption, str):
             self._add_caption(known, caption)
         elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
@@ -237,13 +237,8 @@ class CocoImage:
         fault = self.fault
         if not fault and not self.path:
             fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")
-        lists = {
-            "id": self.id,
-            "boxes": self.boxes.tolist(),
-            "categories": self.categories,
-            "crowd": self.crowd.tolist(),
-            "captions": [caption for _, caption in self.captions],
-        }
+        boxes = {"boxes": self.boxes.tolist(), "categories": self.categories, "crowd": self.crowd.tolist()}
+        lists = {"id": self.id, **boxes, "captions": [caption for _, caption in self.captions]}
         return AnnotatedRow(self.path, fault or lists, self.file, self.number)
 
 
@@ -325,13 +320,11 @@ def _listed(
     if isinstance(name, str) and name.strip():
         image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
     if first.path != image.path:
-        image.refuse(
-            f"the image {_shown(known)} has the `id` of the image {first.number}: the annotations are of either"
-        )
+        image.refuse(f"the `id` {_shown(known)} is that of the image {first.number}, too: annotations are of either")
     return image
 
 
-def _around(polygons: Any) -> list[float] | None:
+def _box_around(polygons: Any) -> list[float] | None:
     """Returns the box around polygons; None of anything else."""
     are_pairs = isinstance(polygons, list) and all(isinstance(each, list) and not len(each) % 2 for each in polygons)
     sides = list(chain.from_iterable(polygons)) if are_pairs else []

@@ -10,10 +10,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import count
-from operator import getitem
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +33,7 @@ from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
 ROWS_BYTES = 512 << 20  # 512 MiB: rows that are typed at once have about `BLOCK_BYTES`, or are one that is larger
+CODES = "ClassLabel"  # Hugging Face's name of codes with names
 UNREAD = b"?"  # stands for an image's bytes that are not read
 
 
@@ -142,17 +141,14 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
         leaves = _leaves(file.schema_arrow, read)
         asked = [file.metadata.schema.column(leaf).path for leaf in leaves]
         at_once = min(map(rows_at_once, _expected(files, path, file, numbers, leaves)))
-        labels = {
-            name
-            for name in class_labels(file.schema_arrow)
-            if name in read and columns[name].type is ColumnType.CATEGORY
-        }
+        labels = class_labels(file.schema_arrow).keys() & {*read}
         missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
         for batch in file.iter_batches(at_once, numbers, asked, use_threads=False):
             missing -= len(batch)
             stored = {name: lookup(batch, name) for name in read}
             values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
-            values |= {name: _labelled(values[name]) for name in labels}
+            are_names = (name for name in labels if columns[name].type is ColumnType.CATEGORY)
+            values |= {name: _labelled(values[name]) for name in are_names}
             values |= {name: pa.repeat(pa.scalar(UNREAD), len(batch)) for name in unread - stored.keys()}
             size = sum(array.nbytes for array in values.values())
             step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
@@ -165,24 +161,18 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
             raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
 
 
-def class_labels(schema: pa.Schema) -> dict[str, list[str]]:
+def class_labels(schema: pa.Schema) -> dict[str, dict[int, str]]:
     """Returns the names of codes by column, where a schema has Hugging Face's `ClassLabel`; its -1 is no class."""
-    features = written_by(schema, b"huggingface", "info", "features")
-    items = features.items() if isinstance(features, dict) else ()
-    stated = {name: value.get("names") for name, value in items if isinstance(value, dict)}
-    return {name: list(map(str, names)) for name, names in stated.items() if isinstance(names, list)}
-
-
-def written_by(schema: pa.Schema, tool: bytes, *keys: str) -> Any:
-    """Returns the object or list that a tool wrote into a schema under some keys; None where it did not."""
-    with suppress(KeyError, TypeError, ValueError):
-        return reduce(getitem, keys, json.loads(schema.metadata[tool]))
-    return None
+    with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        typed = [(name, one) for name, one in features.items() if isinstance(one, dict)]
+        return {name: dict(enumerate(map(str, one["names"]))) for name, one in typed if one.get("_type") == CODES}
+    return {}
 
 
 def _labelled(codes: pa.Array) -> pa.Array:
-    """Makes -1, which means unlabelled, null."""
-    return pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes) if pt.is_integer(codes.type) else codes
+    is_code = pt.is_signed_integer(codes.type)
+    return pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes) if is_code else codes
 
 
 def _expected(
