@@ -50,7 +50,7 @@ from recordmill.transforms.contract.bounds import FILE_BYTES, OBJECTS, VOC_DEPTH
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
-MULTIBYTE = re.compile("utf|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
+MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
 """Encodings, by Python's names, that expat does not read, or not by all their names; others are of one byte."""
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)

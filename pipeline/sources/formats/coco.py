@@ -197,7 +197,7 @@ class CocoImage:
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
         """Replaces the categories' ids by names."""
-        named = [None if (code := _id(each)) is None else names.get(_hashed(code)) for each in self.categories]
+        named = [names.get(_hashed(_id(code))) for code in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
             self.refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
@@ -244,8 +244,8 @@ class CocoImage:
 
 def _hashed(value: Any) -> Any:
     """Returns an id that may be in a set: JSON has lists and objects, too, and whole numbers that share a hash."""
-    is_plain = isinstance(value, str | float | None) or (isinstance(value, int) and value.bit_length() < 64)
-    return value if is_plain else (repr(value),)
+    is_short = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
+    return value if is_short or isinstance(value, str | float | None) else (repr(value),)
 
 
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
@@ -294,8 +294,8 @@ def _read_file(files: Files, path: str, folder: str, images: str | None) -> tupl
                     by_id.setdefault(_hashed(known), CocoImage(known)).add(entry)
                 elif key == "annotations":
                     lost.append(_shown(entry.get("id")))
-                elif key == "categories" and isinstance(entry.get("name"), str):
-                    known = _id(entry.get("id"))
+                elif key == "categories" and isinstance(entry.get("name"), str) and entry.get("id") is not None:
+                    known = _id(entry["id"])
                     if names.setdefault(_hashed(known), entry["name"]) != entry["name"]:
                         raise SourceError(f"{path}: `categories` gives the id {_shown(known)} to two names")
     except JsonDamageError as error:
@@ -338,13 +338,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) or (type(value) is int and -LARGEST < value < LARGEST)
 
 
-def _id(value: object) -> Any:
-    """Returns an id, the same however a file writes it: 1 of 1.0 and of "1"; None of what is no id."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str):
-        return int(value) if DECIMAL.fullmatch(value) else value
-    return value if type(value) is int else None
+def _id(value: Any) -> Any:
+    """Returns an id, the same however a file writes it: 1 of 1.0 and of "1"."""
+    is_whole = value.is_integer() if isinstance(value, float) else isinstance(value, str) and DECIMAL.fullmatch(value)
+    return int(value) if is_whole else value
 
 
 def _shown(known: object) -> str:
