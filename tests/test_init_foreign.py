@@ -85,6 +85,19 @@ def test_splits_that_data_yaml_states(
     assert "left out" not in text or "sets" in str(lists)
 
 
+def test_folders_of_a_split_may_have_images_of_one_name(tmp_path: Path) -> None:
+    for number in range(1, 4):
+        published.write(tmp_path / f"data/s{number}/images/frame 1.jpg", published.jpeg(number))
+        published.write(tmp_path / f"data/s{number}/labels/frame 1.txt", "0 0.5 0.5 0.2 0.2\n")
+    published.write(tmp_path / "data/data.yaml", "train: [s1/images, s2/images]\nval: s3/images\nnames: [cat]\n")
+    spec, text = guessed(tmp_path)
+    keys = [(split, key) for split, found in rows_of(spec, BOXES) for key in found.keys]
+    assert [split for split, _ in keys] == ["train", "train", "validation"]
+    assert len({*keys}) == 3
+    assert all(row["categories"] == ["cat"] for _, found in rows_of(spec, BOXES) for row in found.rows)
+    assert "none would be a reject" in text
+
+
 DOUBTS: list[tuple[str, str, dict[str | None, list[str]], str]] = [
     ("a folder that is not there", "train: images/s1\nval: [images/s2, images/s9]",
      {"train": ["a"], "validation": ["b"]}, "images/s9"),

@@ -202,7 +202,8 @@ def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) ->
     sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
     roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
     for split, some in {split: stated[word] for word, split in SPLITS.items() if stated.get(word)}.items():
-        for entry in (str(each).replace("\\", "/") for each in (some if isinstance(some, list) else [some])):
+        some = some if isinstance(some, list) else [some]
+        for entry in (str(each).replace("\\", "/") for each in some):
             ways = (posixpath.join(root, each) for root in roots for each in (entry, entry.removeprefix("../")))
             found = (_named(listing, posixpath.normpath(way).replace(":/", "://")) for way in ways)
             images, options = next(filter(lambda each: each[0], found), ([], {}))
@@ -210,6 +211,8 @@ def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) ->
             absent, shared = absent + ([] if images else [entry]), shared + twice
             if len(twice) < len(images):
                 labels = _common([paired[image] for image in images if image in paired] or images)
+                if len(some) > 1:  # two folders may have images of one name
+                    options = {"images": listing.folder, "image_list": options["image_list"] or options["images"]}
                 sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
     left = [image.path for image in listing.images if image not in by_split] if sources else []
     return sources, [

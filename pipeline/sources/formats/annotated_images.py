@@ -191,11 +191,12 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         if self.source.format == "coco":
             images = None if self.source.images is None else self.image_root(files)
             return read_coco(files, root, paths, images, listed)
-        there = [path for path in (file.path for file in self._image_files(files)) if path in listed]
+        root_of_images = self.image_root(files)
+        there = [file.path for file in self._image_files(files) if join(root_of_images, file.path) in listed]
         if self.source.format == "open_images":
             found = read_open_images(files, root, paths, there, names)
         else:
-            found = self._pairs(root, inputs, self.image_root(files), there)
+            found = self._pairs(root, inputs, root_of_images, there)
         return replace(found, notes=[*found.notes, *listed.notes()])
 
     def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:
