@@ -123,13 +123,13 @@ def test_polygons_without_a_box(absent: Any, polygons: Any, expected: list[float
 NO_SHAPES: list[tuple[Any, str]] = [
     ({"size": [50, 100], "counts": [0, 5000]}, "toBbox"),
     ({"size": [50, 100], "counts": "PPYo0"}, "toBbox"),
-    ([[1, 2, 3]], "`segmentation`"),
-    ([[1, 2, "3", 4]], "`segmentation`"),
-    ([[1, 2, float("nan"), 4]], "`segmentation`"),
-    ([10, 10, 30, 10, 30, 20], "`segmentation`"),
-    ([[]], "`segmentation`"),
-    ([], "`segmentation`"),
-    (None, "`segmentation`"),
+    ([[1, 2, 3]], "polygons"),
+    ([[1, 2, "3", 4]], "polygons"),
+    ([[1, 2, float("nan"), 4]], "polygons"),
+    ([10, 10, 30, 10, 30, 20], "polygons"),
+    ([[]], "polygons"),
+    ([], "polygons"),
+    (None, "polygons"),
 ]
 
 

@@ -138,6 +138,11 @@ def test_a_wrong_line_beside_names_is_a_reject_that_init_shows(label: str, tmp_p
     assert "1 would be a reject (1 malformed_row)" in guessed(tmp_path)[1]
 
 
+def test_captions_beside_names_stay_captions(tmp_path: Path) -> None:
+    yolo(tmp_path, "train: images", label="a cat of 5")
+    assert {source.format for source in guessed(tmp_path)[0].source} == {"image_folder"}
+
+
 LABEL = {"_type": "ClassLabel", "names": ["negative", "positive"]}
 
 

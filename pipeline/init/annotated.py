@@ -184,7 +184,7 @@ def _voc(listing: Listing) -> Recognized | None:
 
 def _yolo(listing: Listing) -> Recognized | None:
     named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
-    paired = _paired(listing, ".txt", bool if named else IS_YOLO.match)
+    paired = _paired(listing, ".txt", IS_YOLO.match, any if named else all)
     if not paired:
         return None
     sources, notes = _stated(listing, paired, named[0].path) if named else ([], [])
@@ -217,7 +217,7 @@ def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) ->
     left = [image.path for image in listing.images if image not in by_split] if sources else []
     return sources, [
         *note(f"no images are where {name} says", absent),
-        *note(f"images of two splits in {name}, which get them twice, or only the first if it has all", shared),
+        *note(f"images that {name} gives to two splits; a folder or list of such alone is left out", shared),
         *note(f"left out, since {name} has them in no split", left),
     ]
 
@@ -232,12 +232,14 @@ def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
     return images, {"images": folder, "image_list": path if is_list else None}
 
 
-def _paired(listing: Listing, ending: str, is_annotation: Callable[[bytes], object]) -> dict[FileInfo, FileInfo]:
-    """Returns the annotation file of each image that has one; none at all where one is no annotation."""
+def _paired(
+    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], enough: Callable[..., bool] = all
+) -> dict[FileInfo, FileInfo]:
+    """Returns the annotation file of each image that has one; none at all where not `enough` are annotations."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
     paired = {image: file for image, file in pairs.items() if file}
-    return paired if all(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
+    return paired if enough(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
 
 
 def _by_folder(

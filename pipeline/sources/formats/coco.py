@@ -129,8 +129,8 @@ SLACK = 1  # pixel: COCO's own boxes are rounded
 LARGEST = 1 << 1000  # a larger whole number is no float64
 
 
-BOXLESS = "`caption`, and no `bbox` of four numbers, or `segmentation` of polygons, with an `iscrowd` of 0 or 1"
-MASK_ALONE = "`bbox`, only a `segmentation` in run lengths: write pycocotools' `mask.toBbox(segmentation)` into it"
+BOXLESS = "`caption`, and no `bbox` of four numbers, nor polygons, with an `iscrowd` of 0 or 1"
+MASK = "; of a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
 NO_VALUES: list[Any] = []
 NO_NUMBERS: "array[Any]" = array("d")
 """The lists of all images without annotations, never added to: three bytes of JSON are an image."""
@@ -171,8 +171,8 @@ class CocoImage:
         elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
             self._add_box(known, box, annotation.get("category_id"), int(crowd))
         else:
-            is_mask = isinstance(annotation.get("segmentation"), dict) and not annotation.get("bbox")
-            self.refuse(f"the annotation {_shown(known)} has no {MASK_ALONE if is_mask else BOXLESS}")
+            hint = MASK if isinstance(annotation.get("segmentation"), dict) else ""
+            self.refuse(f"the annotation {_shown(known)} has no {BOXLESS}{hint}")
 
     def _add_caption(self, known: Any, caption: str) -> None:
         self.captions = [] if self.captions is NO_VALUES else self.captions
