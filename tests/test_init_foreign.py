@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
+from recordmill.pipeline.build.inputs.span_sources import by_span
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests import published_formats as published
-from tests.read_source import CATEGORY, FILES, IMAGE, Read, read
+from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, Read, read
 
 BOXES = {"image": IMAGE, "categories": Column(ColumnType.CATEGORY, many=True)}
 
@@ -289,6 +290,18 @@ def test_folders_that_are_called_as_spans_are(folder: str, tmp_path: Path) -> No
             spec._folder = str(home)
             assert not spec.has_templates
             assert sum(len(found.rows) for _, found in rows_of(spec, columns)) == count
+
+
+def test_spans_inside_a_folder_that_is_called_so(tmp_path: Path) -> None:
+    """The folder of the spec, and one on the way."""
+    for day in ("2026-11-20", "2026-11-21"):
+        published.write(tmp_path / f"{{span}}/[a] {{HH}}/{day}/0.jsonl", '{"n": 1}\n')
+    path = "'[[]a] [{]HH}/{YYYY}-{MM}-{DD}/*.jsonl'"
+    spec = parse_spec(f"name: a\nsource: {{format: jsonl, path: {path}}}\nfeatures: {{n: {{kind: number}}}}\n")
+    spec._folder = str(tmp_path / "{span}")
+    parts = by_span(spec, FILES)
+    assert [part.span for part in parts] == ["2026-11-20", "2026-11-21"]
+    assert [read(part.reader, {"n": NUMBER}).rows for part in parts] == [[{"n": 1.0}]] * 2
 
 
 def test_a_wrong_span_names_the_escape() -> None:
