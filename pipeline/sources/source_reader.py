@@ -155,13 +155,12 @@ class SourceReader(ABC, Generic[SourceOf]):
         """
         own_key = [self.source.columns.get(name, name) for name in key] if key and self.source.columns else key
         with self._naming_parser(chunk.file):
-            blocks = self.read_chunk(chunk, files, self._own(columns), own_key)
-            yield from (self._by_asked_names(block, columns) for block in blocks) if self.source.columns else blocks
-
-    def _by_asked_names(self, block: Block, columns: Columns) -> Block:
-        named = {name: block.table[self.source.columns.get(name, name)] for name in columns}
-        added = {name: block.table[name] for name in block.table.column_names if name.startswith("@")}
-        return replace(block, table=pa.table(named | added))
+            for block in self.read_chunk(chunk, files, self._own(columns), own_key):
+                if self.source.columns:
+                    named = {name: block.table[self.source.columns.get(name, name)] for name in columns}
+                    added = {name: block.table[name] for name in block.table.column_names if name.startswith("@")}
+                    block = replace(block, table=pa.table(named | added))
+                yield block
 
     def input_path(self, files: Files) -> Callable[[str], str]:
         """Returns the function that makes the full path of one in `Plan.inputs`."""
