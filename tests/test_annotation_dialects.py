@@ -70,6 +70,13 @@ def test_a_caption_of_two_files(tmp_path: Path) -> None:
     assert found.rows == [{"captions": ["a cat", "a cat", "a dog"]}]
 
 
+def test_an_annotation_with_a_caption_and_a_box_is_both(tmp_path: Path) -> None:
+    columns = BOXES | {"captions": Column(ColumnType.TEXT, many=True)}
+    annotations = [box(1, 1, 2, caption="a dog"), {"id": 2, "image_id": 1, "caption": "of no class", "bbox": SECOND}]
+    (row,) = coco(tmp_path, {"annotations": annotations}, columns=columns).rows
+    assert (row["captions"], row["categories"], row["boxes"]) == (["a dog", "of no class"], ["dog"], FIRST)
+
+
 IDS: list[tuple[Any, Any, Any]] = [
     (1, 1.0, 2.0), (1.0, 1, 2), (1, "1", "2"), ("1", 1, 2), ("1", 1.0, 2.0), ("a1", "a1", 2),
     (1 << 62, float(1 << 62), 2),

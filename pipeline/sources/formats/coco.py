@@ -166,11 +166,12 @@ class CocoImage:
         if self._is_full(1):
             return
         box = annotation.get("bbox") or _box_around(annotation.get("segmentation"))
+        is_box = isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1)
         if isinstance(caption, str):
             self._add_caption(known, caption)
-        elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
+        if is_box and ("category_id" in annotation or not isinstance(caption, str)):
             self._add_box(known, box, annotation.get("category_id"), int(crowd))
-        else:
+        elif not isinstance(caption, str):
             hint = MASK if isinstance(annotation.get("segmentation"), dict) else ""
             self.refuse(f"the annotation {_shown(known)} has no {BOXLESS}{hint}")
 
