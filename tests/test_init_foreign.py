@@ -174,6 +174,14 @@ def test_a_split_without_labels_is_left_out(tmp_path: Path) -> None:
     assert "max_share" not in text
 
 
+@pytest.mark.parametrize("labels", [[None] * 20, [[0]] * 20])
+def test_a_split_whose_labels_are_nothing_or_lists(labels: list[Any], tmp_path: Path) -> None:
+    write_hub(tmp_path / "data", {"train": [0, 1] * 10, "test": labels})
+    spec, text = guessed(tmp_path)
+    assert ("left out, since no row has a label: 1" in text) is (labels[0] is None)
+    assert len(spec.source) == (1 if labels[0] is None else 2)
+
+
 def test_what_has_no_label_is_a_reject_and_never_a_class(tmp_path: Path) -> None:
     write_hub(tmp_path / "data", {"train": [0, 1, -1] + [1] * 17})
     spec, text = guessed(tmp_path)

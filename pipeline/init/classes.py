@@ -19,6 +19,7 @@ from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_
 from recordmill.pipeline.sources.formats.parquet import class_labels
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import note
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.blocks import check_column
 
 MOST_CLASSES = 200  # that a person reads
@@ -80,14 +81,15 @@ def index_names(sample: SourceSample) -> list[str]:
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:
     """Leaves out the sources where all rows lack a label that the schema states, as published test splits do."""
-    for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
-        blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
-        found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
-        if 0 < len(found) < len(sample.sources):
-            some = [source for number, source in enumerate(sample.data.sources) if number in found]
-            left = [source["path"] for source in sample.data.sources if source not in some]
-            notes = [*sample.data.notes, *note(f"left out, since no row has a {name}", left)]
-            return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
+    with suppress(SourceError):  # of columns that cannot be names
+        for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
+            blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
+            found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
+            left = [source["path"] for number, source in enumerate(sample.data.sources) if number not in found]
+            if found and left:
+                some = [source for source in sample.data.sources if source["path"] not in left]
+                notes = [*sample.data.notes, *note(f"left out, since no row has a {name}", left)]
+                return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
     return sample
 
 
