@@ -165,7 +165,7 @@ class CocoImage:
         caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
-        box = annotation.get("bbox") or _box_around(annotation.get("segmentation"))
+        box: Any = annotation.get("bbox") or _box_around(annotation.get("segmentation"))
         is_box = isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1)
         if isinstance(caption, str):
             self._add_caption(known, caption)
