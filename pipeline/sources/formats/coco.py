@@ -173,7 +173,7 @@ class CocoImage:
             self._add_box(known, box, annotation.get("category_id"), int(crowd))
         elif not isinstance(caption, str):
             hint = MASK if isinstance(annotation.get("segmentation"), dict) else ""
-            self.refuse(f"the annotation {_shown(known)} has no {BOXLESS}{hint}")
+            self._refuse(f"the annotation {_shown(known)} has no {BOXLESS}{hint}")
 
     def _add_caption(self, known: Any, caption: str) -> None:
         self.captions = [] if self.captions is NO_VALUES else self.captions
@@ -187,13 +187,13 @@ class CocoImage:
         self.categories.append(category)
         self.crowd.append(crowd)
 
-    def refuse(self, wrong: str, reason: str = "malformed_row") -> None:
+    def _refuse(self, wrong: str, reason: str = "malformed_row") -> None:
         self.fault = self.fault or Fault(reason, wrong)
 
     def _is_full(self, more: int) -> bool:
         count = len(self.ids) + len(self.captions) + more
         if count > OBJECTS.most:
-            self.refuse(OBJECTS.beyond(count), OBJECTS.reason)
+            self._refuse(OBJECTS.beyond(count), OBJECTS.reason)
         return count > OBJECTS.most
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
@@ -201,7 +201,7 @@ class CocoImage:
         named = [names.get(_hashed(_id(code))) for code in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
-            self.refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
+            self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
         self.categories = named or NO_VALUES
 
     def join(self, other: "CocoImage") -> None:
@@ -321,7 +321,8 @@ def _listed(
     if isinstance(name, str) and name.strip():
         image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
     if first.path != image.path:
-        image.refuse(f"the `id` {_shown(known)} is that of the image {first.number}, too: annotations are of either")
+        wrong = f"the `id` {_shown(known)} is that of the image {first.number}, too: annotations are of either"
+        image.fault = Fault("malformed_row", wrong)
     return image
 
 
