@@ -213,7 +213,7 @@ REJECTS = [
     ("voc", put(XML, "<a/>"), "malformed_row", "outer element is no `annotation`"),
     ("voc", put(XML, ""), "malformed_row", "no element found"),
     ("yolo", swap(TXT, "1 0.5", "2 0.5"), "malformed_row", "line 1: class 2 is not in `names`"),
-    ("yolo", swap(TXT, "1 0.5", "0.5 0.5"), "malformed_row", "class 0.5 is not in `names`"),
+    ("yolo", swap(TXT, "1 0.5", "0.5 0.5"), "malformed_row", "class 0.5 is no whole number"),
     ("yolo", swap(TXT, "0.375", "0.375 0.5"), "malformed_row", "or a polygon's x and y, found 6: key points are not"),
     ("yolo", swap(TXT, "0.375", "0.375 0.5 2"), "malformed_row", "a number that is not 0 to 1"),
     ("yolo", swap(TXT, "0.375", "x"), "malformed_row", "line 1: wanted numbers alone"),

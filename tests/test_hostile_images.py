@@ -194,6 +194,12 @@ def test_what_is_no_file_is_unreadable_and_nobody_waits_for_it(reader: BuildImag
         assert error.value.reason == "unreadable"
 
 
+def test_a_path_with_backslashes_that_is_nowhere_names_the_other_slash(reader: BuildImageReader) -> None:
+    with pytest.raises(ImageError, match=r"a\\1\.jpg: .*`/`") as error:
+        reader.load(0, to_file("a\\1.jpg"), OPTIONS)
+    assert error.value.reason == "unreadable"
+
+
 def test_a_file_of_gigabytes_is_not_read(reader: BuildImageReader, tmp_path: Path) -> None:
     with open(tmp_path / "large.jpg", "wb") as file:
         file.write(saved())

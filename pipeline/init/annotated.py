@@ -5,7 +5,8 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recordmill.pipeline.init.guess import Choice
@@ -21,18 +22,19 @@ from recordmill.pipeline.init.recognize import (
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, image_key
+from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ImageList, image_key
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.spec.split_by import SPLITS
+from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
 LOOKED_AT = 64  # files whose beginning is read
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 IS_VOC = re.compile(rb"<annotation")
-IS_YOLO = re.compile(rb"\s*\d++([ \t]++(?:\d++\.?\d*+|\.\d++)(e-?\d++)?){4,}[ \t\r]*(\n|\Z)")
+IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++(?:\d++\.?\d*+|\.\d++)(e-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
 KNOWN: Mapping[str, Mapping[str, Choice]] = {
@@ -73,7 +75,7 @@ class Listing:
             why = "has annotations, and their images are not in it or below it: give the folder that holds both"
             raise UnknownDataError(f"{without[0]}: {self.folder} {why}")
         named = [source for source in sources if source["split"]]
-        is_divided = len(named) > 1 and any(source["split"] == "train" for source in named)
+        is_divided = len({source["split"] for source in named}) > 1 and any(one["split"] == "train" for one in named)
         others = [source["path"] for source in sources if is_divided and source not in named]
         sources = named if is_divided else [{**each, "split": None} for each in sources]
         filled = [{name: value for name, value in each.items() if value is not None} for each in sources]
@@ -158,7 +160,7 @@ def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str
     for file in listing.images:
         by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
     found = Counter[str]()
-    for name in (str(json.loads(each)) for each in names):
+    for name in (str(json.loads(each)).replace("\\", "/") for each in names):
         paths = (path for path in by_name.get(posixpath.basename(name), ()) if path.endswith(f"/{name}"))
         found.update(path.removesuffix(f"/{name}") for path in paths)
     rank = {each: (each == own, split_of(*each[start:].split("/")) == split, count) for each, count in found.items()}
@@ -181,21 +183,63 @@ def _voc(listing: Listing) -> Recognized | None:
 
 
 def _yolo(listing: Listing) -> Recognized | None:
-    paired = _paired(listing, ".txt", IS_YOLO.match)
+    named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
+    paired = _paired(listing, ".txt", IS_YOLO.match, any if named else all)
     if not paired:
         return None
-    named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
+    sources, notes = _stated(listing, paired, named[0].path) if named else ([], [])
     named += listing.ending("/classes.txt", ".names")
-    sources = _by_folder(listing, paired, "yolo", named[0].path if named else None)
-    return listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
+    sources = sources or _by_folder(listing, paired, "yolo", named[0].path if named else None)
+    found = listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
+    return replace(found, notes=[*notes, *found.notes])
 
 
-def _paired(listing: Listing, ending: str, is_annotation: Callable[[bytes], object]) -> dict[FileInfo, FileInfo]:
-    """Returns the annotation file of each image that has one; none at all where one is no annotation."""
+def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) -> tuple[list[Source], list[str]]:
+    """The sources of the splits that YOLO's YAML states by folders and lists of images; and what is odd about them."""
+    stated, (folder, name) = dict[str, Any](), posixpath.split(path)
+    with suppress(SpecError):  # the plan ends with it
+        stated = load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
+    sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
+    roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
+    for split, some in {split: stated[word] for word, split in SPLITS.items() if stated.get(word)}.items():
+        some = some if isinstance(some, list) else [some]
+        for entry in (str(each).replace("\\", "/") for each in some):
+            ways = (posixpath.join(root, each) for root in roots for each in (entry, entry.removeprefix("../")))
+            found = (_named(listing, posixpath.normpath(way).replace(":/", "://")) for way in ways)
+            images, options = next(filter(lambda each: each[0], found), ([], {}))
+            twice = [image.path for image in images if by_split.setdefault(image, split) != split]
+            absent, shared = absent + ([] if images else [entry]), shared + twice
+            if len(twice) < len(images):
+                labels = _common([paired[image] for image in images if image in paired] or images)
+                if len(some) > 1:  # two folders may have images of one name
+                    options = {"images": listing.folder, "image_list": options["image_list"] or options["images"]}
+                sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
+    left = [image.path for image in listing.images if image not in by_split] if sources else []
+    return sources, [
+        *note(f"no images are where {name} says", absent),
+        *note(f"images that {name} gives to two splits; a folder or list of such alone is left out", shared),
+        *note(f"left out, since {name} has them in no split", left),
+    ]
+
+
+def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
+    """The images in a folder, or those of a list, whose lines are relative to its folder; and the source's options."""
+    is_list = any(file.path == path for file in listing.others)
+    folder = posixpath.dirname(path) if is_list else path
+    listed = ImageList.read(listing.files, path if is_list else None)
+    below = (image for image in listing.images if image.path.startswith(f"{folder}/"))
+    images = [image for image in below if image.path[len(folder) + 1 :] in listed]
+    return images, {"images": folder, "image_list": path if is_list else None}
+
+
+def _paired(
+    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], enough: Callable[..., bool] = all
+) -> dict[FileInfo, FileInfo]:
+    """Returns the annotation file of each image that has one; none at all where not `enough` are annotations."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
     paired = {image: file for image, file in pairs.items() if file}
-    return paired if all(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
+    return paired if enough(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
 
 
 def _by_folder(

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from recordmill.pipeline.init.classes import Codes, find_codes, with_classes
+from recordmill.pipeline.init.classes import Codes, find_codes, index_names, with_classes
 from recordmill.pipeline.init.guess import (
     FITS,
     ID,
@@ -126,6 +126,7 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
         if not name or name.startswith("@"):
             why = "a name that begins with @ is kept for the build's own columns" if name else "a column without a name"
             guesses[name] = left_out(name, why, Reading())
+    guesses |= {name: left_out(name, "pandas' index, which is no data", Reading()) for name in index_names(sample)}
     for attempt in (guess_image, _guess_other):
         for name in sample.names:
             is_inside = any(name.startswith(f"{other}.") and item.kind for other, item in guesses.items())

@@ -8,13 +8,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
-from recordmill.pipeline.init.guess import Choice, Guess, is_label
+from recordmill.pipeline.init.guess import Choice, Guess, is_id, is_label
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_column
+from recordmill.pipeline.sources.formats.parquet import class_labels
 from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.paths import note
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.blocks import check_column
 
 MOST_CLASSES = 200  # that a person reads
@@ -26,6 +31,7 @@ NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 KINDS = ("category", "categories", "number")
 SYNSET = re.compile(r"n\d{8}")
 CODE = re.compile(r"0|[1-9]\d{0,3}")
+INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
         if item.kind in KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
             columns[name] = set(map(int, reading.distinct))
     called = {name: codes for name, codes in columns.items() if is_label(name)}
-    wanted, stated = called or columns, _class_labels(sample) if columns else {}
+    wanted, stated = called or columns, class_labels(_schema(sample)) if columns else {}
     for name in wanted:
         if columns[name] <= stated.get(name, {}).keys():
             return Codes(name, stated[name], "the schema")
@@ -57,17 +63,34 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
     return None
 
 
-def _class_labels(sample: SourceSample) -> dict[str, dict[int, str]]:
-    """Returns the names of codes by column, where the schema of a Parquet file has Hugging Face's `ClassLabel`."""
+def _schema(sample: SourceSample) -> pa.Schema:
     if sample.sources[0].format != "parquet":
-        return {}
+        return pa.schema([])
     with sample.origin.open(sample.data.files[0].path) as opened:
-        metadata = pq.read_schema(opened).metadata or {}
-    with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
-        features = json.loads(metadata[b"huggingface"])["info"]["features"]
-        labels = {name: feature for name, feature in features.items() if feature["_type"] == "ClassLabel"}
-        return {name: dict(enumerate(map(str, label["names"]))) for name, label in labels.items()}
-    return {}
+        return pq.read_schema(opened)
+
+
+def index_names(sample: SourceSample) -> list[str]:
+    """Lists the columns that are the index of a pandas table: nameless, or numbers without the name of an id."""
+    schema, stated = _schema(sample), list[str]()
+    with suppress(KeyError, TypeError, ValueError):
+        stated = [name for name in json.loads(schema.metadata[b"pandas"])["index_columns"] if name in schema.names]
+    numbers = [name for name in stated if pt.is_integer(schema.field(name).type) and not is_id(name)]
+    return [*numbers, *filter(INDEX.fullmatch, sample.names)]
+
+
+def without_unlabelled(sample: SourceSample) -> SourceSample:
+    """Leaves out the sources where all rows lack a label that the schema states, as published test splits do."""
+    with suppress(SourceError):  # of columns that cannot be names
+        for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
+            blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
+            found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
+            left = [source["path"] for number, source in enumerate(sample.data.sources) if number not in found]
+            if found and left:
+                some = [source for source in sample.data.sources if source["path"] not in left]
+                notes = [*sample.data.notes, *note(f"left out, since no row has a {name}", left)]
+                return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
+    return sample
 
 
 def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:

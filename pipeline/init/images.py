@@ -140,7 +140,8 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
         for name, reading in zip(sample.names, texts, strict=True)
         if not reading.values
     ]
-    named = (value.strip() for reading in (*texts, *lists) for value in reading.distinct if _is_named(value))
+    every = (value.strip() for reading in (*texts, *lists) for value in reading.distinct if _is_named(value))
+    named = (value.replace("\\", "/") for value in every)  # as a build reads it
     path = next((posixpath.normpath(value) for value in named if value[:5].lower() != DATA_URL), None)
     if path is None:
         return None

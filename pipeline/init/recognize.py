@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
+from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.encoding import find_encoding
 from recordmill.pipeline.safe_text import count
@@ -27,10 +28,11 @@ from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 HEAD_BYTES = 1 << 20  # 1 MiB: about as much as a sample of rows
 ENDINGS = {
     "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
-    "tfrecord": ".tfrecord .tfrecords .tfrec", "text": ".txt .text", "json": ".json",
+    "tfrecord": ".tfrecord .tfrecords .tfrec .record .records", "text": ".txt .text", "json": ".json",
 }  # fmt: skip
 FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
 """The format of a file by the ending of its name: a source's, or `json`."""
+SHARD = re.compile(r"-\d+-of-\d+$")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 """A number as a cell."""
 COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -38,11 +40,13 @@ POINT = re.compile(r"[+-]?\d+\.\d+")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
 WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
+PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`), and give their folder"
 FOREIGN = {
     **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
     **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
     **dict.fromkeys((".yaml", ".yml"), "YAML, which is no data: give the data that it describes"),
+    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
 """The commonest files that no source reads: what they are, and the remedy, by the endings of their names."""
@@ -129,11 +133,15 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     """The sources of a folder: of its images, or of the files of one format."""
     if not filled:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
-    by_format = dict[str, list[FileInfo]]()
+    by_format, by_ending = dict[str, list[FileInfo]](), dict[str, str]()
     for file in filled:
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
             raise UnknownDataError(f"{folder} holds a dataset that is built already: see `recordmill show`")
-        by_format.setdefault(IMAGES if is_image(file.path) else format_by_name(file.path) or "", []).append(file)
+        ending = posixpath.splitext(SHARD.sub("", file.path))[1]
+        form = IMAGES if is_image(file.path) else format_by_name(file.path) or by_ending.get(ending)
+        if form is None:
+            form = by_ending[ending] = "tfrecord" if _is_framed(files, file.path) else ""
+        by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
     if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
         return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
@@ -141,7 +149,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen = by_format.get(form, filled)
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
-    sources = _sources(folder, chosen)
+    sources = _sources(folder, chosen, filled)
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     return _table(files, form, sources, encoding, _left_out(folder, left))
@@ -186,10 +194,10 @@ def _bytes(some: Sequence[FileInfo]) -> int:
     return sum(file.bytes for file in some)
 
 
-def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
-    """The sources that read some files of a folder: one for each split that their names begin with."""
+def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[SourceFiles]:
+    """The sources that read some of a folder's files: one for each split that their names begin with."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    names = sorted(file.path for file in chosen)
+    names = sorted(file.path for file in filled)
     taken = SYNONYMS if len(by_split) > 1 else [None]
     ordered = [(split, by_split[split]) for split in taken if split in by_split]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
@@ -215,7 +223,7 @@ def split_of(*names: str) -> str | None:
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
-    """A path that matches some files of a folder, and none of its others of that format."""
+    """A path that matches some files of a folder, and none of its others."""
     if len(some) == 1:
         return some[0]
     common = posixpath.commonprefix([posixpath.basename(path)[::-1] for path in some])[::-1]
@@ -280,15 +288,20 @@ def format_of(files: Files, path: str) -> str:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
-    form = format_by_name(path)
+    form = format_by_name(path) or ("tfrecord" if _is_framed(files, path) else None)
     if form is None and b"\0" in read_head(files, path):
         raise UnknownDataError(f"{path} is of no format that is known by its name: {ROWS}, or give a folder of images")
     return form or "text"
 
 
+def _is_framed(files: Files, path: str) -> bool:
+    """Whether a file begins as TFRecords do: with a length and its checksum."""
+    return record_length(files.read(path, 0, HEADER_BYTES)) is not None
+
+
 def format_by_name(path: str) -> str | None:
     """The format that a file's name states: a source's, or `json`; None where it states none."""
-    name = posixpath.basename(uncompressed_name(path)).lower()
+    name = SHARD.sub("", posixpath.basename(uncompressed_name(path)).lower())
     return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
 
 

@@ -21,13 +21,14 @@ from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import recognize_annotated
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
+from recordmill.pipeline.init.classes import without_unlabelled
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
 from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, list_folder, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.sources.globs import escape, is_glob, without_spans
 from recordmill.pipeline.sources.options import PATHS, EncodedOptions, Encoding
 from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.sources.source_reader import Block
@@ -72,7 +73,7 @@ def starter(
     _checked("--encoding", Encoding, answers.encoding or "utf-8")
     filled = list_folder(files, whole)
     data = recognize_annotated(files, whole, filled) or recognize(files, whole, filled, answers.encoding)
-    sample = SourceSample(files, data)
+    sample = without_unlabelled(SourceSample(files, data))
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
     if folder_of_images := images_folder(sample, files):
@@ -80,7 +81,7 @@ def starter(
     elif by_name := images_by_name(sample, files):
         sample = SourceSample(files, sample.data.with_images(*by_name))
     draft = make_draft(sample, answers)
-    draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, lambda path: path)), sample)
+    draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
     notes = [*lines, f"Guesses by `recordmill init` for {path}; each with its reason."]
     if not sample.files.is_whole:
         notes.append(BEGINNINGS)
@@ -251,7 +252,7 @@ def _source_lines(data: Recognized, written_path: Callable[[str], str]) -> Itera
     for source in data.sources:
         start = "  " if len(data.sources) == 1 else "  - "
         for option, value in source.items():
-            text = written_path(value) if option in PATHS else value
+            text = without_spans(written_path(value)) if option in PATHS else value
             yield option_line(option, (text, data.why.get(option, "")), start)
             start = " " * len(start)
 

@@ -16,6 +16,8 @@ rows have shards of their own.
 ('2026-11-20', None)
 >>> template.fill("2026-11-20")
 'logs/2026/11/20/*.csv'
+
+A folder of that very name is written with `[{]`, in any path: `[{]span}/*.csv`.
 """
 
 import re
@@ -31,9 +33,9 @@ from recordmill.pipeline.dataset.paths import is_folder_name
 from recordmill.pipeline.sources.options import PATHS, SourceOptions
 
 Source = TypeVar("Source", bound=SourceOptions)
-WILDCARD = re.compile(r"[*?\[]")
-ESCAPED = re.compile(r"\[([*?\[])\]")
-LITERAL = re.compile(r"(?:[^*?\[]|\[[*?\[]\])*")
+WILDCARD = re.compile(r"[*?]|\[(?!\{\])")
+ESCAPED = re.compile(r"\[([*?\[{])\]")
+LITERAL = re.compile(r"(?:[^*?\[]|\[[*?\[{]\])*")
 TOKEN = re.compile(r"\[(!?)(\]?[^\]]*)\]|.", re.DOTALL)
 MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 NOT_HIDDEN = r"(?!\.)"
@@ -140,7 +142,8 @@ class Template:
         if not self.names or self.names == {"span"} or self.names - {"HH"} == {"YYYY", "MM", "DD"}:
             return None
         shown = ", ".join(f"{{{name}}}" for name in sorted(self.names))
-        return f"{shown}: a span is {{span}}, or a day of {{YYYY}}, {{MM}} and {{DD}}, with or without {{HH}}"
+        wanted = "a span is {span}, or a day of {YYYY}, {MM} and {DD}, with or without {HH}"
+        return f"{shown}: {wanted}; a folder of that very name is written {without_spans(f'{{{min(self.names)}}}')}"
 
     def glob(self) -> str:
         """Returns the pattern of the paths of all spans."""
@@ -195,6 +198,11 @@ def _name(values: Mapping[str, str]) -> str | None:
     return name
 
 
+def without_spans(path: str) -> str:
+    """Escapes the placeholders in a path: `[{]span}`."""
+    return PLACEHOLDER.sub(lambda match: f"[{{]{match[1]}}}", path)
+
+
 def is_template(source: SourceOptions) -> bool:
     """Whether the files of a source name spans."""
     return bool(Template(source.path).names)
@@ -204,7 +212,7 @@ def in_folder(source: Source, folder: str) -> Source:
     """Resolves a source's relative paths from a folder, whose own name is escaped in a glob and a template."""
     paths = {name: getattr(source, name, None) for name in PATHS}
     resolved = {
-        name: str(Path(escape(folder) if is_glob(path) or Template(path).names else folder, path))
+        name: str(Path(without_spans(escape(folder) if is_glob(path) or Template(path).names else folder), path))
         for name, path in paths.items()
         if isinstance(path, str) and path and "://" not in path
     }

@@ -13,6 +13,7 @@ Reference(path='a.tar', offset=512, length=9, in_scratch=False, data=None)
 
 import base64
 import binascii
+import os
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.pipeline.sources.paths import Inside, inside
+from recordmill.pipeline.sources.paths import Inside, inside, join
 
 FILE, PIECE, SCRATCH, INLINE = b"f", b"p", b"s", b"i"
 
@@ -123,6 +124,9 @@ def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> by
         return _data_url(text)
     text, whole = text + ending, f"{links.root}/"
     path = inside("", text.removeprefix(whole)) if text.startswith(whole) else inside(folder, text)
+    slashed = inside(folder, text.replace("\\", "/")) if "\\" in text else None  # as Windows writes it
+    if slashed and os.path.lexists(join(links.root, slashed)) and not os.path.lexists(join(links.root, path or "")):
+        path = slashed
     if path is None:
         return "forbidden_path", "the path is absolute, is a URL, or leaves the source's folder"
     path = links.spelled(path)

@@ -193,7 +193,7 @@ class AnnotatedImages(TableOptions):
     """The file with the names of the classes, for `yolo` (`data.yaml`, `classes.txt`) and `open_images` (the class
     descriptions, CSV). Without it, a category is what the annotation says: a number, an identifier."""
     image_list: str | None = Field(default=None, min_length=1)
-    """A file that lists the images that are rows, one a line, by name or path; without it, all are."""
+    """A file that lists the images that are rows, one a line, by name or path, or their folder; without it, all are."""
 
     @model_validator(mode="after")
     def _check_names(self) -> "AnnotatedImages":

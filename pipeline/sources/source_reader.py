@@ -5,6 +5,7 @@ A source never imports Beam: the job hands it `Files`, which opens whatever Beam
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
@@ -132,7 +133,19 @@ class SourceReader(ABC, Generic[SourceOf]):
             SourceError: nothing is there, or an asked column is in none of the first rows; the message names the
                 columns that were found and the nearest match.
         """
-        return self.plan_chunks(files, self._own(columns), chunk_bytes)
+        with self._naming_parser():
+            return self.plan_chunks(files, self._own(columns), chunk_bytes)
+
+    @contextmanager
+    def _naming_parser(self, file: str = "") -> Iterator[None]:
+        """Turns an exception of a parser's library, or of ours, into one line that names the file, or the source."""
+        try:
+            yield
+        except (UserError, OSError, MemoryError, ImportError):
+            raise
+        except Exception as error:
+            what = f"{file and f'{file} of '}{self.source.path} cannot be read as {self.source.format}"
+            raise SourceError(f"{what}: {type(error).__name__}; is it damaged? If it is not, report it") from None
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.
@@ -140,14 +153,14 @@ class SourceReader(ABC, Generic[SourceOf]):
         `key` are the asked columns that make a row's key; None asks for the default key as column `@key`. A reject
         names the source's own column.
         """
-        if not self.source.columns:
-            yield from self.read_chunk(chunk, files, columns, key)
-            return
-        own_key = None if key is None else [self.source.columns.get(name, name) for name in key]
-        for block in self.read_chunk(chunk, files, self._own(columns), own_key):
-            named = {name: block.table[self.source.columns.get(name, name)] for name in columns}
-            added = {name: block.table[name] for name in block.table.column_names if name.startswith("@")}
-            yield replace(block, table=pa.table(named | added))
+        own_key = [self.source.columns.get(name, name) for name in key] if key and self.source.columns else key
+        with self._naming_parser(chunk.file):
+            for block in self.read_chunk(chunk, files, self._own(columns), own_key):
+                if self.source.columns:
+                    named = {name: block.table[self.source.columns.get(name, name)] for name in columns}
+                    added = {name: block.table[name] for name in block.table.column_names if name.startswith("@")}
+                    block = replace(block, table=pa.table(named | added))
+                yield block
 
     def input_path(self, files: Files) -> Callable[[str], str]:
         """Returns the function that makes the full path of one in `Plan.inputs`."""

@@ -161,7 +161,8 @@ class ImageFiles:
             why = why_absent(error, full, self.files)
             if why is None or parsed.in_scratch:
                 raise
-            raise ImageError("unreadable", f"the file {parsed.path}: {why}", parsed.path) from None
+            hint = "; between folders write `/`, where it has `\\`" if "\\" in parsed.path else ""
+            raise ImageError("unreadable", f"the file {parsed.path}: {why}{hint}", parsed.path) from None
 
     def whole_file(self, source: int, reference: bytes) -> str | None:
         """Names an image that is a local file, by its source and its path there; None for any other."""

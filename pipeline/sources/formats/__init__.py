@@ -12,7 +12,7 @@ from recordmill.pipeline.sources.formats.text import TextReader
 from recordmill.pipeline.sources.formats.tfrecord import TFRecordReader
 from recordmill.pipeline.sources.formats.user_rows import UserRowsReader
 from recordmill.pipeline.sources.formats.webdataset import WebDatasetReader
-from recordmill.pipeline.sources.options import SourceOptions
+from recordmill.pipeline.sources.options import PATHS, SourceOptions
 from recordmill.pipeline.sources.source_reader import SourceReader
 
 READERS: Mapping[str, type[SourceReader[Any]]] = {
@@ -29,5 +29,6 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
 
 
 def reader_of(source: SourceOptions) -> SourceReader[Any]:
-    """Returns the reader of a source."""
-    return READERS[source.format](source)
+    """Returns the reader of a source, in whose paths a brace needs no escape any more."""
+    paths = {name: path.replace("[{]", "{") for name in PATHS if (path := getattr(source, name, None))}
+    return READERS[source.format](source.model_copy(update=paths))

@@ -7,7 +7,9 @@ annotations has empty lists. `voc` and `yolo` have a file an image, which a work
 large tables, which the plan reads once: its chunks hold their rows, and no worker reads a table again.
 """
 
+import codecs
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -47,6 +49,9 @@ from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.transforms.contract.bounds import FILE_BYTES, OBJECTS, VOC_DEPTH, VOC_ELEMENTS, ImageError
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
+DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
+"""Encodings, by Python's names, that expat does not read, or not by all their names; others are of one byte."""
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 YOLO_LISTS = ("boxes", "categories")
@@ -74,11 +79,14 @@ class _Bounded(ElementTree.TreeBuilder):
 
 def _parsed(data: bytes) -> ElementTree.Element:
     """Parses XML, but for namespaces: with them, each attribute's name would hold the whole of its namespace's."""
+    declared = DECLARED.match(data)
+    encoding = codecs.lookup(declared[1].decode()).name if declared else ""
+    text = data.decode(encoding) if MULTIBYTE.match(encoding) else data  # expat takes a string's bytes as UTF-8
     builder, parser = _Bounded(), expat.ParserCreate()
     parser.buffer_text, parser.CharacterDataHandler = True, builder.data
     parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
     parser.StartDoctypeDeclHandler = builder.doctype
-    parser.Parse(data, True)
+    parser.Parse(text, True)
     return builder.close()
 
 
@@ -138,7 +146,7 @@ def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | s
         (left, right), (top, bottom) = ((min(sides), max(sides)) for sides in (box[::2], box[1::2]))
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
     name = class_name(str(int(code)), names) if code.is_integer() else None
-    return (box, name) if name else f"class {code:g} is not in `names`"
+    return (box, name) if name else f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
 
 
 def _columns(names: Sequence[str], objects: Sequence[tuple[object, ...]]) -> Lists:
@@ -183,11 +191,12 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         if self.source.format == "coco":
             images = None if self.source.images is None else self.image_root(files)
             return read_coco(files, root, paths, images, listed)
-        there = [path for path in (file.path for file in self._image_files(files)) if path in listed]
+        root_of_images = self.image_root(files)
+        there = [file.path for file in self._image_files(files) if join(root_of_images, file.path) in listed]
         if self.source.format == "open_images":
             found = read_open_images(files, root, paths, there, names)
         else:
-            found = self._pairs(root, inputs, self.image_root(files), there)
+            found = self._pairs(root, inputs, root_of_images, there)
         return replace(found, notes=[*found.notes, *listed.notes()])
 
     def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:

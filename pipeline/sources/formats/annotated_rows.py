@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError, unpacked
@@ -89,7 +90,9 @@ class ImageList:
 
     @classmethod
     def read(cls, files: Files, path: str | None) -> "ImageList":
-        """Reads a list. Raises: SourceError, OSError: it cannot be read."""
+        """Reads a list, or lists a folder. Raises: SourceError, OSError: it cannot be read."""
+        if path and files.is_folder(path):
+            return cls(file.path for file in files.match(f"{escape(path.rstrip('/'))}/**") if is_image(file.path))
         return cls(None if path is None else _text(files, path).splitlines())
 
     def __contains__(self, path: str) -> bool:
@@ -107,8 +110,9 @@ class ImageList:
 
 def _listed(line: str) -> str:
     """Returns the image that a line lists; in a list of one class a number follows: `2008_000002 -1`."""
-    listed, _, number = line.strip().rpartition(" ")
-    return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line.strip()
+    line = line.strip().replace("\\", "/")
+    listed, _, number = line.rpartition(" ")
+    return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line
 
 
 def read_names(files: Files, path: str | None) -> Names:

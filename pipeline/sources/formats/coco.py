@@ -1,7 +1,7 @@
 """COCO's JSON: `images`, `annotations` and `categories`, joined by their ids; several files are joined by image.
 
-An annotation with a `caption` adds to `captions`; one with a `bbox` adds to `boxes`, `categories` and `crowd`. Key
-points, polygons and masks are passed over.
+An annotation with a `caption` adds to `captions`; one with a `bbox` adds to `boxes`, `categories` and `crowd`, as does
+one whose `segmentation` gives a bounding box. Key points are passed over.
 """
 
 import codecs
@@ -11,6 +11,8 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from math import isfinite
 from typing import Any, BinaryIO
 
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
@@ -24,6 +26,7 @@ from recordmill.transforms.contract.bounds import OBJECTS
 READ_BYTES = 1 << 20  # 1 MiB
 MOST_CHARACTERS = 64 << 20  # of one item
 SPACE = re.compile(r"[ \t\n\r]*")
+DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 DECODER = json.JSONDecoder()
 
 
@@ -126,6 +129,8 @@ SLACK = 1  # pixel: COCO's own boxes are rounded
 LARGEST = 1 << 1000  # a larger whole number is no float64
 
 
+BOXLESS = "`caption`, and no `bbox` of four numbers, nor polygons, with an `iscrowd` of 0 or 1"
+MASK = "; of a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
 NO_VALUES: list[Any] = []
 NO_NUMBERS: "array[Any]" = array("d")
 """The lists of all images without annotations, never added to: three bytes of JSON are an image."""
@@ -149,24 +154,30 @@ class CocoImage:
     categories: list[Any] = field(default_factory=lambda: NO_VALUES)
     """Ids, and names once all are known."""
     crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
-    captions: list[str] = field(default_factory=lambda: NO_VALUES)
+    captions: list[tuple[Any, str]] = field(default_factory=lambda: NO_VALUES)
+    """Each with the id of its annotation."""
     known: set[Any] | None = None
-    """The ids, once another file is joined."""
+    """The annotations with their ids, once another file is joined."""
     fault: Fault | None = None
 
     def add(self, annotation: Mapping[str, Any]) -> None:
         """Adds an annotation, or remembers what is wrong with it."""
-        caption, box, crowd = annotation.get("caption"), annotation.get("bbox"), annotation.get("iscrowd", 0)
+        caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
+        box: Any = annotation.get("bbox") or _box_around(annotation.get("segmentation"))
+        is_box = isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1)
         if isinstance(caption, str):
-            self.captions = [] if self.captions is NO_VALUES else self.captions
-            self.captions.append(caption)
-        elif isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1):
-            self._add_box(annotation.get("id"), box, annotation.get("category_id"), int(crowd))
-        else:
-            wrong = "has no `caption`, and no `bbox` of four numbers with an `iscrowd` of 0 or 1"
-            self._refuse(f"the annotation {_shown(annotation.get('id'))} {wrong}")
+            self._add_caption(known, caption)
+        if is_box and ("category_id" in annotation or not isinstance(caption, str)):
+            self._add_box(known, box, annotation.get("category_id"), int(crowd))
+        elif not isinstance(caption, str):
+            hint = MASK if isinstance(annotation.get("segmentation"), dict) else ""
+            self._refuse(f"the annotation {_shown(known)} has no {BOXLESS}{hint}")
+
+    def _add_caption(self, known: Any, caption: str) -> None:
+        self.captions = [] if self.captions is NO_VALUES else self.captions
+        self.captions.append((known, caption))
 
     def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int) -> None:
         if self.boxes is NO_NUMBERS:
@@ -187,26 +198,32 @@ class CocoImage:
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
         """Replaces the categories' ids by names."""
-        named = [names.get(_hashed(code)) if _is_id(code) else None for code in self.categories]
+        named = [names.get(_hashed(_id(code))) for code in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
             self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
         self.categories = named or NO_VALUES
 
     def join(self, other: "CocoImage") -> None:
-        """Adds the annotations of another file; one that both have, by its id, comes once."""
+        """Adds the annotations of another file; one that both have, with the same id and content, comes once."""
         self.fault = self.fault or other.fault
         if self._is_full(0):
             return
-        self.known = self.known or set(map(_hashed, self.ids))
-        for each, known in enumerate(other.ids):
-            if known is None or _hashed(known) not in self.known:
-                self.known.add(_hashed(known))
-                self._add_box(known, other.boxes[4 * each : 4 * each + 4], other.categories[each], other.crowd[each])
-        if other.captions:
-            self.captions = self.captions if self.captions is not NO_VALUES else []
-            self.captions += other.captions
+        self.known = self.known or {*self._annotations()}
+        for annotation in other._annotations():
+            known, *content = annotation
+            if known is not None and annotation in self.known:
+                continue
+            self.known.add(annotation)
+            add = self._add_caption if len(content) == 1 else self._add_box
+            add(known, *content)
         self._is_full(0)
+
+    def _annotations(self) -> Iterator[tuple[Any, ...]]:
+        """Yields each annotation: its id, and its box, category and crowd, or its caption."""
+        boxes = zip(*(self.boxes[side::4] for side in range(4)), strict=True)
+        yield from zip(map(_hashed, self.ids), boxes, self.categories, self.crowd, strict=True)
+        yield from ((_hashed(known), caption) for known, caption in self.captions)
 
     def outside(self) -> Iterator[str]:
         """Yields the ids of boxes that leave the image or have no area."""
@@ -221,20 +238,15 @@ class CocoImage:
         fault = self.fault
         if not fault and not self.path:
             fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")
-        lists = {
-            "id": self.id,
-            "boxes": self.boxes.tolist(),
-            "categories": self.categories,
-            "crowd": self.crowd.tolist(),
-            "captions": self.captions,
-        }
+        boxes = {"boxes": self.boxes.tolist(), "categories": self.categories, "crowd": self.crowd.tolist()}
+        lists = {"id": self.id, **boxes, "captions": [caption for _, caption in self.captions]}
         return AnnotatedRow(self.path, fault or lists, self.file, self.number)
 
 
 def _hashed(value: Any) -> Any:
     """Returns an id that may be in a set: JSON has lists and objects, too, and whole numbers that share a hash."""
-    is_plain = isinstance(value, str | float | None) or (isinstance(value, int) and value.bit_length() < 64)
-    return value if is_plain else (repr(value),)
+    is_short = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
+    return value if is_short or isinstance(value, str | float | None) else (repr(value),)
 
 
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
@@ -255,7 +267,7 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
             if image.path:
                 by_path.setdefault(image.path, image)
         unlisted += lost
-    boxes, captions = any(image.ids for image in rows), any(image.captions for image in rows)
+    boxes, captions = any(image.ids or image.fault for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),
@@ -279,12 +291,14 @@ def _read_file(files: Files, path: str, folder: str, images: str | None) -> tupl
                     if nameless > OBJECTS.most:
                         raise JsonDamageError(f"{nameless:,} entries of `images` have no `file_name`: it is no COCO")
                     entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
-                elif key == "annotations" and _is_id(entry.get("image_id")):
-                    by_id.setdefault(_hashed(entry["image_id"]), CocoImage(entry["image_id"])).add(entry)
+                elif key == "annotations" and (known := _id(entry.get("image_id"))) is not None:
+                    by_id.setdefault(_hashed(known), CocoImage(known)).add(entry)
                 elif key == "annotations":
                     lost.append(_shown(entry.get("id")))
-                elif key == "categories" and _is_id(entry.get("id")) and isinstance(entry.get("name"), str):
-                    names[_hashed(entry["id"])] = entry["name"]
+                elif key == "categories" and isinstance(entry.get("name"), str) and entry.get("id") is not None:
+                    known = _id(entry["id"])
+                    if names.setdefault(_hashed(known), entry["name"]) != entry["name"]:
+                        raise SourceError(f"{path}: `categories` gives the id {_shown(known)} to two names")
     except JsonDamageError as error:
         raise SourceError(f"{path} cannot be read as JSON: {error}") from None
     if "images" not in seen:
@@ -299,22 +313,37 @@ def _listed(
     entry: Mapping[str, Any], by_id: dict[Any, CocoImage], number: int, folder: str, images: str | None
 ) -> CocoImage:
     """Returns the image of an entry of `images`; the second entry of one id is an image of its own."""
-    known, name = entry.get("id"), entry.get("file_name")
-    image = by_id.setdefault(_hashed(known), CocoImage(known)) if _is_id(known) else CocoImage(None)
+    known, name = _id(entry.get("id")), entry.get("file_name")
+    first = image = by_id.setdefault(_hashed(known), CocoImage(known)) if known is not None else CocoImage(None)
     if image.number is not None:
         image = CocoImage(known)
     image.number, image.sides = number, (entry["width"], entry.get("height")) if "width" in entry else None
     if isinstance(name, str) and name.strip():
         image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
+    if first.path != image.path:
+        wrong = f"the `id` {_shown(known)} is that of the image {first.number}, too: annotations are of either"
+        image.fault = Fault("malformed_row", wrong)
     return image
+
+
+def _box_around(polygons: Any) -> list[float] | None:
+    """Returns the box around polygons; None of anything else."""
+    are_pairs = isinstance(polygons, list) and all(isinstance(each, list) and not len(each) % 2 for each in polygons)
+    sides = list(chain.from_iterable(polygons)) if are_pairs else []
+    if not sides or not all(_is_number(side) and isfinite(side) for side in sides):
+        return None
+    (left, right), (top, bottom) = ((min(each), max(each)) for each in (sides[::2], sides[1::2]))
+    return [left, top, right - left, bottom - top]
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, float) or (type(value) is int and -LARGEST < value < LARGEST)
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, int | str)
+def _id(value: Any) -> Any:
+    """Returns an id, the same however a file writes it: 1 of 1.0 and of "1"."""
+    is_whole = value.is_integer() if isinstance(value, float) else isinstance(value, str) and DECIMAL.fullmatch(value)
+    return int(value) if is_whole else value
 
 
 def _shown(known: object) -> str:

@@ -6,14 +6,16 @@ A chunk is a row group, or several small ones, read as record batches of as many
 values become a column's type is `pipeline.sources.typing.values`.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
@@ -31,6 +33,7 @@ from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
 ROWS_BYTES = 512 << 20  # 512 MiB: rows that are typed at once have about `BLOCK_BYTES`, or are one that is larger
+CODES = "ClassLabel"  # Hugging Face's name of codes with names
 UNREAD = b"?"  # stands for an image's bytes that are not read
 
 
@@ -138,11 +141,14 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
         leaves = _leaves(file.schema_arrow, read)
         asked = [file.metadata.schema.column(leaf).path for leaf in leaves]
         at_once = min(map(rows_at_once, _expected(files, path, file, numbers, leaves)))
+        labels = class_labels(file.schema_arrow).keys() & {*read}
         missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
         for batch in file.iter_batches(at_once, numbers, asked, use_threads=False):
             missing -= len(batch)
             stored = {name: lookup(batch, name) for name in read}
             values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
+            are_names = (name for name in labels if columns[name].type is ColumnType.CATEGORY)
+            values |= {name: _labelled(values[name]) for name in are_names}
             values |= {name: pa.repeat(pa.scalar(UNREAD), len(batch)) for name in unread - stored.keys()}
             size = sum(array.nbytes for array in values.values())
             step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
@@ -153,6 +159,20 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
                 yield min(step, len(batch) - start), piece
         if missing:
             raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
+
+
+def class_labels(schema: pa.Schema) -> dict[str, dict[int, str]]:
+    """Returns the names of codes by column, where a schema has Hugging Face's `ClassLabel`; its -1 is no class."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        typed = [(name, one) for name, one in features.items() if isinstance(one, dict)]
+        return {name: dict(enumerate(map(str, one["names"]))) for name, one in typed if one.get("_type") == CODES}
+    return {}
+
+
+def _labelled(codes: pa.Array) -> pa.Array:
+    is_code = pt.is_signed_integer(codes.type)
+    return pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes) if is_code else codes
 
 
 def _expected(

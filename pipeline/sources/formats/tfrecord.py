@@ -129,7 +129,7 @@ FramedRecord = tuple[int, bytes | Fault]
 class TFRecordReader(ArchiveReader[TFRecord]):
     """Reads files of TFRecord."""
 
-    endings: ClassVar[tuple[str, ...]] = (".tfrecord*", ".tfrec")
+    endings: ClassVar[tuple[str, ...]] = (".tfrecord*", ".tfrec", ".record*")
     looks_at: ClassVar[str] = " in its first records"
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:

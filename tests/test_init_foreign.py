@@ -1,0 +1,375 @@
+"""`recordmill init` on what other tools write: `data.yaml`'s splits, Hugging Face, pandas, TFRecords, paths."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+
+from recordmill.pipeline.build.inputs.span_sources import by_span
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.spec.model import Spec, parse_spec
+from tests import published_formats as published
+from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, Read, read
+
+BOXES = {"image": IMAGE, "categories": Column(ColumnType.CATEGORY, many=True)}
+
+
+def guessed(folder: Path, path: str = "data") -> tuple[Spec, str]:
+    """Guesses a spec in a folder; its paths may be read."""
+    text = starter(str(folder / path), FILES, folder=str(folder))
+    spec = parse_spec(text)
+    spec._folder = str(folder)
+    return spec, text
+
+
+def rows_of(spec: Spec, columns: Any) -> list[tuple[str | None, Read]]:
+    return [(source.split, read(reader_of(source), columns)) for source in spec.resolved_sources()]
+
+
+def images_by_split(folder: Path) -> tuple[dict[str | None, list[str]], str]:
+    """Returns the images of each split by the names of their files, each of which has a cat, and the spec's text."""
+    spec, text = guessed(folder)
+    by_split = dict[str | None, list[str]]()
+    for split, found in rows_of(spec, BOXES):
+        assert found.rejects == []
+        assert all(row["categories"] == ["cat"] for row in found.rows)
+        by_split.setdefault(split, []).extend(row["image"].decode().rpartition("/")[2] for row in found.rows)
+    return {split: sorted(name.removeprefix("f")[0] for name in names) for split, names in by_split.items()}, text
+
+
+def yolo(folder: Path, yaml: str, at: str = "data.yaml", label: str = "0 0.5 0.5 0.2 0.2") -> None:
+    """Three folders of one image each, `a` to `c`, beside `names`."""
+    for number, name in enumerate("abc", 1):
+        published.write(folder / f"data/images/s{number}/{name}.jpg", published.jpeg(number))
+        published.write(folder / f"data/labels/s{number}/{name}.txt", f"{label}\n")
+    published.write(folder / f"data/{at}", f"{yaml}\nnames: [cat, dog]\n")
+
+
+TWO = {"train": ["a", "b"], "validation": ["c"]}
+LIST = "./images/s1/a.jpg\n./images/s2/b.jpg\n"
+STATED: list[tuple[str, dict[str, str], str, dict[str | None, list[str]]]] = [
+    ("folders", {}, "path: .\ntrain: [images/s1, images/s2]\nval: images/s3", TWO),
+    ("folders without a path", {}, "train:\n- images/s1\n- images/s2/\nval: [./images/s3]", TWO),
+    ("a path that is elsewhere", {}, "path: ../datasets/x\ntrain: [images/s1, images/s2]\nval: images/s3", TWO),
+    ("a path that is absolute", {}, "path: {folder}/data/images\ntrain: [s1, s2]\nval: s3", TWO),
+    ("folders that are absolute", {}, "train: [{folder}/data/images/s1, {folder}/data/images/s2]\nval: images/s3", TWO),
+    ("Roboflow's", {}, "train: [../images/s1, ../images/s2]\nval: ../images/s3\ntest:", TWO),
+    ("Windows'", {}, "train: [images\\s1, images\\s2]\nval: images\\s3", TWO),
+    ("a list", {"train.txt": LIST}, "train: train.txt\nval: images/s3", TWO),
+    ("lists", {"train.txt": LIST, "val.txt": "./images/s3/c.jpg"}, "path: .\ntrain: ./train.txt\nval: val.txt", TWO),
+    ("a list below", {"sets/train.txt": "images/s1/a.jpg\n"}, "train: images/s1\nval: images/s2\ntest: images/s3",
+     {"train": ["a"], "validation": ["b"], "test": ["c"]}),
+    ("a list without a path", {"train.txt": LIST.replace("./", "")}, "train: train.txt\nval: images/s3", TWO),
+    ("both", {"b.txt": "./images/s2/b.jpg\n"}, "train: [images/s1, b.txt]\nval: images/s3", TWO),
+    ("other words", {}, "train: [images/s1, images/s2]\nvalid: images/s3", TWO),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lists", "yaml", "expected"), [case[1:] for case in STATED], ids=[case[0] for case in STATED])
+def test_splits_that_data_yaml_states(
+    lists: dict[str, str], yaml: str, expected: dict[str | None, list[str]], tmp_path: Path
+) -> None:
+    yolo(tmp_path, yaml.replace("{folder}", str(tmp_path)))
+    for name, text in lists.items():
+        published.write(tmp_path / f"data/{name}", text)
+    found, text = images_by_split(tmp_path)
+    assert found == expected
+    assert "left out" not in text or "sets" in str(lists)
+
+
+def test_folders_of_a_split_may_have_images_of_one_name(tmp_path: Path) -> None:
+    for number in range(1, 4):
+        published.write(tmp_path / f"data/s{number}/images/frame 1.jpg", published.jpeg(number))
+        published.write(tmp_path / f"data/s{number}/labels/frame 1.txt", "0 0.5 0.5 0.2 0.2\n")
+    published.write(tmp_path / "data/data.yaml", "train: [s1/images, s2/images]\nval: s3/images\nnames: [cat]\n")
+    spec, text = guessed(tmp_path)
+    keys = [(split, key) for split, found in rows_of(spec, BOXES) for key in found.keys]
+    assert [split for split, _ in keys] == ["train", "train", "validation"]
+    assert len({*keys}) == 3
+    assert all(row["categories"] == ["cat"] for _, found in rows_of(spec, BOXES) for row in found.rows)
+    assert "none would be a reject" in text
+
+
+DOUBTS: list[tuple[str, str, dict[str | None, list[str]], str]] = [
+    ("a folder that is not there", "train: images/s1\nval: [images/s2, images/s9]",
+     {"train": ["a"], "validation": ["b"]}, "images/s9"),
+    ("nothing that is there", "train: /far/away\nval: https://far/away.txt", {None: ["a", "b", "c"]}, "/far/away"),
+    ("images of no split", "train: images/s1\nval: images/s3", {"train": ["a"], "validation": ["c"]}, "s2/b.jpg"),
+    ("the same for both", "train: images/s1\nval: images/s1", {None: ["a"]}, "two splits"),
+    ("some in both", "train: images\nval: images/s1", {None: ["a", "b", "c"]}, "s1/a.jpg"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("yaml", "expected", "word"), [case[1:] for case in DOUBTS], ids=[case[0] for case in DOUBTS])
+def test_what_is_odd_about_data_yaml_is_said(
+    yaml: str, expected: dict[str | None, list[str]], word: str, tmp_path: Path
+) -> None:
+    yolo(tmp_path, yaml)
+    found, text = images_by_split(tmp_path)
+    assert found == expected
+    comments = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("#"))
+    assert word in comments
+
+
+@pytest.mark.parametrize(
+    "label", ["0.0 0.5 0.5 0.2 0.2", "0. 0.5 0.5 0.2 0.2", "0\t0.5 0.5 0.2 0.2", " 0 .5 .5 2e-1 0.2"]
+)
+@pytest.mark.parametrize("has_names", [True, False])
+def test_numbers_of_yolo(label: str, has_names: bool, tmp_path: Path) -> None:
+    yolo(tmp_path, "train: images", label=label)
+    if not has_names:
+        (tmp_path / "data/data.yaml").unlink()
+        published.write(tmp_path / "data/classes.txt", "cat\ndog\n")
+    assert images_by_split(tmp_path)[0] == {None: ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize("label", ["1.5 0.5 0.5 0.2 0.2", "cat 0.5 0.5 0.2 0.2", "0 -0.5 0.5 0.2 0.2"])
+def test_a_wrong_line_beside_names_is_a_reject_that_init_shows(label: str, tmp_path: Path) -> None:
+    yolo(tmp_path, "train: images")
+    published.write(tmp_path / "data/labels/s2/b.txt", label)
+    assert "1 would be a reject (1 malformed_row)" in guessed(tmp_path)[1]
+
+
+def test_captions_beside_names_stay_captions(tmp_path: Path) -> None:
+    yolo(tmp_path, "train: images", label="a cat of 5")
+    assert {source.format for source in guessed(tmp_path)[0].source} == {"image_folder"}
+
+
+LABEL = {"_type": "ClassLabel", "names": ["negative", "positive"]}
+
+
+def write_hub(folder: Path, labels: dict[str, list[Any]], feature: Any = LABEL, name: str = "label") -> None:
+    """A dataset of the hub, a file a split."""
+    for split, values in labels.items():
+        rows = [{"sentence": f"{split} film {n}", name: value} for n, value in enumerate(values)]
+        metadata = {
+            "huggingface": json.dumps(
+                {"info": {"features": {"sentence": [{"_type": "Value", "id": None, "a": 1}], name: feature}}}
+            )
+        }
+        folder.mkdir(exist_ok=True)
+        pq.write_table(
+            pa.Table.from_pylist(rows).replace_schema_metadata(metadata),
+            folder / f"{split}-00000-of-00001.parquet",
+            row_group_size=7,
+        )
+
+
+def test_a_split_without_labels_is_left_out(tmp_path: Path) -> None:
+    write_hub(tmp_path / "data", {"train": [0, 1] * 10, "validation": [1, 0] * 10, "test": [-1] * 20})
+    spec, text = guessed(tmp_path)
+    assert [source.split for source in spec.source] == ["train", "validation"]
+    assert spec.features["label"].model_dump()["classes"] == {"0": "negative", "1": "positive"}
+    assert spec.label == "label"
+    assert "test-00000-of-00001.parquet" in text
+    assert "max_share" not in text
+
+
+@pytest.mark.parametrize("labels", [[None] * 20, [[0]] * 20])
+def test_a_split_whose_labels_are_nothing_or_lists(labels: list[Any], tmp_path: Path) -> None:
+    write_hub(tmp_path / "data", {"train": [0, 1] * 10, "test": labels})
+    spec, text = guessed(tmp_path)
+    assert ("left out, since no row has a label: 1" in text) is (labels[0] is None)
+    assert len(spec.source) == (1 if labels[0] is None else 2)
+
+
+def test_what_has_no_label_is_a_reject_and_never_a_class(tmp_path: Path) -> None:
+    write_hub(tmp_path / "data", {"train": [0, 1, -1] + [1] * 17})
+    spec, text = guessed(tmp_path)
+    assert spec.features["label"].model_dump()["classes"] == {"0": "negative", "1": "positive"}
+    assert "1 would be a reject (1 missing_value in column label)" in text
+    ((_, found),) = rows_of(spec, {"label": CATEGORY})
+    assert [row["label"] for row in found.rows] == ["0", "1"] + ["1"] * 17
+    assert [fault[:2] for fault in found.faults] == [("missing_value", "label")]
+    ((_, found),) = rows_of(spec, {"label": Column(ColumnType.CATEGORY, optional=True)})
+    assert [row["label"] for row in found.rows][:3] == ["0", "1", None]
+
+
+def test_other_columns_of_minus_one_stay(tmp_path: Path) -> None:
+    write_hub(tmp_path / "data", {"train": [0, 1, -1]}, {"_type": "Value", "dtype": "int64"})
+    ((_, found),) = rows_of(guessed(tmp_path)[0], {"label": CATEGORY})
+    assert [row["label"] for row in found.rows] == ["0", "1", "-1"]
+
+
+@pytest.mark.parametrize(
+    "metadata", [b"[1", b"[]", b'{"info": 7}', b'{"info": {"features": [[], {"a": {}}]}}', b"\xff"]
+)
+def test_metadata_of_another_tool_ends_nothing(metadata: bytes, tmp_path: Path) -> None:
+    table = pa.table({"label": [0, 1, -1] * 7, "text": ["some words"] * 21})
+    pq.write_table(
+        table.replace_schema_metadata({b"huggingface": metadata, b"pandas": metadata}), tmp_path / "a.parquet"
+    )
+    ((_, found),) = rows_of(guessed(tmp_path, "a.parquet")[0], {"label": CATEGORY})
+    assert [row["label"] for row in found.rows][:3] == ["0", "1", "-1"]
+
+
+def table_of_pandas() -> pd.DataFrame:
+    rows = pd.DataFrame({"text": [f"row {n} of it" for n in range(12)], "label": list("ab" * 6)})
+    return rows.sample(frac=1, random_state=1)
+
+
+INDEXES: list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str, bool]] = [
+    ("without a name", lambda rows: rows, "__index_level_0__", True),
+    ("with a name", lambda rows: rows.rename_axis("row"), "row", True),
+    ("of two columns", lambda rows: rows.set_index([rows.index, rows.index]), "__index_level_1__", True),
+    ("an id", lambda rows: rows.rename_axis("row_id"), "row_id", False),
+    ("a word", lambda rows: rows.set_index(rows.label.str.upper().rename("word")), "word", False),
+]
+
+
+@pytest.mark.parametrize(("change", "name", "is_index"), [case[1:] for case in INDEXES], ids=[c[0] for c in INDEXES])
+def test_the_index_of_pandas(
+    change: Callable[[pd.DataFrame], pd.DataFrame], name: str, is_index: bool, tmp_path: Path
+) -> None:
+    change(table_of_pandas()).to_parquet(tmp_path / "train.parquet")
+    spec, text = guessed(tmp_path, "train.parquet")
+    read_columns = {*(spec.key_columns or ()), *(feature.column or name for name, feature in spec.features.items())}
+    assert (name not in read_columns) is is_index
+    assert (f"# {name}: pandas' index" in text) is is_index
+
+
+def test_an_index_that_pandas_wrote_into_csv(tmp_path: Path) -> None:
+    table_of_pandas().to_csv(tmp_path / "once.csv")
+    pd.read_csv(tmp_path / "once.csv").to_csv(tmp_path / "twice.csv", index=False)
+    spec, text = guessed(tmp_path, "twice.csv")
+    assert [*spec.features] == ["text", "label"]
+    assert "# Unnamed: 0: pandas' index" in text
+
+
+def write_records(path: Path, rows: int = 20) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for n in range(rows):
+            features = {"text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[f"row {n} of it".encode()]))}
+            writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+
+
+RECORDS: list[tuple[str, list[str], str]] = [
+    ("of the Object Detection API", ["train.record"], "data"),
+    ("its shards", [f"coco.record-0000{n}-of-00002" for n in range(2)], "data"),
+    ("in another case", ["TRAIN.Records"], "data/TRAIN.Records"),
+    ("by no ending", [f"mydata-0000{n}-of-00002" for n in range(2)], "data"),
+    ("one by no ending", ["mydata"], "data/mydata"),
+    ("by a glob", [f"mydata-0000{n}-of-00002" for n in range(2)], "data/mydata-*"),
+    ("by an odd ending", ["a.bin", "b.bin"], "data"),
+    ("by the usual name", [f"train.tfrecord-0000{n}-of-00002" for n in range(2)], "data"),
+]
+
+
+@pytest.mark.parametrize(("names", "path"), [case[1:] for case in RECORDS], ids=[case[0] for case in RECORDS])
+def test_tfrecords_are_known_by_their_frames(names: list[str], path: str, tmp_path: Path) -> None:
+    for name in names:
+        write_records(tmp_path / "data" / name)
+    published.write(tmp_path / "data/label_map.pbtxt", "item { id: 1 name: 'cat' }\n")
+    spec, _ = guessed(tmp_path, path)
+    assert {source.format for source in spec.source} == {"tfrecord"}
+    assert sum(len(found.rows) for _, found in rows_of(spec, {"text": Column(ColumnType.TEXT)})) == 20 * len(names)
+
+
+@pytest.mark.parametrize("name", ["a.record", "a"])
+def test_what_has_no_frames_is_no_tfrecord(name: str, tmp_path: Path) -> None:
+    published.write(tmp_path / name, b"\0\1" * 40)
+    with pytest.raises(UserError, match=name):
+        guessed(tmp_path, name)
+
+
+BRACES = ["set {span} {YYYY}", "{span}", "{YYYY}-{MM}-{DD}", "{x}", "[a] {HH}"]
+
+
+@pytest.mark.parametrize("folder", BRACES)
+def test_folders_that_are_called_as_spans_are(folder: str, tmp_path: Path) -> None:
+    """Of images, of rows by a glob, and above all of them, where the spec lies."""
+    for n in range(2):
+        published.write(tmp_path / f"{folder}/images/{'ab'[n]}/{n}.jpg", published.jpeg(n))
+        published.write(tmp_path / f"{folder}/rows/{n}.jsonl", '{"text": "some words"}\n' * 9)
+    for path, columns, count in (("images", {"label": CATEGORY}, 2), ("rows", {"text": CATEGORY}, 18)):
+        for home in (tmp_path, tmp_path / folder, tmp_path / folder / "images"):
+            text = starter(str(tmp_path / folder / path), FILES, folder=str(home))
+            spec = parse_spec(text)
+            spec._folder = str(home)
+            assert not spec.has_templates
+            assert sum(len(found.rows) for _, found in rows_of(spec, columns)) == count
+
+
+def test_spans_inside_a_folder_that_is_called_so(tmp_path: Path) -> None:
+    """The folder of the spec, and one on the way."""
+    for day in ("2026-11-20", "2026-11-21"):
+        published.write(tmp_path / f"{{span}}/[a] {{HH}}/{day}/0.jsonl", '{"n": 1}\n')
+    path = "'[[]a] [{]HH}/{YYYY}-{MM}-{DD}/*.jsonl'"
+    spec = parse_spec(f"name: a\nsource: {{format: jsonl, path: {path}}}\nfeatures: {{n: {{kind: number}}}}\n")
+    spec._folder = str(tmp_path / "{span}")
+    parts = by_span(spec, FILES)
+    assert [part.span for part in parts] == ["2026-11-20", "2026-11-21"]
+    assert [read(part.reader, {"n": NUMBER}).rows for part in parts] == [[{"n": 1.0}]] * 2
+
+
+def test_a_wrong_span_names_the_escape() -> None:
+    with pytest.raises(UserError, match=r"\[\{\]YYYY\}"):
+        parse_spec("name: a\nsource: {format: jsonl, path: 'a {YYYY}/'}\nfeatures: {n: {kind: number}}\n")
+
+
+def windows(path: str) -> str:
+    return path.replace("/", "\\")
+
+
+def write_table(folder: Path) -> None:
+    lines = [f"{windows(f'images/sub/{n}.jpg')},{'ab'[n]}" for n in range(2)]
+    published.write(folder / "rows.csv", "\n".join(["image,label", *lines]))
+
+
+def write_metadata(folder: Path) -> None:
+    published.write_json(folder / "metadata.jsonl", {})
+    rows = [{"file_name": windows(f"images/sub/{n}.jpg"), "label": "ab"[n]} for n in range(2)]
+    published.write(folder / "metadata.jsonl", "\n".join(map(json.dumps, rows)))
+
+
+def write_coco(folder: Path) -> None:
+    images = [{"id": n, "file_name": windows(f"sub/{n}.jpg")} for n in range(2)]
+    boxes = [{"id": n, "image_id": n, "category_id": 1, "bbox": [1, 2, 3, 4]} for n in range(2)]
+    published.write_json(
+        folder / "instances.json", {"images": images, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("write", "path", "beyond"),
+    [(write_table, "rows.csv", ""), (write_table, "tables/rows.csv", "images/"), (write_metadata, "", ""),
+     (write_coco, "", "")],
+)  # fmt: skip
+def test_paths_that_windows_wrote(write: Callable[[Path], None], path: str, beyond: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write(data / Path(path).parent)
+    for n in range(2):
+        published.write(data / f"{Path(path).parent}/{beyond}images/sub/{n}.jpg", published.jpeg(n))
+    spec, text = guessed(tmp_path, f"data/{path}")
+    ((_, found),) = rows_of(spec, {"image": IMAGE})
+    assert [row["image"].decode().rpartition("sub/")[2] for row in found.rows] == ["0.jpg", "1.jpg"]
+    assert "By the images' headers in 2 rows: none would be a reject" in text
+
+
+def test_a_name_that_holds_a_backslash_is_its_own(tmp_path: Path) -> None:
+    write_table(tmp_path)
+    for n in range(2):
+        published.write(tmp_path / windows(f"images/sub/{n}.jpg"), published.jpeg(n))
+        published.write(tmp_path / f"images/sub/{n}.jpg", published.jpeg(n))
+    spec, _ = guessed(tmp_path, "rows.csv")
+    ((_, found),) = rows_of(spec, {"image": IMAGE})
+    assert [row["image"].decode() for row in found.rows] == [windows(f"fimages/sub/{n}.jpg") for n in range(2)]
+
+
+@pytest.mark.parametrize("name", ["a.ppm", "a.pgm", "a.pbm", "a.JP2"])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_images_that_are_not_read_are_named(name: str, is_folder: bool, tmp_path: Path) -> None:
+    published.write(tmp_path / name, b"P5 2 2 255\n\0\0\0\0")
+    with pytest.raises(UserError, match="PNG") as error:
+        guessed(tmp_path.parent if is_folder else tmp_path, tmp_path.name if is_folder else name)
+    assert name in str(error.value)
