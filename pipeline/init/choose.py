@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from recordmill.pipeline.init.classes import Codes, find_codes, with_classes
+from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, comma_doubts
 from recordmill.pipeline.init.guess import (
     FITS,
     ID,
@@ -51,6 +52,7 @@ class Draft:
     features: Mapping[str, Guess]
     unused: Sequence[Guess]
     label: Mapping[str, Choice]
+    doubts: Sequence[Doubt] = ()
     tried: Mapping[str, Choice] = field(default_factory=dict)
     """The options that a trial with the sample adds."""
 
@@ -89,10 +91,18 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         why = f"has no column that a feature can be made of: {reasons}"
         why = f"holds no row, or no good one{sample.first_reject()}" if is_empty else why
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
-    splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses), **_groups(sample, guesses)}
-    rows = {**_key(key), **splits}
+    splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses)}
+    groups, together = _groups(sample, guesses) if not split else ({}, [])
+    rows = {**_key(key), **splits, **groups}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
-    return Draft(sample.data, rows, features, [item for item in guesses.values() if not item.kind], target)
+    unused = [item for item in guesses.values() if not item.kind]
+    numbers = {name: item for name, item in guesses.items() if image and item.kind in ("number", "numbers")}
+    lengths = {name: tuple(map(len, [] if i.kind == "number" else i.reading.values)) for name, i in numbers.items()}
+    doubts = [*sample.data.doubts, *together, *column_doubts(sample.names), *box_doubts(lengths)]
+    texts = {name: sample.read(name, ColumnType.TEXT).values for name in guesses}
+    for name, item in guesses.items():
+        doubts += comma_doubts(name, [*map(str.strip, texts[name])], item.kind)
+    return Draft(sample.data, rows, features, unused, target, doubts)
 
 
 def valid_name(text: str, default: str) -> str:
@@ -142,6 +152,8 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
     classes = sample.read(LABEL, ColumnType.CATEGORY)
     if 2 * classes.missing > classes.rows or not classes.values:
         return None
+    if all(map(PART_FOLDER.fullmatch, classes.distinct)) and sample.data.doubts:
+        return left_out(LABEL, f"folders whose names are no classes: {', '.join(sorted(classes.distinct))}", classes)
     if len(classes.distinct) < 2:
         return left_out(LABEL, f"one folder alone, {next(iter(classes.distinct))}", classes)
     return feature(LABEL, "category", f"the folders: {distinct(classes)}", classes)
@@ -205,18 +217,19 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
     return SHARES, "by a hash of the key"
 
 
-def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, Choice]:
-    """Suggests to hold all rows of one patient, say, in one split: of the column that makes the fewest groups."""
-    if sample.data.split_names:
-        return {}
-    ids = {name: item.reading for name, item in guesses.items() if is_id(name) and item.kind == "raw"}
-    counts = {name: len(values.distinct) for name, values in ids.items() if values.values and not values.missing}
-    repeat = [name for name, count in counts.items() if FEW_GROUPS <= count <= FITS * ids[name].rows]
-    if not repeat:
-        return {}
+def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
+    """Suggests to hold all rows of one patient, or image, in one split: of the column that makes the fewest groups."""
+    ids = {name: item.reading for name, item in guesses.items() if (is_id(name) and item.kind == "raw")}
+    images = {name: item.reading for name, item in guesses.items() if item.kind == IMAGE}
+    counts = {name: len(values.distinct) for name, values in {**ids, **images}.items() if not values.missing}
+    repeat = [name for name, count in counts.items() if name in ids and FEW_GROUPS <= count <= FITS * ids[name].rows]
+    repeat += [name for name, count in counts.items() if name in images and count < images[name].rows]
+    if sample.data.split_names or not repeat:
+        return {}, []
     name = min(repeat, key=counts.__getitem__)
-    why = f"{distinct(ids[name])}: would hold all rows of one {name} in one split"
-    return {"# split_by": ({"group": name}, why)}
+    what = f"rows share a value ({distinct(guesses[name].reading)}), and the key parts them between splits"
+    doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
+    return {"# split_by": ({"group": name}, f"would hold all rows of one {name} in one split")}, [doubt]
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
