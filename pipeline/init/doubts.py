@@ -18,13 +18,13 @@ PARTS = r"(image|img|input|mask|label|annotation|annot|target|gt|ground[ _-]?tru
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train|training|val|valid|validation|test)?[ _-]?){PARTS}")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
 """The usual names of folders, and the ends of files' names, that say what part of a row a file is."""
-FEW_FILES, LARGE_BYTES, SOME_LINES, MANY_COLUMNS = 100, 100_000, 10, 100
+HARDLY_ANY, FEW_FILES, LARGE_BYTES, SOME_LINES, MANY_COLUMNS = 10, 100, 100_000, 10, 100
 COMMAS, THOUSANDS = re.compile(r"[+-]?\d+(,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 CODE = re.compile(r"0|[1-9]\d{0,3}")
-END, SIDE = r"(min|max|start|end|center|c|tl|br|lo|hi|\d)", "(w|h|width|height)"
-BOX = rf"({END}[ _-]?[xy]|(x|y|left|right|top|bottom)([ _-]?{END})?)"
-COORDINATE = re.compile(rf"(?i)(.*[^a-z]|b?n?d?box)?(?P<end>{BOX})|(.*[^a-z]|b?n?d?box)?{SIDE}")
-"""The usual names of columns of boxes' ends, or their sides."""
+BOX, END = "(.*[^a-z]|b?n?d?box)?", r"(min|max|start|end|center|c|tl|br|lo|hi|\d)"
+BOX_END = re.compile(rf"(?i){BOX}({END}[ _-]?[xy]|(x|y|left|right|top|bottom)([ _-]?{END})?)")
+BOX_SIDE = re.compile(rf"(?i){BOX}(w|h|width|height)")
+"""The usual names of columns of boxes' ends and sides."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,12 @@ def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
         inside = "/".join(part for part in folder.split("/") if part.lower() not in SPLITS) or folder
         folders.setdefault(inside, []).append((folder, PART_FILE.sub("", posixpath.splitext(name)[0])))
     times = Counter(chain.from_iterable({stem for _, stem in some} for some in folders.values()))
-    are_paired = (
-        10 * sum(count > 1 for count in times.values()) >= 9 * len(times) and not folders.keys() <= SPLITS.keys()
-    )
+    twice = sum(count > 1 for count in times.values())
+    are_paired = 10 * twice >= 9 * len(times) and not folders.keys() <= SPLITS.keys()
     names = {folder for folder in folders if are_paired or (len(folders) > 1 and PART_FOLDER.fullmatch(folder))}
     names |= {folder or "." for folder, some in folders.items() if 10 * len(set(some)) <= 9 * len(some)}
     remedy = "Pairs: a table of them, a row a pair, a column a file. One part alone: give its folder to `init`"
-    what = "each file is a row, by the names a part of one: an image and its mask, say"
+    what = "each file is a row, and by the names may be a part of one: an image or its mask, say"
     return [Doubt(f"folders {listed(sorted(names), 3)}", what, remedy)] if names else []
 
 
@@ -61,7 +60,8 @@ def document_doubts(sizes: Mapping[str, int], lines: Mapping[str, int]) -> list[
     """Doubts that each of a few files of text is a row; `lines` are the counts that are known."""
     alike, bytes_each = Counter(lines.values()), sum(sizes.values()) // max(1, len(sizes))
     aligned = sorted((-count, path) for path, count in lines.items() if alike[count] > 1 and count >= SOME_LINES)
-    if not 0 < len(sizes) < FEW_FILES or (10 * len(aligned) < 8 * len(sizes) and bytes_each < LARGE_BYTES):
+    are_large = bytes_each >= LARGE_BYTES or len(sizes) < HARDLY_ANY
+    if not 0 < len(sizes) < FEW_FILES or not (are_large or 10 * len(aligned) >= 8 * len(sizes)):
         return []
     names = [posixpath.basename(path) for path in ([path for _, path in aligned] or sorted(sizes))[:2]]
     same = f", with {-aligned[0][0]:,} lines each" if aligned else ""
@@ -102,8 +102,8 @@ def column_doubts(names: Sequence[str]) -> list[Doubt]:
     """Doubts that hundreds of numbered columns are as many features."""
     starts = Counter(name.rstrip("0123456789") for name in names if name[-1:].isdecimal())
     remedy = "Pixels: write images. A vector: write one column of lists (`numbers`, `array`)"
-    many = {start: count for start, count in starts.items() if count >= MANY_COLUMNS}
-    return [Doubt(f"columns {start}0…", f"{many[start]:,} numbers, each a feature", remedy) for start in many]
+    many = [(start, count) for start, count in starts.items() if count >= MANY_COLUMNS]
+    return [Doubt(f"columns {start}…", f"{count:,} numbered columns, each a feature", remedy) for start, count in many]
 
 
 def box_doubts(columns: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
@@ -112,11 +112,11 @@ def box_doubts(columns: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
     for name, lengths in columns.items():
         alike.setdefault(lengths, []).append(name)
     for lengths, names in alike.items():
-        called = {name: COORDINATE.fullmatch(re.split(r"[./]", name)[-1]) for name in names}
-        ends = [name for name, match in called.items() if match and match["end"]]
-        found = [*ends, *(name for name, match in called.items() if match and not match["end"])]
-        are_four = len(names) == 4 and len({*lengths}) > 1
-        boxes = boxes or (found[:4] if len(found) >= 4 and len(ends) >= 2 else names if are_four else [])
+        ends, sides = (
+            [name for name in names if usual.fullmatch(re.split(r"[./]", name)[-1])] for usual in (BOX_END, BOX_SIDE)
+        )
+        is_usual, are_lists = len(ends) >= 2 and len(ends + sides) >= 4, len(names) == 4 and len({*lengths}) > 1
+        boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
     what = "each is a feature; as boxes they would not move with the image that is padded, cropped or turned"
     remedy = "Write them as one column `boxes`, lists of four numbers a box: it moves with the image"
     return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []
