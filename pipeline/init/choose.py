@@ -99,9 +99,9 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     numbers = {name: item for name, item in guesses.items() if image and item.kind in ("number", "numbers")}
     lengths = {name: tuple(map(len, [] if i.kind == "number" else i.reading.values)) for name, i in numbers.items()}
     doubts = [*sample.data.doubts, *together, *column_doubts(sample.names), *box_doubts(lengths)]
-    texts = {name: sample.read(name, ColumnType.TEXT).values for name in guesses}
-    for name, item in guesses.items():
-        doubts += comma_doubts(name, [*map(str.strip, texts[name])], item.kind)
+    for column, item in guesses.items():
+        cells = map(str.strip, sample.read(column, ColumnType.TEXT).values if item.kind else ())
+        doubts += comma_doubts(column, list(cells), item.kind)
     return Draft(sample.data, rows, features, unused, target, doubts)
 
 
@@ -152,10 +152,10 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
     classes = sample.read(LABEL, ColumnType.CATEGORY)
     if 2 * classes.missing > classes.rows or not classes.values:
         return None
-    if all(map(PART_FOLDER.fullmatch, classes.distinct)) and sample.data.doubts:
-        return left_out(LABEL, f"folders whose names are no classes: {', '.join(sorted(classes.distinct))}", classes)
     if len(classes.distinct) < 2:
         return left_out(LABEL, f"one folder alone, {next(iter(classes.distinct))}", classes)
+    if all(map(PART_FOLDER.fullmatch, classes.distinct)):
+        return left_out(LABEL, f"folders whose names are no classes: {', '.join(sorted(classes.distinct))}", classes)
     return feature(LABEL, "category", f"the folders: {distinct(classes)}", classes)
 
 
@@ -219,11 +219,11 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
 
 def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
     """Suggests to hold all rows of one patient, or image, in one split: of the column that makes the fewest groups."""
-    ids = {name: item.reading for name, item in guesses.items() if (is_id(name) and item.kind == "raw")}
+    ids = {name: item.reading for name, item in guesses.items() if is_id(name) and item.kind == "raw"}
     images = {name: item.reading for name, item in guesses.items() if item.kind == IMAGE}
     counts = {name: len(values.distinct) for name, values in {**ids, **images}.items() if not values.missing}
     repeat = [name for name, count in counts.items() if name in ids and FEW_GROUPS <= count <= FITS * ids[name].rows]
-    repeat += [name for name, count in counts.items() if name in images and count < images[name].rows]
+    repeat += [name for name, count in counts.items() if name in images and count < len(images[name].values)]
     if sample.data.split_names or not repeat:
         return {}, []
     name = min(repeat, key=counts.__getitem__)

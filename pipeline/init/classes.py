@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 
 from recordmill.pipeline.init.doubts import CODE
 from recordmill.pipeline.init.guess import Choice, Guess, is_label
-from recordmill.pipeline.init.recognize import CLASS_NAMES
+from recordmill.pipeline.init.recognize import naming_classes
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_column
-from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.typing.blocks import check_column
 
 MOST_CLASSES = 200  # that a person reads
@@ -74,11 +73,9 @@ def _class_labels(sample: SourceSample) -> dict[str, dict[int, str]]:
 
 def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:
     """Yields the files next to the data that name classes, with the names."""
-    folder = escape(posixpath.commonprefix([file.path for file in sample.data.files]).rpartition("/")[0])
-    listed = [file for ending in ("txt", "json", "names") for file in sample.origin.match(f"{folder}/*.{ending}")]
-    for file in listed:
+    for file in naming_classes(sample.origin, sample.data.files):
         name = posixpath.basename(file.path)
-        if CLASS_NAMES.fullmatch(name) and file.bytes <= NAMES_BYTES:
+        if file.bytes <= NAMES_BYTES:
             with suppress(ValueError):
                 yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
 

@@ -36,7 +36,7 @@ class Doubt:
     remedy: str
 
     def __str__(self) -> str:
-        return f"In doubt: {self.place}: {self.what}. {self.remedy}."
+        return f"In doubt: {self.place[:120]}: {self.what[:150]}. {self.remedy}."  # a comment of at most 400 letters
 
 
 def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
@@ -112,11 +112,10 @@ def box_doubts(columns: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
     for name, lengths in columns.items():
         alike.setdefault(lengths, []).append(name)
     for lengths, names in alike.items():
-        ends, sides = (
-            [name for name in names if usual.fullmatch(re.split(r"[./]", name)[-1])] for usual in (BOX_END, BOX_SIDE)
-        )
+        last = {name: re.split(r"[./]", name)[-1] for name in names}
+        ends, sides = ([name for name in names if usual.fullmatch(last[name])] for usual in (BOX_END, BOX_SIDE))
         is_usual, are_lists = len(ends) >= 2 and len(ends + sides) >= 4, len(names) == 4 and len({*lengths}) > 1
         boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
-    what = "each is a feature; as boxes they would not move with the image that is padded, cropped or turned"
-    remedy = "Write them as one column `boxes`, lists of four numbers a box: it moves with the image"
+    what = "each is a feature; boxes or points would not move with the image that is padded, cropped or turned"
+    remedy = "Boxes: write one column `boxes`, lists of four numbers a box, which moves with the image"
     return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []

@@ -56,7 +56,7 @@ TEXTS = (*CELLS, "jsonl", "json", "text")
 """The formats of text, whose encoding may be given."""
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
 """The usual names of a file that names the classes."""
-SHOWN, SHOWN_LINES, SENTENCE = 3, 1_000, 4
+SHOWN, SHOWN_LINES, SENTENCE, CELLS_SHOWN = 3, 1_000, 4, 1 << 16
 FILES = 16  # files of a source that are looked at
 SMALL_FILES = 1_000  # the same where a file is a row: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
@@ -256,14 +256,13 @@ def _written(
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
     """The options that say how files of text are written, their reasons, and what is in doubt."""
     heads = {file.path: read_head(files, file.path) for file in spread(every, FILES)}
-    folder, name = posixpath.split(every[0].path)
     found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, [*heads.values()])
+    name = posixpath.basename(every[0].path)
     options, why = ({}, {}) if found == "utf-8" else ({"encoding": found}, {"encoding": reason})
     doubts = [Doubt(name, reason, "Check the word")] if found == "cp1252" != encoding else []
     if form in CELLS:
         texts = [head.decode(found, "replace") for head in heads.values()]
-        beside = [posixpath.basename(file.path) for file in files.match(f"{escape(folder)}/*")]
-        cells, reasons, more = cell_options(texts, form, name, names_classes=any(map(CLASS_NAMES.fullmatch, beside)))
+        cells, reasons, more = cell_options(texts, form, name, lambda: bool(naming_classes(files, every)))
         return {**options, **cells}, {**why, **reasons}, [*doubts, *more]
     if form == "text":
         is_line = len(every) == sources
@@ -273,6 +272,13 @@ def _written(
         lines = {path: head.count(b"\n") for path, head in heads.items() if len(head) < HEAD_BYTES}
         doubts += document_doubts(sizes, lines) or folder_doubts([*sizes])
     return options, why, doubts
+
+
+def naming_classes(files: Files, data: Sequence[FileInfo]) -> list[FileInfo]:
+    """The files next to the data that are called as those that name classes."""
+    folder = escape(posixpath.commonprefix([file.path for file in data]).rpartition("/")[0])
+    listed = (file for ending in ("txt", "json", "names") for file in files.match(f"{folder}/*.{ending}"))
+    return [file for file in listed if CLASS_NAMES.fullmatch(posixpath.basename(file.path))]
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
@@ -316,7 +322,7 @@ def read_head(files: Files, path: str) -> bytes:
 
 
 def cell_options(
-    texts: Sequence[str], form: str, path: str = "", *, names_classes: bool = False
+    texts: Sequence[str], form: str, path: str = "", names_classes: Callable[[], bool] = bool
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
     r"""Reads the options of files of cells, `csv` or `tsv`, off the first lines of one, and the first of the others.
 
@@ -330,7 +336,8 @@ def cell_options(
     first, *below = (line.strip("\r") for line in texts[0].split("\n"))
     default, lines = "\t" if form == "tsv" else ",", list(filter(None, below[:-1]))[:SHOWN_LINES]
     separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
-    firsts = [next(csv.reader(text.split("\n", 1)[0].split("\r"), delimiter=separator), []) for text in texts]
+    heads = (text[:CELLS_SHOWN].split("\n", 1)[0].split("\r") for text in texts)
+    firsts = [next(csv.reader(head, delimiter=separator), []) for head in heads]
     rows, names = ([cell.strip('" ') for cell in line.split(separator)] for line in lines), firsts[0]
     columns = list(zip_longest(*rows, fillvalue=""))
     options, why, doubts = dict[str, Any](), dict[str, str](), list[Doubt]()
@@ -341,13 +348,13 @@ def cell_options(
         doubts.append(
             Doubt(path, f"the first line is a row, since {data}", "Name the columns in `header`, or remove it")
         )
-    elif max(name.count(" ") for name in names) >= SENTENCE or not set.intersection(*map(set, firsts)):
+    elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
         remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
         doubts.append(Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy))
     if _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
     kinds = [] if separator == "," else list(map(commas, columns))
-    is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes)
+    is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes())
     if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
         options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
     return options, why, doubts
