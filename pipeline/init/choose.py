@@ -219,11 +219,10 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
 
 def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
     """Suggests to hold all rows of one patient, or image, in one split: of the column that makes the fewest groups."""
-    ids = {name: item.reading for name, item in guesses.items() if is_id(name) and item.kind == "raw"}
-    images = {name: item.reading for name, item in guesses.items() if item.kind == IMAGE}
-    counts = {name: len(values.distinct) for name, values in {**ids, **images}.items() if not values.missing}
-    repeat = [name for name, count in counts.items() if name in ids and FEW_GROUPS <= count <= FITS * ids[name].rows]
-    repeat += [name for name, count in counts.items() if name in images and count < len(images[name].values)]
+    some = {name: item for name, item in guesses.items() if item.kind in (IMAGE, "raw") and not item.reading.missing}
+    counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
+    repeat = [name for name, (each, every) in counts.items() if is_id(name) and FEW_GROUPS <= each <= FITS * every]
+    repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
     if sample.data.split_names or not repeat:
         return {}, []
     name = min(repeat, key=counts.__getitem__)

@@ -18,7 +18,7 @@ PARTS = r"(image|img|input|mask|label|annotation|annot|target|gt|ground[ _-]?tru
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train|training|val|valid|validation|test)?[ _-]?){PARTS}")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
 """The usual names of folders, and the ends of files' names, that say what part of a row a file is."""
-HARDLY_ANY, FEW_FILES, LARGE_BYTES, SOME_LINES, MANY_COLUMNS = 10, 100, 100_000, 10, 100
+HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
 COMMAS, THOUSANDS = re.compile(r"[+-]?\d+(,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 CODE = re.compile(r"0|[1-9]\d{0,3}")
 BOX, END = "(.*[^a-z]|b?n?d?box)?", r"(min|max|start|end|center|c|tl|br|lo|hi|\d)"
@@ -56,17 +56,13 @@ def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
     return [Doubt(f"folders {listed(sorted(names), 3)}", what, remedy)] if names else []
 
 
-def document_doubts(sizes: Mapping[str, int], lines: Mapping[str, int]) -> list[Doubt]:
-    """Doubts that each of a few files of text is a row; `lines` are the counts that are known."""
-    alike, bytes_each = Counter(lines.values()), sum(sizes.values()) // max(1, len(sizes))
-    aligned = sorted((-count, path) for path, count in lines.items() if alike[count] > 1 and count >= SOME_LINES)
-    are_large = bytes_each >= LARGE_BYTES or len(sizes) < HARDLY_ANY
-    if not 0 < len(sizes) < FEW_FILES or not (are_large or 10 * len(aligned) >= 8 * len(sizes)):
+def document_doubts(sizes: Mapping[str, int]) -> list[Doubt]:
+    """Doubts that each of a few files of text is a row; with the files' bytes."""
+    mean, names = sum(sizes.values()) // max(1, len(sizes)), [posixpath.basename(path) for path in sorted(sizes)[:2]]
+    if not 0 < len(sizes) < (FEW_FILES if mean >= LARGE_BYTES else HARDLY_ANY):
         return []
-    names = [posixpath.basename(path) for path in ([path for _, path in aligned] or sorted(sizes))[:2]]
-    same = f", with {-aligned[0][0]:,} lines each" if aligned else ""
     join = f"Line n of one belongs to line n of another: join them (paste {' '.join(names)} > rows.tsv)"
-    what = f"each whole file is one row, {bytes_each:,} bytes on average{same}"
+    what = f"each whole file is one row, {mean:,} bytes on average"
     place = f"{len(sizes):,} files such as {' and '.join(names)}"
     return [Doubt(place, what, f"Each line is a row: `document: line`. {join}")]
 

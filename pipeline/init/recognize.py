@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
@@ -255,22 +255,21 @@ def _written(
     files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
     """The options that say how files of text are written, their reasons, and what is in doubt."""
-    heads = {file.path: read_head(files, file.path) for file in spread(every, FILES)}
-    found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, [*heads.values()])
+    heads = [read_head(files, file.path) for file in spread(every, FILES)]
+    found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, heads)
     name = posixpath.basename(every[0].path)
     options, why = ({}, {}) if found == "utf-8" else ({"encoding": found}, {"encoding": reason})
     doubts = [Doubt(name, reason, "Check the word")] if found == "cp1252" != encoding else []
     if form in CELLS:
-        texts = [head.decode(found, "replace") for head in heads.values()]
+        texts = [head.decode(found, "replace") for head in heads]
         cells, reasons, more = cell_options(texts, form, name, lambda: bool(naming_classes(files, every)))
         return {**options, **cells}, {**why, **reasons}, [*doubts, *more]
     if form == "text":
         is_line = len(every) == sources
         options["document"] = "line" if is_line else "file"
         why["document"] = "one file of a split: each line is a row" if is_line else "many files: each is a row"
-        sizes = {} if is_line else {file.path: file.bytes for file in every}
-        lines = {path: head.count(b"\n") for path, head in heads.items() if len(head) < HEAD_BYTES}
-        doubts += document_doubts(sizes, lines) or folder_doubts([*sizes])
+        sizes = {file.path: file.bytes for file in every if not is_line}
+        doubts += document_doubts(sizes) or folder_doubts([*sizes])
     return options, why, doubts
 
 
@@ -338,19 +337,17 @@ def cell_options(
     separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
     heads = (text[:CELLS_SHOWN].split("\n", 1)[0].split("\r") for text in texts)
     firsts = [next(csv.reader(head, delimiter=separator), []) for head in heads]
-    rows, names = ([cell.strip('" ') for cell in line.split(separator)] for line in lines), firsts[0]
-    columns = list(zip_longest(*rows, fillvalue=""))
+    names, rows = firsts[0], ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
+    columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
     options, why, doubts = dict[str, Any](), dict[str, str](), list[Doubt]()
     if separator != default:
         options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
     if data := _not_names(firsts, columns):
         options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
-        doubts.append(
-            Doubt(path, f"the first line is a row, since {data}", "Name the columns in `header`, or remove it")
-        )
+        doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
     elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
         remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
-        doubts.append(Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy))
+        doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
     if _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
     kinds = [] if separator == "," else list(map(commas, columns))
