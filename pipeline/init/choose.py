@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from recordmill.pipeline.init.classes import Codes, find_codes, with_classes
 from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, comma_doubts
@@ -96,12 +97,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     rows = {**_key(key), **splits, **groups}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
     unused = [item for item in guesses.values() if not item.kind]
-    numbers = {name: item for name, item in guesses.items() if image and item.kind in ("number", "numbers")}
-    lengths = {name: tuple(map(len, [] if i.kind == "number" else i.reading.values)) for name, i in numbers.items()}
-    doubts = [*sample.data.doubts, *together, *column_doubts(sample.names), *box_doubts(lengths)]
-    for column, item in guesses.items():
-        cells = map(str.strip, sample.read(column, ColumnType.TEXT).values if item.kind else ())
-        doubts += comma_doubts(column, list(cells), item.kind)
+    doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=bool(image))]
     return Draft(sample.data, rows, features, unused, target, doubts)
 
 
@@ -229,6 +225,15 @@ def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[st
     what = f"rows share a value ({distinct(guesses[name].reading)}), and the key parts them between splits"
     doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
     return {"# split_by": ({"group": name}, f"would hold all rows of one {name} in one split")}, [doubt]
+
+
+def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> list[Doubt]:
+    """Collects what is in doubt by the columns' names and values."""
+    numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
+    lengths = {name: tuple(map(len, [] if i.kind == "number" else i.reading.values)) for name, i in numbers.items()}
+    texts = {name: sample.read(name, ColumnType.TEXT).values for name, item in guesses.items() if item.kind}
+    unsure = (comma_doubts(name, [*map(str.strip, cells)], guesses[name].kind) for name, cells in texts.items())
+    return [*column_doubts(sample.names), *box_doubts(lengths), *chain.from_iterable(unsure)]
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
