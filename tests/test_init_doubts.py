@@ -1,8 +1,11 @@
 """`recordmill init` says first what it is not sure of: where, what it read, and what else the data may be."""
 
+import io
 import random
 import re
+import tarfile
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +103,14 @@ def rows_of_bytes(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), folder / "data/a.parquet")
 
 
+def samples_of_images(folder: Path) -> None:
+    with tarfile.open(folder / "a.tar", "w") as tar:
+        for n, ending in product(range(12), ("jpg", "png")):
+            member = tarfile.TarInfo(f"{n:03}.{ending}")
+            member.size = len(image_bytes())
+            tar.addfile(member, io.BytesIO(image_bytes()))
+
+
 def pixels(folder: Path) -> None:
     head = ",".join(["label", *(f"pixel{n}" for n in range(784))])
     rows = [",".join(map(str, [n % 10, *(n * k % 256 for k in range(784))])) for n in range(3)]
@@ -135,7 +146,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.png"), "data",
      [["folders dog", "mask"]], ["label: label"]),
     ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0' is a value", "`header`"]],
-     ["kind: categories", "27: emotion27", "label: column_2"]),
+     ["kind: categories", "27: emotion27", "label: column_2", "# may name classes: 1 (labels.txt)"]),
     ("codes", emotions([*SINGLE, "4,27", "3,9"], False), "data", [["train.tsv", "`header`"]], ["kind: categories"]),
     ("codes of three", emotions(["4,5", "1,2,3", "7"], False), "data", [["train.tsv", "`header`"]],
      ["kind: categories"]),
@@ -148,13 +159,14 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [["train.tsv", "`header`"], ["column_2", "'4,2' is taken for `kind: categories`", "`decimal: ','`"]],
      ["kind: categories"]),
     ("thousands", emotions(["4,200", "1,500", "27"], False), "data",
-     [["train.tsv", "`header`"], ["column_2", "'4,200' is taken for `kind: category`", "Thousands: write them"]], []),
+     [["train.tsv", "`header`"], ["column_2", "'4,200' is taken for `kind: category`"]], []),
     ("boxes by row", rows_of_images, "data/labels.csv",
      [["column 'filename'", "20 distinct values", "`split_by: {group: filename}`"],
       ["xmin, ymin, xmax, ymax", "would not move with the image", "one column `boxes`"]],
      ["\n# split_by: {group: filename}"]),
     ("bytes by row", rows_of_bytes, "data",
      [["column 'image'", "30 distinct values", "`split_by: {group: image}`"]], []),
+    ("images by sample", samples_of_images, "a.tar", [["column 'jpg;png'", "the first alone is read", "`column`"]], []),
     ("pixels", pixels, "data", [["columns pixel…", "784", "`array`"]], []),
     ("lists of ends", lists_of_sides(["b/xmin", "b/ymin", "b/xmax", "b/ymax"]), "data/a.jsonl",
      [["columns b/xmin, b/ymin, b/xmax, b/ymax", "would not move with the image", "one column `boxes`"]], []),

@@ -2,9 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from recordmill.pipeline.init.classes import Codes, find_codes, with_classes
 from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, comma_doubts
@@ -227,13 +226,23 @@ def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[st
     return {"# split_by": ({"group": name}, f"would hold all rows of one {name} in one split")}, [doubt]
 
 
-def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> list[Doubt]:
-    """Collects what is in doubt by the columns' names and values."""
+def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
+    """Yields what is in doubt by the columns' names and values."""
+    yield from column_doubts(sample.names)
     numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
-    lengths = {name: tuple(map(len, [] if i.kind == "number" else i.reading.values)) for name, i in numbers.items()}
-    texts = {name: sample.read(name, ColumnType.TEXT).values for name, item in guesses.items() if item.kind}
-    unsure = (comma_doubts(name, [*map(str.strip, cells)], guesses[name].kind) for name, cells in texts.items())
-    return [*column_doubts(sample.names), *box_doubts(lengths), *chain.from_iterable(unsure)]
+    yield from box_doubts({name: _lengths(item) for name, item in numbers.items()})
+    for name, item in guesses.items():
+        if item.kind:
+            yield from comma_doubts(name, sample.read(name, ColumnType.TEXT).values, item.kind)
+        images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
+        if sum(images) > len(item.reading.values):
+            yield Doubt(
+                f"column '{name}'", "of a sample's images the first alone is read", "Name one a feature, by `column`"
+            )
+
+
+def _lengths(item: Guess) -> tuple[int, ...]:
+    return () if item.kind == "number" else tuple(map(len, item.reading.values))
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:

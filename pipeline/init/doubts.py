@@ -86,12 +86,13 @@ def commas(cells: Sequence[str]) -> str | None:
     return "codes" if is_known or max(map(len, some)) > 2 else "unsure"
 
 
-def comma_doubts(name: str, cells: Sequence[str], kind: str | None) -> list[Doubt]:
+def comma_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
     """Doubts what the commas in the cells of a column are, which is taken for a kind."""
-    cell = next((cell for cell in cells if COMMAS.fullmatch(cell) and "," in cell), "")
-    remedy = "Numbers: `decimal: ','`. Codes: `kind: categories, separator: ','`. Thousands: write them without commas"
-    doubt = Doubt(f"column '{name}'", f"'{cell}' is taken for `kind: {kind}`", remedy)
-    return [doubt] if commas(cells) in ("unsure", "thousands") else []
+    cells = [cell.strip() for cell in cells]
+    if commas(cells) not in ("unsure", "thousands"):
+        return []
+    what = f"'{next(cell for cell in cells if ',' in cell and COMMAS.fullmatch(cell))}' is taken for `kind: {kind}`"
+    return [Doubt(f"column '{name}'", what, "Numbers: `decimal: ','`. Codes: `kind: categories, separator: ','`")]
 
 
 def column_doubts(names: Sequence[str]) -> list[Doubt]:

@@ -281,8 +281,10 @@ def naming_classes(files: Files, data: Sequence[FileInfo]) -> list[FileInfo]:
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
-    """A comment on files that are not read; none where there are none."""
-    return note("left out", sorted(file.path[len(folder) + 1 :] for file in files))
+    """Comments on files that hold no rows; none where there are none."""
+    paths = sorted(file.path[len(folder) + 1 :] for file in files)
+    named = [path for path in paths if CLASS_NAMES.fullmatch(posixpath.basename(path))]
+    return [*note("left out", [path for path in paths if path not in named]), *note("may name classes", named)]
 
 
 def format_of(files: Files, path: str) -> str:
