@@ -281,7 +281,8 @@ def test_what_commas_are(cells: list[str], kind: str | None) -> None:
     ],
 )
 def test_first_lines_that_may_be_rows(texts: list[str], header: int | None, doubts: list[str]) -> None:
-    options, _, found = cell_options(texts, "csv", "a.csv")
+    first, *more = texts
+    options, _, found = cell_options(first.encode(), "csv", "a.csv", [text.partition("\n")[0] for text in more])
     assert options.get("header") == (header and [f"column_{n + 1}" for n in range(header)])
     assert [doubt.place for doubt in found] == ["a.csv"] * len(doubts)
     assert all(piece in doubt.what and "header" in doubt.remedy for piece, doubt in zip(doubts, found, strict=True))

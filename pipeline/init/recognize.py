@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -56,7 +57,7 @@ TEXTS = (*CELLS, "jsonl", "json", "text")
 """The formats of text, whose encoding may be given."""
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
 """The usual names of a file that names the classes."""
-SHOWN, SHOWN_LINES, SENTENCE, CELLS_SHOWN = 3, 1_000, 4, 1 << 16
+SHOWN, SHOWN_LINES, SENTENCE, FIRST_LINE = 3, 1_000, 4, 1 << 16
 FILES = 16  # files of a source that are looked at
 SMALL_FILES = 1_000  # the same where a file is a row: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
@@ -261,9 +262,11 @@ def _written(
     options, why = ({}, {}) if found == "utf-8" else ({"encoding": found}, {"encoding": reason})
     doubts = [Doubt(name, reason, "Check the word")] if found == "cp1252" != encoding else []
     if form in CELLS:
-        texts = [head.decode(found, "replace") for head in heads]
-        cells, reasons, more = cell_options(texts, form, name, lambda: bool(naming_classes(files, every)))
-        return {**options, **cells}, {**why, **reasons}, [*doubts, *more]
+        head, *more = (head.decode(found, "replace") for head in heads)
+        firsts = [text[:FIRST_LINE].split("\n", 1)[0].strip("\r") for text in more]
+        beside = partial(naming_classes, files, every)
+        cells, reasons, unsure = cell_options(head.encode(), form, name, firsts, beside)
+        return {**options, **cells}, {**why, **reasons}, [*doubts, *unsure]
     if form == "text":
         is_line = len(every) == sources
         options["document"] = "line" if is_line else "file"
@@ -323,25 +326,29 @@ def read_head(files: Files, path: str) -> bytes:
 
 
 def cell_options(
-    texts: Sequence[str], form: str, path: str = "", names_classes: Callable[[], bool] = bool
+    head: bytes,
+    form: str,
+    path: str = "",
+    more: Sequence[str] = (),
+    names_classes: Callable[[], Sequence[FileInfo]] = list,
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
-    r"""Reads the options of files of cells, `csv` or `tsv`, off the first lines of one, and the first of the others.
+    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines, and the first lines of more files.
 
-    >>> cell_options(["a;b\n1;2\n"], "csv")[0]
+    >>> cell_options(b"a;b\n1;2\n", "csv")[0]
     {'separator': ';'}
 
     Returns:
         The options that are not the source's defaults, the reason of each, and what is in doubt. Where a file beside
         them names classes, numbers with a comma are codes if they may be.
     """
-    first, *below = (line.strip("\r") for line in texts[0].split("\n"))
-    default, lines = "\t" if form == "tsv" else ",", list(filter(None, below[:-1]))[:SHOWN_LINES]
+    first, *others = (line.strip("\r") for line in head.decode(errors="replace").split("\n"))
+    default, lines = "\t" if form == "tsv" else ",", list(filter(None, others[:-1]))[:SHOWN_LINES]
     separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
-    heads = (text[:CELLS_SHOWN].split("\n", 1)[0].split("\r") for text in texts)
-    firsts = [next(csv.reader(head, delimiter=separator), []) for head in heads]
-    names, rows = firsts[0], ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
+    names = next(csv.reader(first.split("\r"), delimiter=separator), [])
+    rows = ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
     columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
-    options, why, doubts = dict[str, Any](), dict[str, str](), list[Doubt]()
+    firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in more)], list[Doubt]()
+    options, why = dict[str, Any](), dict[str, str]()
     if separator != default:
         options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
     if data := _not_names(firsts, columns):
