@@ -247,7 +247,8 @@ def test_few_files_as_rows(sizes: list[int], is_doubted: bool) -> None:
     ],
 )
 def test_columns_of_boxes(columns: dict[str, tuple[int, ...]], boxes: str | None) -> None:
-    assert [doubt.place for doubt in box_doubts(columns)] == ([f"columns {boxes}"] if boxes else [])
+    values = {name: [[0.5] * length for length in lengths] or [1, 2.5] for name, lengths in columns.items()}
+    assert [doubt.place for doubt in box_doubts(values)] == ([f"columns {boxes}"] if boxes else [])
 
 
 def test_hundreds_of_numbered_columns() -> None:

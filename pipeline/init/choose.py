@@ -230,19 +230,14 @@ def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bo
     """Yields what is in doubt by the columns' names and values."""
     yield from column_doubts(sample.names)
     numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
-    yield from box_doubts({name: _lengths(item) for name, item in numbers.items()})
+    yield from box_doubts({name: item.reading.values for name, item in numbers.items()})
     for name, item in guesses.items():
         if item.kind:
             yield from comma_doubts(name, sample.read(name, ColumnType.TEXT).values, item.kind)
         images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
         if sum(images) > len(item.reading.values):
-            yield Doubt(
-                f"column '{name}'", "of a sample's images the first alone is read", "Name one a feature, by `column`"
-            )
-
-
-def _lengths(item: Guess) -> tuple[int, ...]:
-    return () if item.kind == "number" else tuple(map(len, item.reading.values))
+            what = "of a sample's images the first alone is read"
+            yield Doubt(f"column '{name}'", what, "Name one a feature, by `column`")
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:

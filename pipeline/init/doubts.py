@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.split_by import SPLITS
@@ -103,11 +104,11 @@ def column_doubts(names: Sequence[str]) -> list[Doubt]:
     return [Doubt(f"columns {start}…", f"{count:,} numbered columns, each a feature", remedy) for start, count in many]
 
 
-def box_doubts(columns: Mapping[str, tuple[int, ...]]) -> list[Doubt]:
-    """Doubts that columns beside an image are no boxes: lists of numbers, with their lengths; () for numbers."""
+def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
+    """Doubts that columns beside an image are no boxes: numbers, or lists of equal lengths."""
     alike, boxes = dict[tuple[int, ...], list[str]](), list[str]()
-    for name, lengths in columns.items():
-        alike.setdefault(lengths, []).append(name)
+    for name, values in columns.items():
+        alike.setdefault(tuple(len(value) for value in values if isinstance(value, list)), []).append(name)
     for lengths, names in alike.items():
         last = {name: re.split(r"[./]", name)[-1] for name in names}
         ends, sides = ([name for name in names if usual.fullmatch(last[name])] for usual in (BOX_END, BOX_SIDE))

@@ -326,11 +326,7 @@ def read_head(files: Files, path: str) -> bytes:
 
 
 def cell_options(
-    head: bytes,
-    form: str,
-    path: str = "",
-    more: Sequence[str] = (),
-    names_classes: Callable[[], Sequence[FileInfo]] = list,
+    head: bytes, form: str, path: str = "", more: Sequence[str] = (), names_classes: Callable[[], Any] = list
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
     r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines, and the first lines of more files.
 
