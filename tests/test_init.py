@@ -461,7 +461,7 @@ def test_damage_is_no_other_encoding(tmp_path: Path) -> None:
     (doubt,), result = first_lines(text)
     assert re.match("In doubt: rejects.max_share: 3.3% of the sample .* 6.6%.*then remove it", doubt)
     assert result == "The 60 rows: 2 would be rejects (2 invalid_utf8 in column b)."
-    assert "\nrejects: {max_share: 0.066}" in text
+    assert "\nrejects: {max_share: 0.066, max_duplicate_share: 0.01}" in text
 
 
 def test_an_encoding_that_is_given(tmp_path: Path) -> None:

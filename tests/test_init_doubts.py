@@ -174,7 +174,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [["columns links, oben, rechts, unten", "one column `boxes`"]], []),
     ("equal texts", equal_texts, "data/a.txt",
      [["rejects.max_duplicate_share", "9.5% of the sample", "a limit of 19.0%"]],
-     ["rejects: {max_duplicate_share: 0.19}"]),
+     ["rejects: {max_share: 0.01, max_duplicate_share: 0.19}"]),
 ]  # fmt: skip
 
 

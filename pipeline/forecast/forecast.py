@@ -247,10 +247,8 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         yield Warned(text, ExitCode.REJECTS)
     repeated = sum(rows - 1 for rows in _rows_of_keys(sample).values()) / max(1, sample.rows)
     if again is not None and repeated > again:
-        text = (
-            f"{repeated:.1%} of the rows repeat a key, and `rejects: {{max_duplicate_share: {again:g}}}` ends the build"
-        )
-        yield Warned(text, ExitCode.REJECTS)
+        text = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
+        yield Warned(f"{repeated:.1%} of the rows repeat a key, and {text}", ExitCode.REJECTS)
     if sample.rows and not any(of_split.values()):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:

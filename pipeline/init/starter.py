@@ -192,11 +192,12 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         raise UserError(f"{where}: no row is good, so nothing would be built. {' '.join(lines)}")
     shares = {"max_share": share + bad.total() / max(images, 1), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
-    limits = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items() if seen > accepted}
-    doubts = list(draft.doubts)
-    for name, limit in limits.items():
+    twice = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items()}
+    limits, doubts = dict.fromkeys(shares, accepted), list(draft.doubts)
+    for name in [name for name, seen in shares.items() if seen > accepted]:
+        limits[name] = twice[name]
         tried["rejects"] = limits, "at most twice what the sample has: mend the rows, then remove this"
-        what = f"{shares[name]:.1%} of the sample {LIMITED[name]}; a limit of {limit:.1%}"
+        what = f"{shares[name]:.1%} of the sample {LIMITED[name]}; a limit of {twice[name]:.1%}"
         doubts.append(Doubt(f"rejects.{name}", what, "Mend the rows, then remove it"))
     return replace(draft, tried=tried, doubts=doubts), lines
 
