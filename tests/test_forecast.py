@@ -90,7 +90,7 @@ def test_the_page_of_the_docs_is_what_is_printed(tmp_path: Path) -> None:
         (lambda n: f"{n},1,bern,cat", 200, SPEC, "the label 'label' has one class alone, 'cat'", 0),
         (lambda n: f"{n},,bern,{'cat' if n % 2 else 'dog'}", 200, SPEC, "'age' is missing in all rows", 0),
         (lambda n: f"{n % 199},1,bern,{n % 2}", 200, SPEC, "1 keys stand in several rows, such as '0'", 0),
-        (lambda n: f"{n % 100},1,bern,{n % 2}", 200, SPEC, "50.0% of the rows would be rejected", 5),
+        (lambda n: f"{n % 100},1,bern,{n % 2}", 200, SPEC, "50.0% of the rows repeat a key", 5),
         (lambda n: f"{n},x,bern,{n % 2}", 200, SPEC, "every row of the sample is rejected", 5),
         (lambda n: f"{n},x,bern,{n % 2}", 200, SPEC, "such as data.csv, line 2, column 'age': wanted a number", 5),
         (lambda n: f"{n},x,bern,{n % 2}", 200, SPEC + "rejects: {max_share: null}\n", "every row of the sample is", 1),

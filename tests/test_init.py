@@ -31,7 +31,7 @@ from recordmill.pipeline.init.guess import ID, share_of
 from recordmill.pipeline.init.images import Answers, fitting_orders
 from recordmill.pipeline.init.recognize import cell_options
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
-from recordmill.pipeline.init.starter import comment, dataset_name, option_line, starter, write_spec
+from recordmill.pipeline.init.starter import comment, dataset_name, first_lines, option_line, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Csv, JsonLines
@@ -340,7 +340,7 @@ def test_a_table_beside_images_is_named(tmp_path: Path) -> None:
     text = starter(str(tmp_path / "data"), FILES, folder=str(tmp_path))
     assert parse_spec(text).source[0].format == "image_folder"
     table = tmp_path / "data/labels.csv"
-    assert f"# where the rows of {table} name these images: recordmill init {table}" in unwrapped(text)
+    assert f"# In doubt: {table}: its rows may name these images. If so: recordmill init {table}." in unwrapped(text)
 
 
 def test_a_folder_is_listed_once(tmp_path: Path) -> None:
@@ -447,7 +447,9 @@ def test_an_encoding_is_found(form: str, encoding: str, found: str | None, tmp_p
     write(tmp_path / f"a.{form}", gzip.compress(data) if form.endswith("gz") else data)
     spec, text = guessed(tmp_path, f"a.{form}")
     assert spec.source[0].model_dump(exclude_unset=True).get("encoding") == found
-    assert re.match("# (999|1,000) sampled rows: none would be a reject.\n", text)
+    doubts, result = first_lines(text)
+    assert [doubt[:25] for doubt in doubts] == [f"In doubt: a.{form}: not UTF-8"[:25]] * (found == "cp1252")
+    assert re.match("(999|1,000) sampled rows: (none would be a reject|all can be)", result)
     assert spec.features["text"].kind == "text"
     assert "as cp1252 a word is Köln; --encoding names another" in text or found != "cp1252"
 
@@ -456,10 +458,10 @@ def test_damage_is_no_other_encoding(tmp_path: Path) -> None:
     rows = [f"{n},Köln".encode() if n % 30 else b"%d,K\xf6ln" % n for n in range(60)]
     write(tmp_path / "a.csv", b"\n".join([b"a,b", *rows]))
     text = guessed(tmp_path, "a.csv")[1]
-    first, second = text.split("\n")[:2]
-    assert first == "# 3.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 20%."
-    assert second == "# The 60 rows: 2 would be rejects (2 invalid_utf8 in column b)."
-    assert re.search(r"\nrejects: {max_share: 0.2} +# mend the rows, then remove this\n$", text)
+    (doubt,), result = first_lines(text)
+    assert re.match("In doubt: rejects.max_share: 3.3% of the sample .* 6.6%.*then remove it", doubt)
+    assert result == "The 60 rows: 2 would be rejects (2 invalid_utf8 in column b)."
+    assert "\nrejects: {max_share: 0.066, max_duplicate_share: 0.01}" in text
 
 
 def test_an_encoding_that_is_given(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.classes import read_names
 from recordmill.pipeline.init.images import Answers
-from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from tests.forked import recordmill
 from tests.read_source import FILES
@@ -159,7 +159,8 @@ SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
                                 "price": {"kind": "number"}}, {"label": "labels"}, ["decimal: ','"]),
     (odd_headers, "data", {"text": {"kind": "text"}}, {}, ["/data/a.csv has two columns 'n'; rename one"]),
     (patients, "data/scans.csv", {"file": IMAGE, "patient_id": {"kind": "raw"}}, {"label": "label", "split_by": None},
-     ["in the 120 rows: would hold all rows of one patient_id in one split\n# split_by: {group: patient_id}",
+     ["in the 120 rows), and the key parts them between splits. One split for each: `split_by: {group: patient_id}`",
+      "\n# split_by: {group: patient_id} # would hold",
       "kind: raw # identifies something, by the column's name\n # kind: category # as an input: 20 distinct values"]),
     (tags, "data", {"genres": {"kind": "categories", "separator": "|"}}, {"label": "category_id", "key": ("id",)},
      ["separator: '|' # between the names of a row"]),
@@ -177,9 +178,9 @@ SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
     (linked_folders, "data", {"image": IMAGE, "label": {"kind": "category", "classes": ("cat", "dog")}}, {}, []),
     (linked_images, "data/a.csv", {"file": IMAGE}, {"label": "label"}, ["# the folder of the images that"]),
     (damaged, "data", {"text": {"kind": "text"}}, {"label": "label"},
-     ["# 8.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 35%.\n# The 120 rows: 10 would"]),
+     ["# In doubt: rejects.max_share: 8.3% of the sample would be rejects; a limit of 16.6%.", "The 120 rows: 10 wou"]),
     (damaged_images, "data", {"image": IMAGE}, {"label": "label"},
-     ["# 14.3% of the sample would be rejects: a build accepts 1%, so `rejects` allows 53%.\n# The 28 rows"]),
+     ["# In doubt: rejects.max_share: 14.3% of the sample would be rejects; a limit of 28.5%."]),
     (codes_like_names_of_images, "data/train.csv", {"image": {**IMAGE, "column": "image_id"}}, {"label": "label"}, []),
     (class_folders, "data", {"image": IMAGE}, {"label": "label"}, []),
     (metadata, "data/images", {"text": {"kind": "text"}}, {"together": (("bbox", "category"),)}, []),
@@ -288,9 +289,9 @@ def test_rejects_alone_are_sampled_and_counted(tmp_path: Path) -> None:
         for n in range(600):
             write(tmp_path / f"data/{split}/{n}.png", image_bytes())
             write(tmp_path / f"data/{split}/{n}.txt", f"{n % 2} 0.5 0.5 0.25 0.5{more}")
-    first, second = starter(str(tmp_path / "data"), FILES).split("\n")[:2]
-    assert first == "# 50.0% of the sample would be rejects: a build accepts 1%, so `rejects` allows 100%."
-    assert second == "# 1,000 sampled rows, before their images are opened: 500 would be rejects (500 malformed_row)."
+    doubts, result = first_lines(starter(str(tmp_path / "data"), FILES))
+    assert [("max_share" in doubt, "100.0%" in doubt) for doubt in doubts] == [(True, True)]
+    assert result == "1,000 sampled rows, before their images are opened: 500 would be rejects (500 malformed_row)."
 
 
 @pytest.mark.slow

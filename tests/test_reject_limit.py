@@ -109,7 +109,7 @@ def test_the_message_tells_the_three_most_frequent_reasons_with_their_first_exam
     with pytest.raises(TooManyRejectsError) as raised:
         job.check()
     assert str(raised.value).splitlines() == [
-        "10 of 200 rows were rejected, 5.0%; rejects.max_share allows 1.0%",
+        "9 of 200 rows were rejected, 4.5%; rejects.max_share allows 1.0%",
         "  malformed_row: 4, such as a.jsonl, line 61, column 'price': message 0",
         "  wrong_type: 3, such as b.jsonl, line 1, column 'price': message 0",
         "  missing_value: 2, such as a.jsonl, line 1, column 'price': message 0",
@@ -191,6 +191,32 @@ def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], rea
     if message is None:
         return job.check()
     with pytest.raises(TooManyRejectsError, match=message):
+        job.check()
+    return None
+
+
+@pytest.mark.parametrize(
+    ("limits", "bad", "again", "allows"),
+    [
+        ({}, 0, 3, "3 of 200 .*max_duplicate_share allows 1.0%\n  duplicate_key: 3"),
+        ({"max_share": 0.5}, 0, 50, None),
+        ({"max_share": 1, "max_duplicate_share": 0.1}, 150, 20, None),
+        ({"max_share": 1, "max_duplicate_share": 0.1}, 150, 21, "21 of 200 .*max_duplicate_share allows 10.0%"),
+        ({"max_share": None, "max_duplicate_share": 0}, 9, 1, "1 of 200 .*max_duplicate_share allows 0.0%"),
+        ({"max_duplicate_share": 1}, 3, 50, "3 of 200 .*max_share allows 1.0%\n  wrong_type: 3"),
+        ({"max_duplicate_share": 1, "max_share_per_file": 0}, 0, 50, None),
+    ],
+)
+def test_rows_that_repeat_a_key_have_a_limit_and_count_for_no_other(
+    tmp_path: Path, limits: dict[str, float | None], bad: int, again: int, allows: str | None
+) -> None:
+    job = Job(tmp_path, **limits)
+    for number in range(4):
+        job.chunk(number, 50, bad // 4 + (bad % 4 if number == 3 else 0))
+    job.shard(*(Reject(0, n, "duplicate_key", "the same", first_chunk=0, first_position=0) for n in range(again)))
+    if allows is None:
+        return job.check()
+    with pytest.raises(TooManyRejectsError, match=allows):
         job.check()
     return None
 

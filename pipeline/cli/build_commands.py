@@ -129,7 +129,7 @@ def init(
     check_build_extra()
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.init.images import Answers
-    from recordmill.pipeline.init.starter import starter, write_spec
+    from recordmill.pipeline.init.starter import first_lines, starter, write_spec
     from recordmill.pipeline.spec.json_schema import EDITOR_LINE, SCHEMA_FILE, write_schema
 
     files = source_files(context.args)
@@ -142,7 +142,9 @@ def init(
             output, lambda: starter(path, files, name, str(output.parent), answers), EDITOR_LINE, force=force
         )
         write_schema(output.parent / SCHEMA_FILE)
-        print_line(text.partition("\n")[0].removeprefix("# "))
+        print_line(first_lines(text)[1])
+    for doubt in first_lines(text)[0]:
+        print(printable(doubt), file=sys.stderr)
 
 
 def _ask(question: str, answers: Sequence[str]) -> str:

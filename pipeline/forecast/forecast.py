@@ -235,9 +235,8 @@ def _space(plan: BuildPlan, planned: PlannedBuild) -> Iterator[Warned]:
 
 def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[Warned]:
     """Warns of what would end a build at its end, in the order in which a build finds it."""
-    limit, opened = plan.spec.rejects.max_share, sample.opened_images
-    again = sum(rows - 1 for rows in _rows_of_keys(sample).values())
-    rows = (len(sample.rejects) + again) / sample.rows if sample.rows else 0.0
+    limit, opened, again = plan.spec.rejects.max_share, sample.opened_images, plan.spec.rejects.duplicate_share
+    rows = len(sample.rejects) / sample.rows if sample.rows else 0.0
     images = sample.image_rejects.total() / opened if opened else 0.0
     if limit is not None and rows + images > limit:
         parts = {"rows": rows, "opened images": images}
@@ -246,6 +245,10 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         such = f"; such as {places.example(sample.rejects[0])}" if sample.rejects else ""
         text = f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build{such}"
         yield Warned(text, ExitCode.REJECTS)
+    repeated = sum(rows - 1 for rows in _rows_of_keys(sample).values()) / max(1, sample.rows)
+    if again is not None and repeated > again:
+        text = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
+        yield Warned(f"{repeated:.1%} of the rows repeat a key, and {text}", ExitCode.REJECTS)
     if sample.rows and not any(of_split.values()):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:

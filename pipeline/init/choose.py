@@ -2,10 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from recordmill.pipeline.init.classes import Codes, find_codes, index_names, with_classes
+from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, comma_doubts
 from recordmill.pipeline.init.guess import (
     FITS,
     ID,
@@ -51,6 +52,7 @@ class Draft:
     features: Mapping[str, Guess]
     unused: Sequence[Guess]
     label: Mapping[str, Choice]
+    doubts: Sequence[Doubt] = ()
     tried: Mapping[str, Choice] = field(default_factory=dict)
     """The options that a trial with the sample adds."""
 
@@ -89,10 +91,13 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         why = f"has no column that a feature can be made of: {reasons}"
         why = f"holds no row, or no good one{sample.first_reject()}" if is_empty else why
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
-    splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses), **_groups(sample, guesses)}
-    rows = {**_key(key), **splits}
+    splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses)}
+    groups, together = _groups(sample, guesses) if not split else ({}, [])
+    rows = {**_key(key), **splits, **groups}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
-    return Draft(sample.data, rows, features, [item for item in guesses.values() if not item.kind], target)
+    unused = [item for item in guesses.values() if not item.kind]
+    doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=bool(image))]
+    return Draft(sample.data, rows, features, unused, target, doubts)
 
 
 def valid_name(text: str, default: str) -> str:
@@ -145,6 +150,8 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
         return None
     if len(classes.distinct) < 2:
         return left_out(LABEL, f"one folder alone, {next(iter(classes.distinct))}", classes)
+    if all(map(PART_FOLDER.fullmatch, classes.distinct)):
+        return left_out(LABEL, f"folders whose names are no classes: {', '.join(sorted(classes.distinct))}", classes)
     return feature(LABEL, "category", f"the folders: {distinct(classes)}", classes)
 
 
@@ -206,18 +213,32 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
     return SHARES, "by a hash of the key"
 
 
-def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, Choice]:
-    """Suggests to hold all rows of one patient, say, in one split: of the column that makes the fewest groups."""
-    if sample.data.split_names:
-        return {}
-    ids = {name: item.reading for name, item in guesses.items() if is_id(name) and item.kind == "raw"}
-    counts = {name: len(values.distinct) for name, values in ids.items() if values.values and not values.missing}
-    repeat = [name for name, count in counts.items() if FEW_GROUPS <= count <= FITS * ids[name].rows]
-    if not repeat:
-        return {}
+def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
+    """Suggests to hold all rows of one patient, or image, in one split: of the column that makes the fewest groups."""
+    some = {name: item for name, item in guesses.items() if item.kind in (IMAGE, "raw") and not item.reading.missing}
+    counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
+    repeat = [name for name, (each, every) in counts.items() if is_id(name) and FEW_GROUPS <= each <= FITS * every]
+    repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
+    if sample.data.split_names or not repeat:
+        return {}, []
     name = min(repeat, key=counts.__getitem__)
-    why = f"{distinct(ids[name])}: would hold all rows of one {name} in one split"
-    return {"# split_by": ({"group": name}, why)}
+    what = f"rows share a value ({distinct(guesses[name].reading)}), and the key parts them between splits"
+    doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
+    return {"# split_by": ({"group": name}, f"would hold all rows of one {name} in one split")}, [doubt]
+
+
+def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
+    """Yields what is in doubt by the columns' names and values."""
+    yield from column_doubts(sample.names)
+    numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
+    yield from box_doubts({name: item.reading.values for name, item in numbers.items()})
+    for name, item in guesses.items():
+        if item.kind:
+            yield from comma_doubts(name, sample.read(name, ColumnType.TEXT).values, item.kind)
+        images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
+        if sum(images) > len(item.reading.values):
+            what = "of a sample's images the first alone is read"
+            yield Doubt(f"column '{name}'", what, "Name one a feature, by `column`")
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:

@@ -12,25 +12,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from recordmill.pipeline.init.doubts import CODE
 from recordmill.pipeline.init.guess import Choice, Guess, is_id, is_label
+from recordmill.pipeline.init.recognize import naming_classes
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
-from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.blocks import check_column
 
 MOST_CLASSES = 200  # that a person reads
-NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
-"""The usual names of a file that names the classes."""
 NAMES_BYTES = 1 << 20  # 1 MiB
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 """A line with a code and its name."""
 KINDS = ("category", "categories", "number")
 SYNSET = re.compile(r"n\d{8}")
-CODE = re.compile(r"0|[1-9]\d{0,3}")
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
 
@@ -56,7 +54,10 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
         if columns[name] <= stated.get(name, {}).keys():
             return Codes(name, stated[name], "the schema")
     for file, names in _named(sample) if columns else ():
-        fitting = {name: _by_code(codes, names, is_sure=bool(called)) for name, codes in wanted.items()}
+        fitting = {
+            name: _by_code(codes, names, is_sure=bool(called) or guesses[name].kind == "categories")
+            for name, codes in wanted.items()
+        }
         found = [Codes(name, by_code, file) for name, by_code in fitting.items() if by_code]
         if len(found) == 1:
             return found[0]
@@ -95,11 +96,9 @@ def without_unlabelled(sample: SourceSample) -> SourceSample:
 
 def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:
     """Yields the files next to the data that name classes, with the names."""
-    folder = escape(posixpath.commonprefix([file.path for file in sample.data.files]).rpartition("/")[0])
-    listed = [file for ending in ("txt", "json", "names") for file in sample.origin.match(f"{folder}/*.{ending}")]
-    for file in listed:
+    for file in naming_classes(sample.origin, sample.data.files):
         name = posixpath.basename(file.path)
-        if NAMES.fullmatch(name) and file.bytes <= NAMES_BYTES:
+        if file.bytes <= NAMES_BYTES:
             with suppress(ValueError):
                 yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.init.doubts import CODE, commas
 from recordmill.pipeline.init.recognize import NUMERIC
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -98,11 +99,15 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     if sample.sources[0].format == "text":
         return _text(name, "text", texts, filled)
     result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
+    point = getattr(sample.sources[0], "decimal", ".")
+    are_lists = commas(filled) in ("codes", "unsure" if point == "." else "codes")
     if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
         result = _lists(sample, name)
-    elif not are_codes and _are_numbers(filled, getattr(sample.sources[0], "decimal", ".")):
+    elif not are_codes and not are_lists and _are_numbers(filled, point):
         result = _numbers(sample, name)
-    result = result or _names_in_cells(sample, name, filled)
+    result = result or _names_in_cells(sample, name, filled, are_codes=are_lists)
+    if are_lists and not result:
+        return feature(name, "raw", "whole numbers with commas between them, and not as labels have them", texts)
     if result:
         return result
     if all(DATE.match(value) and instant(value) for value in filled):
@@ -122,16 +127,23 @@ def _are_numbers(filled: list[str], point: str = ".") -> bool:
     return 2 * sum(bool(NUMERIC.fullmatch(cell)) for cell in cells) > len(cells)
 
 
-def _names_in_cells(sample: SourceSample, name: str, filled: list[str]) -> Guess | None:
-    """Several names a row, with a character between them."""
+def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_codes: bool) -> Guess | None:
+    """Several names a row, with a character between them; or several codes, with a comma."""
     for separator, pattern in BETWEEN.items():
-        if 10 * sum(bool(pattern.search(value)) for value in filled) >= len(filled):
+        if are_codes or 10 * sum(bool(pattern.search(value)) for value in filled) >= len(filled):
             names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
-            are_names = _are_short(names) and _repeats(names) and not _are_numbers(list(names.distinct))
-            if are_names and names.fit >= FITS and len(names.distinct) < len({*filled}):
+            are_names = len(names.distinct) < len({*filled}) and not _are_numbers(list(names.distinct))
+            are_names = _are_codes(names.values) if are_codes else are_names
+            if are_names and names.fit >= FITS and _are_short(names) and _repeats(names):
                 between = {"separator": (separator, "between the names of a row")}
                 return feature(name, "categories", f"names, {distinct(names)}", names, **between)
     return None
+
+
+def _are_codes(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether lists are of codes as labels are: no row has one twice, and not all have as many."""
+    are_labels = len({*map(len, rows)}) > 1 and all(len(set(row)) == len(row) for row in rows)
+    return are_labels and all(map(CODE.fullmatch, chain.from_iterable(rows)))
 
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:

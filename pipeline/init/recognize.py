@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.doubts import Doubt, commas, document_doubts, folder_doubts
 from recordmill.pipeline.init.encoding import find_encoding
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
@@ -35,7 +38,6 @@ FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endin
 SHARD = re.compile(r"-\d+-of-\d+$")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 """A number as a cell."""
-COMMA = re.compile(r"[+-]?\d+,\d+")
 POINT = re.compile(r"[+-]?\d+\.\d+")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
@@ -57,7 +59,9 @@ NAMING = ("jsonl", "csv", "tsv", "parquet")
 CELLS, IMAGES = ("csv", "tsv"), "image_folder"
 TEXTS = (*CELLS, "jsonl", "json", "text")
 """The formats of text, whose encoding may be given."""
-SHOWN, SHOWN_LINES = 3, 1_000
+CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
+"""The usual names of a file that names the classes."""
+SHOWN, SHOWN_LINES, SENTENCE, FIRST_LINE = 3, 1_000, 4, 1 << 16
 FILES = 16  # files of a source that are looked at
 SMALL_FILES = 1_000  # the same where a file is a row: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
@@ -89,6 +93,7 @@ class Recognized:
 
     image_column: str | None = None
     """The column that names images without their ending."""
+    doubts: Sequence[Doubt] = ()
 
     def with_images(self, folder: str, column: str | None = None) -> "Recognized":
         """Returns the same with the folder of the images that the rows name; of a column that lacks their ending."""
@@ -175,14 +180,15 @@ def _images(
             form, table = format_by_name(path) or "", [file for file in left if file.path == path]
             unread = [file for file in others if file.path != path]
             return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
-    hints = [f"where the rows of {path} name these images: recordmill init {path}" for path in tables[:1]]
+    doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
     return Recognized(
         [{"format": IMAGES, "path": folder}],
         metadata or [*shown, *captions_of(shown, captions)],
         bool(metadata) or len(shown) == len(images),
         {"format": f"{count(len(images), 'image')}{rows}"},
-        [*_left_out(folder, left), *hints],
+        _left_out(folder, left),
         [] if metadata else sorted({posixpath.dirname(file.path[len(folder) + 1 :]) for file in images}),
+        doubts=[*([] if metadata else folder_doubts([file.path for file in images])), *doubts],
     )
 
 
@@ -244,36 +250,52 @@ def _table(
         path, head = every[0].path, read_head(files, every[0].path).strip()
         if b"\n" not in head and LIST.search(head):
             raise UnknownDataError(f"{path} is one JSON object, and would be one row{lines_hint([head], path)}")
-    options, why = _written(files, form, every, encoding) if form in TEXTS else ({}, {})
+    options, why, doubts = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
     if len(every) > 1 == len(sources):
         why["format"] = count(len(every), "file")
     fixed = {"format": "jsonl" if form == "json" else form}
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
     splits = [{**fixed, "path": path, **options, **({"split": split} if split else {})} for path, split, _ in sources]
-    return Recognized(splits, shown, len(shown) == len(every), why, notes)
+    return Recognized(splits, shown, len(shown) == len(every), why, notes, doubts=doubts)
 
 
 def _written(
-    files: Files, form: str, every: Sequence[FileInfo], encoding: str | None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The options that say how files of text are written, and their reasons."""
+    files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int
+) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
+    """The options that say how files of text are written, their reasons, and what is in doubt."""
     heads = [read_head(files, file.path) for file in spread(every, FILES)]
     found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, heads)
+    name = posixpath.basename(every[0].path)
     options, why = ({}, {}) if found == "utf-8" else ({"encoding": found}, {"encoding": reason})
+    doubts = [Doubt(name, reason, "Check the word")] if found == "cp1252" != encoding else []
     if form in CELLS:
-        cells, reasons = cell_options(heads[0].decode(found, "replace").encode(), form)
-        return {**options, **cells}, {**why, **reasons}
+        head, *more = (head.decode(found, "replace") for head in heads)
+        firsts = [text[:FIRST_LINE].split("\n", 1)[0].strip("\r") for text in more]
+        beside = partial(naming_classes, files, every)
+        cells, reasons, unsure = cell_options(head.encode(), form, name, firsts, beside)
+        return {**options, **cells}, {**why, **reasons}, [*doubts, *unsure]
     if form == "text":
-        is_one = len(every) == 1
-        options["document"] = "line" if is_one else "file"
-        why["document"] = "one file: each line is a row" if is_one else "many files: each is a row"
-    return options, why
+        is_line = len(every) == sources
+        options["document"] = "line" if is_line else "file"
+        why["document"] = "one file of a split: each line is a row" if is_line else "many files: each is a row"
+        sizes = {file.path: file.bytes for file in every if not is_line}
+        doubts += document_doubts(sizes) or folder_doubts([*sizes])
+    return options, why, doubts
+
+
+def naming_classes(files: Files, data: Sequence[FileInfo]) -> list[FileInfo]:
+    """The files next to the data that are called as those that name classes."""
+    folder = escape(posixpath.commonprefix([file.path for file in data]).rpartition("/")[0])
+    listed = (file for ending in ("txt", "json", "names") for file in files.match(f"{folder}/*.{ending}"))
+    return [file for file in listed if CLASS_NAMES.fullmatch(posixpath.basename(file.path))]
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
-    """A comment on files that are not read; none where there are none."""
-    return note("left out", sorted(file.path[len(folder) + 1 :] for file in files))
+    """Comments on files that hold no rows; none where there are none."""
+    paths = sorted(file.path[len(folder) + 1 :] for file in files)
+    named = [path for path in paths if CLASS_NAMES.fullmatch(posixpath.basename(path))]
+    return [*note("left out", [path for path in paths if path not in named]), *note("may name classes", named)]
 
 
 def format_of(files: Files, path: str) -> str:
@@ -316,31 +338,51 @@ def read_head(files: Files, path: str) -> bytes:
         return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
 
 
-def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]]:
-    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines.
+def cell_options(
+    head: bytes, form: str, path: str = "", more: Sequence[str] = (), names_classes: Callable[[], Any] = list
+) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
+    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines, and the first lines of more files.
 
     >>> cell_options(b"a;b\n1;2\n", "csv")[0]
     {'separator': ';'}
 
     Returns:
-        The options that are not the source's defaults, and the reason of each.
+        The options that are not the source's defaults, the reason of each, and what is in doubt. Where a file beside
+        them names classes, numbers with a comma are codes if they may be.
     """
     first, *others = (line.strip("\r") for line in head.decode(errors="replace").split("\n"))
     default, lines = "\t" if form == "tsv" else ",", list(filter(None, others[:-1]))[:SHOWN_LINES]
     separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
     names = next(csv.reader(first.split("\r"), delimiter=separator), [])
-    cells = [cell.strip('" ') for line in lines for cell in line.split(separator)]
+    rows = ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
+    columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
+    firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in more)], list[Doubt]()
     options, why = dict[str, Any](), dict[str, str]()
     if separator != default:
         options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
-    if any(is_image(cell) or NUMERIC.fullmatch(cell) for cell in names):
+    if data := _not_names(firsts, columns):
         options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
-        why["header"] = "the first line looks like data: name the columns here, or remove this"
+        doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
+    elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
+        remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
+        doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
     if _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
-    if separator != "," and any(map(COMMA.fullmatch, cells)) and not any(map(POINT.fullmatch, cells)):
+    kinds = [] if separator == "," else list(map(commas, columns))
+    is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes())
+    if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
         options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
-    return options, why
+    return options, why, doubts
+
+
+def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:
+    """Says why the cells of files' first lines are no names of columns; nothing where they may be."""
+    names, are_alike = firsts[0], len(set(map(len, firsts))) == 1 < len(firsts)
+    data = [cell for cell in names if is_image(cell) or NUMERIC.fullmatch(cell)]
+    again = [name for name, cells in zip(names, columns, strict=False) if name and name in cells]
+    if data or 0 < len(again) < len(names):  # all names again: the header of a file that was appended
+        return f"'{[*data, *again][0]}' is {'a value' if data else 'in its column again'}"
+    return "the files share no name" if are_alike and not set.intersection(*map(set, firsts)) else ""
 
 
 def _are_plain(lines: Sequence[str], separator: str, cells: int) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import recognize_annotated
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
 from recordmill.pipeline.init.classes import without_unlabelled
+from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
 from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, list_folder, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.faults import DUPLICATE
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape, is_glob, without_spans
 from recordmill.pipeline.sources.options import PATHS, EncodedOptions, Encoding
@@ -38,6 +40,7 @@ from recordmill.pipeline.yaml_document import STRING
 COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
 WIDE = 100  # a line that is longer with its comment has it above
 SHOWN = 400  # characters of a comment
+LIMITED = {"max_share": "would be rejects", "max_duplicate_share": "repeat a key, as equal texts do: the first stays"}
 Rejects = Counter[tuple[str, str]]
 """Numbers of rows by reason and column."""
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
@@ -82,7 +85,7 @@ def starter(
         sample = SourceSample(files, sample.data.with_images(*by_name))
     draft = make_draft(sample, answers)
     draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
-    notes = [*lines, f"Guesses by `recordmill init` for {path}; each with its reason."]
+    notes = [*map(str, draft.doubts), *lines, f"Guesses by `recordmill init` for {path}; each with its reason."]
     if not sample.files.is_whole:
         notes.append(BEGINNINGS)
     if folder is None and "://" not in whole and not os.path.isabs(written(whole)):
@@ -138,6 +141,13 @@ def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bo
     return made
 
 
+def first_lines(text: str) -> tuple[list[str], str]:
+    """The doubts that a starter spec begins with, a line each, and the line behind them, what the trial says."""
+    every = [line[2:] for line in text.replace("\n#   ", " ").split("\n")]
+    doubts = list(takewhile(lambda line: line.startswith("In doubt: "), every))
+    return doubts, every[len(doubts)]
+
+
 def _absolute(path: str) -> str:
     """A path with the folders that lead to it; a glob stays one."""
     if "://" in path:
@@ -157,7 +167,7 @@ def _checked(option: str, kind: Any, value: str) -> str:
 def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, list[str]]:
     """Reads the sample as a build of a draft does; `spec` is the draft's, with the sample's paths.
 
-    Returns the draft with what the trial adds, and the result in words, a limit of rejects that it needs first.
+    Returns the draft with what the trial adds, and the result in words.
 
     Raises: UserError, SourceError: no row is good, or a build could not be planned.
     """
@@ -166,28 +176,31 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     key = spec.key_columns[0] if spec.key_columns else "@key"
     splits = [source.split for source in sample.sources]  # rows of one key stay in different ones
     keys = [(splits[number], value) for number, block in blocks for value in block.table[key].to_pylist()]
-    rejects["duplicate_key", ""] = len(keys) - len(set(keys))
-    rejects, rows = +rejects, sum(count_rows(block) for _, block in blocks)
+    again, rows = len(keys) - len(set(keys)), sum(count_rows(block) for _, block in blocks)
+    share = rejects.total() / max(rows, 1)
+    rejects = +(rejects | Rejects({(DUPLICATE, ""): again}))
+    none = "all can be read so, which settles no doubt" if draft.doubts else "none would be a reject"
     images, bad = _bad_images(draft.features.values())
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
-    lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects)}."]
+    lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects) or none}."]
     if images:
         headers = f"By the images' headers in {count(images, 'row')}"
-        lines.append(f"{headers}: {_rejected(bad)}; no pixel was decoded.")
+        lines.append(f"{headers}: {_rejected(bad) or none}; no pixel was decoded.")
         if profiles := _profiles(draft.features.values()):
             lines.append(f"Colour profiles that a build converts to sRGB: {profiles}.")
     if not keys or 0 < images == bad.total():
         where = sample.data.sources[0]["path"]
         raise UserError(f"{where}: no row is good, so nothing would be built. {' '.join(lines)}")
-    share = rejects.total() / max(rows, 1) + bad.total() / max(images, 1)
-    tried = _together(spec, [block for _, block in blocks], words)
-    accepted = spec.rejects.max_share or 0.0
-    if share > accepted:
-        limit = min(1.0, math.ceil(300 * share + 10) / 100)
-        tried["rejects"] = {"max_share": limit}, "mend the rows, then remove this"
-        warning = f"{share:.1%} of the sample would be rejects: a build accepts {accepted:.0%}, so `rejects` allows"
-        lines.insert(0, f"{warning} {limit:.0%}.")
-    return replace(draft, tried=tried), lines
+    shares = {"max_share": share + bad.total() / max(images, 1), "max_duplicate_share": again / max(rows, 1)}
+    tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
+    twice = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items()}
+    limits, doubts = dict.fromkeys(shares, accepted), list(draft.doubts)
+    for name in [name for name, seen in shares.items() if seen > accepted]:
+        limits[name] = twice[name]
+        tried["rejects"] = limits, "at most twice what the sample has: mend the rows, then remove this"
+        what = f"{shares[name]:.1%} of the sample {LIMITED[name]}; a limit of {twice[name]:.1%}"
+        doubts.append(Doubt(f"rejects.{name}", what, "Mend the rows, then remove it"))
+    return replace(draft, tried=tried, doubts=doubts), lines
 
 
 def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]:
@@ -220,7 +233,7 @@ def _profiles(features: Iterable[Guess]) -> str:
 
 def _rejected(rejects: Rejects) -> str:
     if not rejects:
-        return "none would be a reject"
+        return ""
     ordered = sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
     reasons = [f"{count:,} {reason}{f' in column {column}' if column else ''}" for (reason, column), count in ordered]
     are = "would be a reject" if rejects.total() == 1 else "would be rejects"

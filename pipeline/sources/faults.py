@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+DUPLICATE = "duplicate_key"
 REASONS = {
     "malformed_row": "a line, a record, a sample or a caption is not what its format says",
     "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
@@ -30,7 +31,7 @@ REASONS = {
     "too_many_pixels": "the image's header states more pixels than `max_pixels`",
     "too_slow": "the image would hold a decoder up by too many scans, parts or tags, or takes longer than is allowed",
     "undecodable_image": "the image's header is good and its pixels are not",
-    "duplicate_key": "another row has the same key; the first by source, path and position stays",
+    DUPLICATE: "another row has the same key; the first by source, path and position stays",
 }
 """Every reason code and what it means; `docs/rejects.md` prints this table."""
 

@@ -86,8 +86,15 @@ class Rejects(Options):
 
     max_share: float | None = Field(default=0.01, ge=0, le=1)
     """The share of all rows, 0 to 1, that may be rejected; a build with more ends, and publishes nothing. None: any."""
+    max_duplicate_share: float | None = Field(default=None, ge=0, le=1)
+    """The same for rows that repeat another's key (`duplicate_key`), which no other limit counts. None: `max_share`."""
     max_share_per_file: float | None = Field(default=None, ge=0, le=1)
     """The same for each file of 20 rows or more. None: any."""
+
+    @property
+    def duplicate_share(self) -> float | None:
+        """The limit on rows that repeat a key; None for any."""
+        return self.max_share if self.max_duplicate_share is None else self.max_duplicate_share
 
 
 class ContentKey(Options):

@@ -9,7 +9,7 @@ The driver adds up the reports of the finished steps again and again while the j
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -19,7 +19,7 @@ from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, 
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.faults import DUPLICATE, Reject
 
 
 def one_line(text: str) -> str:
@@ -106,10 +106,9 @@ class Count:
         if (reject.chunk, reject.position) < (first.chunk, first.position):
             self.examples[reject.reason] = reject
 
-    @property
-    def rejected(self) -> int:
-        """The number of rejects."""
-        return self.reasons.total()
+    def of(self, *, duplicates: bool) -> Counter[str]:
+        """Returns the counts of the reasons that one limit is about: of rows that repeat a key, or of damage."""
+        return Counter({each: rows for each, rows in self.reasons.items() if (each == DUPLICATE) == duplicates})
 
 
 class RejectLimits:
@@ -131,7 +130,7 @@ class RejectLimits:
         Raises:
             TooManyRejectsError: there are more rejects than the spec allows, whatever the remaining rows are.
         """
-        if self._limits.max_share is None and self._limits.max_share_per_file is None:
+        if {self._limits.max_share, self._limits.duplicate_share, self._limits.max_share_per_file} == {None}:
             return
         folders = ["reports", LOOK_REPORTS] if self._planned.inline else ["reports"]
         names = [name for folder in folders for name in sorted(self._planned.workspace.names(folder))]
@@ -163,6 +162,7 @@ class RejectLimits:
 
     def _check(self) -> None:
         self._compare(self._total, self._limits.max_share, "max_share", "")
+        self._compare(self._total, self._limits.duplicate_share, "max_duplicate_share", "")
         if self._limits.max_share_per_file is not None:
             for (_, file), count in self._files.items():
                 if file and count.read >= MIN_ROWS:  # a listing has no file name: each of its files is a row
@@ -171,17 +171,19 @@ class RejectLimits:
     def _compare(self, count: Count, limit: float | None, option: str, of_file: str) -> None:
         is_known = self._plan.rows_are_exact and count is self._total
         most = count.read if not count.chunks_left else self._plan.rows if is_known else None
-        if limit is None or most is None or not count.rejected or (most and count.rejected / most <= limit):
+        reasons = count.of(duplicates=option == "max_duplicate_share")
+        rejected = reasons.total()
+        if limit is None or most is None or not rejected or (most and rejected / most <= limit):
             return
         rows = f"{count.read:,} rows{of_file}{' read so far' if count.chunks_left else ''}"
-        share = f"{count.rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
-        first = f"{count.rejected:,} of {rows} were rejected, {share}"
-        raise TooManyRejectsError("\n".join([first, *self._examples(count), WHAT_NEXT]))
-
-    def _examples(self, count: Count) -> Iterator[str]:
+        share = f"{rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
+        first = f"{rejected:,} of {rows} were rejected, {share}"
         places = RejectPlaces(self._plan, self._positions)
-        for reason, number in by_frequency(count.reasons)[:SHOWN_REASONS]:
-            yield f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
+        such = [
+            f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
+            for reason, number in by_frequency(reasons)[:SHOWN_REASONS]
+        ]
+        raise TooManyRejectsError("\n".join([first, *such, WHAT_NEXT]))
 
 
 def by_frequency(reasons: Counter[str]) -> list[tuple[str, int]]:

@@ -25,7 +25,7 @@ import pyarrow as pa
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
-from recordmill.pipeline.sources.faults import Fault, Reject
+from recordmill.pipeline.sources.faults import DUPLICATE, Fault, Reject
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
 
@@ -130,7 +130,7 @@ def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | 
 
 def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Reject:
     """Makes the reject of a row whose key another has, which was read at chunk and position `first` and stays."""
-    return reject_row(rows, row, Fault("duplicate_key", "another row has the same key", None), first)
+    return reject_row(rows, row, Fault(DUPLICATE, "another row has the same key", None), first)
 
 
 def write_rejects(workspace: Store, prefix: str, rejects: list[Reject]) -> str | None:

@@ -1,0 +1,119 @@
+"""Doubts of `recordmill init`: readings that the data allows and that may be wrong; they stand before all guesses.
+
+>>> print(Doubt("a.tsv, column 'n'", "'1,5' is read as 1.5", "Two codes: remove `decimal`"))
+In doubt: a.tsv, column 'n': '1,5' is read as 1.5. Two codes: remove `decimal`.
+"""
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from recordmill.pipeline.sources.paths import listed
+from recordmill.pipeline.spec.split_by import SPLITS
+
+PARTS = r"(image|img|input|mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?)s?"
+PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train|training|val|valid|validation|test)?[ _-]?){PARTS}")
+PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
+"""The usual names of folders, and the ends of files' names, that say what part of a row a file is."""
+HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
+COMMAS, THOUSANDS = re.compile(r"[+-]?\d+(,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+CODE = re.compile(r"0|[1-9]\d{0,3}")
+BOX, END = "(.*[^a-z]|b?n?d?box)?", r"(min|max|start|end|center|c|tl|br|lo|hi|\d)"
+BOX_END = re.compile(rf"(?i){BOX}({END}[ _-]?[xy]|(x|y|left|right|top|bottom)([ _-]?{END})?)")
+BOX_SIDE = re.compile(rf"(?i){BOX}(w|h|width|height)")
+"""The usual names of columns of boxes' ends and sides."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A reading that may be wrong: where, what is read, and what else it may be."""
+
+    place: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"In doubt: {self.place[:120]}: {self.what[:150]}. {self.remedy}."  # a comment of at most 400 letters
+
+
+def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
+    """Doubts that files are rows, classed by folders: where they pair by name, or folders name the parts of a row."""
+    start, folders = posixpath.commonprefix(paths).rfind("/") + 1, dict[str, list[tuple[str, str]]]()
+    for path in paths if len(paths) > 1 else ():
+        folder, name = posixpath.split(path[start:])
+        inside = "/".join(part for part in folder.split("/") if part.lower() not in SPLITS) or folder
+        folders.setdefault(inside, []).append((folder, PART_FILE.sub("", posixpath.splitext(name)[0])))
+    times = Counter(chain.from_iterable({stem for _, stem in some} for some in folders.values()))
+    twice = sum(count > 1 for count in times.values())
+    are_paired = 10 * twice >= 9 * len(times) and not folders.keys() <= SPLITS.keys()
+    names = {folder for folder in folders if are_paired or (len(folders) > 1 and PART_FOLDER.fullmatch(folder))}
+    names |= {folder or "." for folder, some in folders.items() if 10 * len(set(some)) <= 9 * len(some)}
+    remedy = "Pairs: a table of them, a row a pair, a column a file. One part alone: give its folder to `init`"
+    what = "each file is a row, and by the names may be a part of one: an image or its mask, say"
+    return [Doubt(f"folders {listed(sorted(names), 3)}", what, remedy)] if names else []
+
+
+def document_doubts(sizes: Mapping[str, int]) -> list[Doubt]:
+    """Doubts that each of a few files of text is a row; with the files' bytes."""
+    mean, names = sum(sizes.values()) // max(1, len(sizes)), [posixpath.basename(path) for path in sorted(sizes)[:2]]
+    if not 0 < len(sizes) < (FEW_FILES if mean >= LARGE_BYTES else HARDLY_ANY):
+        return []
+    join = f"Line n of one belongs to line n of another: join them (paste {' '.join(names)} > rows.tsv)"
+    what = f"each whole file is one row, {mean:,} bytes on average"
+    place = f"{len(sizes):,} files such as {' and '.join(names)}"
+    return [Doubt(place, what, f"Each line is a row: `document: line`. {join}")]
+
+
+def commas(cells: Sequence[str]) -> str | None:
+    """Says what commas in a column of numbers are: decimal, codes, thousands or unsure; None where none are in it.
+
+    >>> [commas(cells) for cells in (["1,05"], ["4", "27", "4,27"], ["1,2,3"], ["1,000"], ["1,5"], ["7"])]
+    ['decimal', 'codes', 'codes', 'thousands', 'unsure', None]
+    """
+    numbers = [cell for cell in cells if COMMAS.fullmatch(cell)]
+    some, alone = [cell.split(",") for cell in numbers if "," in cell], set(cells)
+    parts, thousands = list(chain.from_iterable(some)), [cell for cell in numbers if THOUSANDS.fullmatch(cell)]
+    if not some or 2 * len(numbers) <= sum(map(bool, cells)):
+        return None
+    if len(thousands) == len(some):
+        return "thousands"
+    if max(map(len, some)) == 2 and not all(map(CODE.fullmatch, parts)):
+        return "decimal"
+    is_known = 10 * sum(part in alone for part in parts) >= 9 * len(parts)
+    return "codes" if is_known or max(map(len, some)) > 2 else "unsure"
+
+
+def comma_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
+    """Doubts what the commas in the cells of a column are, which is taken for a kind."""
+    cells = [cell.strip() for cell in cells]
+    if commas(cells) not in ("unsure", "thousands"):
+        return []
+    what = f"'{next(cell for cell in cells if ',' in cell and COMMAS.fullmatch(cell))}' is taken for `kind: {kind}`"
+    return [Doubt(f"column '{name}'", what, "Numbers: `decimal: ','`. Codes: `kind: categories, separator: ','`")]
+
+
+def column_doubts(names: Sequence[str]) -> list[Doubt]:
+    """Doubts that hundreds of numbered columns are as many features."""
+    starts = Counter(name.rstrip("0123456789") for name in names if name[-1:].isdecimal())
+    remedy = "Pixels: write images. A vector: write one column of lists (`numbers`, `array`)"
+    many = [(start, count) for start, count in starts.items() if count >= MANY_COLUMNS]
+    return [Doubt(f"columns {start}…", f"{count:,} numbered columns, each a feature", remedy) for start, count in many]
+
+
+def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
+    """Doubts that columns beside an image are no boxes: numbers, or lists of equal lengths."""
+    alike, boxes = dict[tuple[int, ...], list[str]](), list[str]()
+    for name, values in columns.items():
+        alike.setdefault(tuple(len(value) for value in values if isinstance(value, list)), []).append(name)
+    for lengths, names in alike.items():
+        last = {name: re.split(r"[./]", name)[-1] for name in names}
+        ends, sides = ([name for name in names if usual.fullmatch(last[name])] for usual in (BOX_END, BOX_SIDE))
+        is_usual, are_lists = len(ends) >= 2 and len(ends + sides) >= 4, len(names) == 4 and len({*lengths}) > 1
+        boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
+    what = "each is a feature; boxes or points would not move with the image that is padded, cropped or turned"
+    remedy = "Boxes: write one column `boxes`, lists of four numbers a box, which moves with the image"
+    return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []

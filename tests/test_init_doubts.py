@@ -1,0 +1,303 @@
+"""`recordmill init` says first what it is not sure of: where, what it read, and what else the data may be."""
+
+import io
+import random
+import re
+import tarfile
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill.pipeline.init.doubts import box_doubts, column_doubts, commas, document_doubts, folder_doubts
+from recordmill.pipeline.init.recognize import cell_options
+from recordmill.pipeline.init.starter import first_lines
+from tests.forked import recordmill
+from tests.test_init import guessed, image_bytes, lines, write
+
+RANDOM = random.Random(3)
+WORDS = "house near long day saw ran the old road kind one my home and".split()
+Make = Callable[[Path], Any]
+
+
+def sentence(words: int = 8) -> str:
+    return " ".join(RANDOM.choices(WORDS, k=words))
+
+
+def sentences(count: int) -> str:
+    return "".join(f"{sentence()}.\n" for _ in range(count))
+
+
+def line_aligned(folder: Path) -> None:
+    for split, count in (("train", 200), ("val", 50)):
+        for language in ("en", "de"):
+            write(folder / f"data/{split}.{language}", sentences(count))
+
+
+def line_aligned_labels(folder: Path) -> None:
+    for split, count in (("train", 200), ("val", 50), ("test", 60)):
+        write(folder / f"data/{split}_text.txt", sentences(count))
+        write(folder / f"data/{split}_labels.txt", "".join(f"{n % 3}\n" for n in range(count)))
+    write(folder / "data/mapping.txt", "0\tnegative\n1\tneutral\n2\tpositive\n")
+
+
+def large_texts(folder: Path) -> None:
+    for n in range(4):
+        write(folder / f"data/part{n}.txt", sentences(3_000 + 10 * n))
+
+
+def a_text_a_split(folder: Path) -> None:
+    for split, count in (("train", 200), ("valid", 50), ("test", 50)):
+        write(folder / f"data/wiki.{split}.txt" if split == "no" else folder / f"data/{split}.txt", sentences(count))
+
+
+def documents(folder: Path) -> None:
+    for n in range(24):
+        write(folder / f"data/{('good', 'bad')[n % 2]}/{n}.txt", sentences(3 + n % 5))
+
+
+def summaries(folder: Path) -> None:
+    for n in range(24):
+        write(folder / f"data/articles/{n}.txt", sentences(3 + n % 5))
+        write(folder / f"data/digests/{n}.txt", sentences(1))
+
+
+def image_folders(*names: str, count: int = 12) -> Make:
+    def make(folder: Path) -> None:
+        for n in range(count):
+            for name in names:
+                write(folder / "data" / name.format(n=n), image_bytes())
+
+    return make
+
+
+def emotions(cells: Sequence[str], labels: bool) -> Make:
+    def make(folder: Path) -> None:
+        for split in ("train", "dev"):
+            rows = [f"{sentence()}\t{cells[n % len(cells)]}\tid{split}{n}x\n" for n in range(120)]
+            write(folder / f"data/{split}.tsv", "".join(rows))
+        if labels:
+            write(folder / "data/labels.txt", "".join(f"emotion{n}\n" for n in range(28)))
+
+    return make
+
+
+SINGLE = [str(n) for n in range(28)]
+
+
+def rows_of_images(folder: Path) -> None:
+    for n in range(20):
+        write(folder / f"data/images/{n}.png", image_bytes())
+    rows = [f"{n % 20}.png,{'ab'[n % 2]},{n % 9},{n % 7},{n % 9 + 9},{n % 7 + 8}\n" for n in range(160)]
+    write(folder / "data/labels.csv", "filename,class,xmin,ymin,xmax,ymax\n" + "".join(rows))
+
+
+def rows_of_bytes(folder: Path) -> None:
+    (folder / "data").mkdir()
+    images = [image_bytes(24 + n) for n in range(30)]
+    rows = [{"image": {"bytes": images[n % 30], "path": None}, "caption": sentence()} for n in range(120)]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "data/a.parquet")
+
+
+def samples_of_images(folder: Path) -> None:
+    with tarfile.open(folder / "a.tar", "w") as tar:
+        for n, ending in product(range(12), ("jpg", "png")):
+            member = tarfile.TarInfo(f"{n:03}.{ending}")
+            member.size = len(image_bytes())
+            tar.addfile(member, io.BytesIO(image_bytes()))
+
+
+def pixels(folder: Path) -> None:
+    head = ",".join(["label", *(f"pixel{n}" for n in range(784))])
+    rows = [",".join(map(str, [n % 10, *(n * k % 256 for k in range(784))])) for n in range(3)]
+    write(folder / "data/train.csv", "\n".join([head, *rows, ""]))
+
+
+def lists_of_sides(names: Sequence[str]) -> Make:
+    def make(folder: Path) -> None:
+        for n in range(24):
+            write(folder / f"data/{n}.png", image_bytes())
+        sides = [{name: [0.1 + k / 9] * (1 + n % 3) for k, name in enumerate(names)} for n in range(24)]
+        lines(folder / "data/a.jsonl", [{"file": f"{n}.png", "ids": [1] * (n % 4), **sides[n]} for n in range(24)])
+
+    return make
+
+
+def equal_texts(folder: Path) -> None:
+    write(
+        folder / "data/a.txt",
+        "".join(f"{sentence()} {n}.\n" if n % 10 else "Yes.\n" for n in range(200)),
+    )
+
+
+CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
+    ("line-aligned", line_aligned, "data", [["train.de", "train.en", "paste ", "`document: line`"]], []),
+    ("labels by line", line_aligned_labels, "data", [["6 files", "test_labels.txt", "test_text.txt", "paste "]], []),
+    ("large texts", large_texts, "data", [["4 files", "part0.txt", "bytes on average", "`document: line`"]], []),
+    ("one text a split", a_text_a_split, "data", [], ["document: line", "split: validation"]),
+    ("documents", documents, "data", [], ["document: file", "label: label"]),
+    ("two texts a row", summaries, "data", [["articles", "digests", "a column a file"]], ["document: file"]),
+    ("images and masks", image_folders("images/{n}.png", "masks/{n}.png"), "data",
+     [["images", "masks", "a column a file"]], ["# label: FEATURE", "no classes: images, masks"]),
+    ("masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.png"), "data",
+     [["folders dog", "mask"]], ["label: label"]),
+    ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0' is a value", "`header`"]],
+     ["kind: categories", "27: emotion27", "label: column_2", "# may name classes: 1 (labels.txt)"]),
+    ("codes", emotions([*SINGLE, "4,27", "3,9"], False), "data", [["train.tsv", "`header`"]], ["kind: categories"]),
+    ("codes of three", emotions(["4,5", "1,2,3", "7"], False), "data", [["train.tsv", "`header`"]],
+     ["kind: categories"]),
+    ("decimals", emotions(["4,05", "1,5", "7"], True), "data", [["train.tsv", "`header`"]],
+     ["decimal: ','", "kind: number"]),
+    ("unsure", emotions(["4,2", "1,5", "7"], False), "data",
+     [["train.tsv", "`header`"], ["column_2", "'4,2' is taken for `kind: number`", "`kind: categories, separator"]],
+     ["decimal: ','"]),
+    ("unsure, with names", emotions(["4,2", "1,5", "7"], True), "data",
+     [["train.tsv", "`header`"], ["column_2", "'4,2' is taken for `kind: categories`", "`decimal: ','`"]],
+     ["kind: categories"]),
+    ("thousands", emotions(["4,200", "1,500", "27"], False), "data",
+     [["train.tsv", "`header`"], ["column_2", "'4,200' is taken for `kind: category`"]], []),
+    ("boxes by row", rows_of_images, "data/labels.csv",
+     [["column 'filename'", "20 distinct values", "`split_by: {group: filename}`"],
+      ["xmin, ymin, xmax, ymax", "would not move with the image", "one column `boxes`"]],
+     ["\n# split_by: {group: filename}"]),
+    ("bytes by row", rows_of_bytes, "data",
+     [["column 'image'", "30 distinct values", "`split_by: {group: image}`"]], []),
+    ("images by sample", samples_of_images, "a.tar", [["column 'jpg;png'", "the first alone is read", "`column`"]], []),
+    ("pixels", pixels, "data", [["columns pixel…", "784", "`array`"]], []),
+    ("lists of ends", lists_of_sides(["b/xmin", "b/ymin", "b/xmax", "b/ymax"]), "data/a.jsonl",
+     [["columns b/xmin, b/ymin, b/xmax, b/ymax", "would not move with the image", "one column `boxes`"]], []),
+    ("in any naming", lists_of_sides(["links", "oben", "rechts", "unten"]), "data/a.jsonl",
+     [["columns links, oben, rechts, unten", "one column `boxes`"]], []),
+    ("equal texts", equal_texts, "data/a.txt",
+     [["rejects.max_duplicate_share", "9.5% of the sample", "a limit of 19.0%"]],
+     ["rejects: {max_share: 0.01, max_duplicate_share: 0.19}"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "path", "doubts", "spec"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
+def test_what_is_not_sure_comes_first(
+    make: Make, path: str, doubts: list[list[str]], spec: list[str], tmp_path: Path
+) -> None:
+    make(tmp_path)
+    text = guessed(tmp_path, path)[1]
+    found, result = first_lines(text)
+    assert len(found) == len(doubts), found
+    for doubt, pieces in zip(found, doubts, strict=True):
+        assert [piece for piece in pieces if piece not in doubt] == [], doubt
+    assert ("none would be a reject" in result) == (not doubts), result
+    assert [piece for piece in spec if piece not in text] == [], text
+
+
+@pytest.mark.parametrize(
+    ("paths", "folders"),
+    [
+        (["JPEGImages/{}.jpg", "SegmentationClass/{}.png"], "JPEGImages, SegmentationClass"),
+        (["images/train/{}.jpg", "masks/train/{}.png"], "images, masks"),
+        (["train/images/{}.jpg", "train/labels/{}.png", "val/images/v{}.jpg", "val/labels/v{}.png"], "images, labels"),
+        (["train/{}.jpg", "train_masks/{}_mask.gif"], "train, train_masks"),
+        (["a/{}.jpg", "b/{}.png"], "a, b"),
+        (["{}.jpg", "{}_seg.png"], "."),
+        (["all/{}.jpg", "all/{}.png"], "."),
+        (["cat/{}.jpg", "dog/{}.png", "Images/x{}.png"], "Images"),
+        (["Ground Truth/{}.jpg", "raw/1{}.png"], "Ground Truth"),
+        (["cat/{}.jpg", "dog/1{}.jpg"], None),
+        (["with_mask/{}.jpg", "without_mask/1{}.jpg"], None),
+        (["train/cat/{}.jpg", "train/dog/1{}.jpg", "val/cat/{}.jpg", "val/dog/1{}.jpg"], None),
+        (["train/{}.jpg", "test/{}.jpg"], None),
+        (["images/{}.jpg"], None),
+    ],
+)
+def test_folders_of_pairs(paths: list[str], folders: str | None) -> None:
+    doubts = folder_doubts([f"/data/{path.format(100 + n)}" for n in range(50) for path in paths])
+    assert [doubt.place for doubt in doubts] == ([f"folders {folders}"] if folders else [])
+
+
+def test_a_part_of_the_images_has_a_mask() -> None:
+    paths = [*(f"JPEGImages/{n}.jpg" for n in range(99)), *(f"SegmentationClass/{n}.png" for n in range(9))]
+    assert [doubt.place for doubt in folder_doubts(paths)] == ["folders JPEGImages, SegmentationClass"]
+    assert folder_doubts([]) == folder_doubts(["a.png"]) == []
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_doubted"),
+    [([150_000] * 22, True), ([150_000] * 100, False), ([2_000] * 22, False), ([2_000] * 12, True), ([1], True)],
+)
+def test_few_files_as_rows(sizes: list[int], is_doubted: bool) -> None:
+    assert len(document_doubts({f"{n}": size for n, size in enumerate(sizes)})) == is_doubted
+
+
+@pytest.mark.parametrize(
+    ("columns", "boxes"),
+    [
+        ({"x1": (), "y1": (), "x2": (), "y2": ()}, "x1, y1, x2, y2"),
+        ({"width": (), "height": (), "XMin": (), "XMax": (), "YMin": (), "YMax": ()}, "XMin, XMax, YMin, YMax"),
+        ({"bbox_x": (), "bbox_y": (), "bbox_w": (), "bbox_h": ()}, "bbox_x, bbox_y, bbox_w, bbox_h"),
+        ({"xtl": (1, 2), "ytl": (1, 2), "xbr": (1, 2), "ybr": (1, 2), "id": (1, 2)}, "xtl, ytl, xbr, ybr"),
+        ({"o.left": (1,), "o.top": (1,), "o.width": (1,), "o.height": (1,)}, "o.left, o.top, o.width, o.height"),
+        ({"min_x": (), "max_x": (), "min-y": (), "max-y": ()}, "min_x, max_x, min-y, max-y"),
+        ({"a": (1, 2), "b": (1, 2), "c": (1, 2), "d": (1, 2)}, "a, b, c, d"),
+        ({"a": (8, 8), "b": (8, 8), "c": (8, 8), "d": (8, 8)}, None),
+        ({"xmin": (1, 2), "xmax": (1, 2), "ymin": (1, 1), "ymax": (1, 1)}, None),
+        ({"image/width": (), "image/height": (), "w": (), "h": ()}, None),
+        ({"age": (), "x": (), "year": (), "next": (), "taxi": ()}, None),
+    ],
+)
+def test_columns_of_boxes(columns: dict[str, tuple[int, ...]], boxes: str | None) -> None:
+    values = {name: [[0.5] * length for length in lengths] or [1, 2.5] for name, lengths in columns.items()}
+    assert [doubt.place for doubt in box_doubts(values)] == ([f"columns {boxes}"] if boxes else [])
+
+
+def test_hundreds_of_numbered_columns() -> None:
+    assert [doubt.place for doubt in column_doubts([f"v{n}" for n in range(100)])] == ["columns v…"]
+    assert column_doubts([f"{'ab'[n % 2]}{n}" for n in range(198)]) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1,5", "", "x", "7"], "unsure"), (["1,5", "x"], None),
+        (["-1,5"], "decimal"), (["0,05"], "decimal"), (["3,14159"], "decimal"),
+        (["0,532"], "unsure"), (["1,234,567"], "thousands"), (["1,2", "1", "2"], "codes"),
+        (["1,2,03"], "codes"), (["a"], None),
+    ],
+)  # fmt: skip
+def test_what_commas_are(cells: list[str], kind: str | None) -> None:
+    assert commas(cells) == kind
+
+
+@pytest.mark.parametrize(
+    ("texts", "header", "doubts"),
+    [
+        (["text,label\nso good,joy\nbad,joy\n"], None, []),
+        (["text,label\nso good,joy\n", "text,mood\nbad,joy\n"], None, []),
+        (["so good,joy\nbad,sad\nwell,joy\n"], 2, ["'joy'"]),
+        (["so good,joy\nbad,sad\n", "well done,anger\nno,sad\n"], 2, ["no name"]),
+        (["id,name\n1,Ann\n", "user,item,score\n1,2,3\n"], None, ["id, name"]),
+        (["an old house near the road,joy\nbad,sad\n"], None, ["an old house"]),
+        (["a,b\n1,2\na,b\n3,4\n"], None, []),
+    ],
+)
+def test_first_lines_that_may_be_rows(texts: list[str], header: int | None, doubts: list[str]) -> None:
+    first, *more = texts
+    options, _, found = cell_options(first.encode(), "csv", "a.csv", [text.partition("\n")[0] for text in more])
+    assert options.get("header") == (header and [f"column_{n + 1}" for n in range(header)])
+    assert [doubt.place for doubt in found] == ["a.csv"] * len(doubts)
+    assert all(piece in doubt.what and "header" in doubt.remedy for piece, doubt in zip(doubts, found, strict=True))
+
+
+@pytest.mark.slow
+def test_the_command_says_doubts_and_the_hint_keeps_images_in_one_split(tmp_path: Path) -> None:
+    rows_of_images(tmp_path)
+    made = recordmill("init", "data/labels.csv", "--output", "dataset.yaml", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert [line[:12] for line in made.stderr.splitlines()] == ["In doubt: co"] * 2
+    assert made.stdout.startswith("The 160 rows, before their images are opened: ")
+    text = (tmp_path / "dataset.yaml").read_text()
+    text = re.sub(r"\n# (split_by: .*)", r"\n\1", text.replace("  class:\n", "  breed:\n    column: class\n"))
+    (tmp_path / "dataset.yaml").write_text(text.replace("label: class", "label: breed"))
+    built = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
