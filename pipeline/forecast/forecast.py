@@ -35,6 +35,7 @@ from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
 from recordmill.pipeline.versions.stores.open_store import is_local
+from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.kinds import read_description
 
 PROCESS_BYTES = 1_200_000_000
@@ -276,6 +277,7 @@ def _key_warnings(sample: RowSample) -> Iterator[str]:
 
 def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView]) -> Iterator[str]:
     for view in columns:
+        yield from (f"'{view.name}': {line}" for line in loss_lines(view.losses, advice=True))
         if view.missing == 1 and sample.rows:
             yield f"'{view.name}' is missing in all rows" + ("" if sample.is_all else " of the sample")
         elif view.name == spec.label and view.names:

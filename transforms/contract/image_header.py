@@ -20,7 +20,7 @@ from typing import Any
 
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.exif import check_exif, jpeg_parts, tiff_tags
+from recordmill.transforms.contract.exif import check_exif, jpeg_parts, tiff_numbers
 from recordmill.transforms.contract.iso_media import Box, check_blocks, largest_size
 
 
@@ -94,6 +94,7 @@ AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
 WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
+MOST_BITS, MOST_BANDS, IEEE = 16, 6, 3  # of a TIFF's sample, of its pixel; its format of floating point
 
 Size = tuple[int, int] | None
 """Width and height in pixels, or None where the header does not state them."""
@@ -319,10 +320,10 @@ def _is_plain_bmp(data: bytes) -> bool:
 
 def _tiff(data: bytes) -> Read:
     check_exif(data)
-    try:
-        (_, width), (_, height) = tiff_tags(data, WIDTH, LENGTH)
-    except (KeyError, OverflowError, struct.error):
-        return None, False, 1
+    width, height, bits, bands, kind = tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
+    if bits > MOST_BITS or bands > MOST_BANDS or kind == IEEE:  # Pillow reads none of them as colours
+        what = f"the TIFF is of {bits} bits{' of floating point' if kind == IEEE else ''} in {bands} bands"
+        raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read NumPy arrays by `kind: array`")
     parts = jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
     scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)
