@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import fact_lines, losses
+from recordmill.transforms.contract.image_facts import COUNTS, fact_lines, losses
 from recordmill.transforms.contract.image_header import Header, ImageError, check_header
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
@@ -51,9 +51,8 @@ class ImageSample:
 
     headers: list[Header] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
-    profiles: Counter[str] = field(default_factory=Counter)
-    """The images that have a colour profile other than sRGB's, by its name."""
-    losses: Counter[str] = field(default_factory=Counter)
+    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {count: Counter() for count in COUNTS})
+    """The images by each of `COUNTS`, and a name."""
 
 
 @dataclass
@@ -145,8 +144,8 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: I
         else:
             result.headers.append(header)
             result.bytes.append(len(data))
-            result.profiles.update([profile_name(profile)] if profile else ())
-            result.losses.update(losses(data, header.format, options))
+            result.counts["profiles"].update([profile_name(profile)] if profile else ())
+            result.counts["losses"].update(losses(data, header.format, options))
     return result
 
 
@@ -193,7 +192,9 @@ def _view(name: str, column: str, options: FeatureOptions, optional: bool, sampl
     present = [value for value in values if not (optional and _is_missing(value))]
     missing = 1 - len(present) / len(values) if values else 0.0
     if (images := sample.images.get(name)) is not None:
-        return ColumnView(name, options.kind, column, missing, tuple(_image_facts(images)), losses=images.losses)
+        return ColumnView(
+            name, options.kind, column, missing, tuple(_image_facts(images)), losses=images.counts["losses"]
+        )
     flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
     names = Counter(flat).most_common() if isinstance(options, NameOptions) else []
     facts = (*_list_facts(present), *(_name_facts(names, len(flat)) if names else _value_facts(flat)))
@@ -234,7 +235,7 @@ def _image_facts(images: ImageSample) -> Iterator[str]:
     sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in images.headers)
     yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
     yield f"{sum(images.bytes) / len(images.bytes):,.0f} bytes in the mean"
-    yield from fact_lines({"profiles": images.profiles, "losses": images.losses})
+    yield from fact_lines(images.counts)
 
 
 def _text(value: Any) -> str:
