@@ -1,6 +1,7 @@
 """What a build leaves out of an image is counted by its header, and said with what keeps it."""
 
 import io
+import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,7 +219,7 @@ def test_lines_name_the_loss_and_what_keeps_it() -> None:
     ]  # fmt: skip
     bits, later = loss_lines(counts, advice=True)
     assert "4 with 16 bits, cut to 8" in bits
-    assert "`kind: array`" in bits
+    assert "kind `array`" in bits
     assert "2 with later, lost" in later
 
 
@@ -251,9 +252,10 @@ def test_a_plan_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:
     files = {"a.png": saved(LEVELS, "PNG"), "b.tif": saved(LEVELS, "TIFF"), "c.png": mask(), "d.jpg": saved()}
     result = planned(spec_of(tmp_path, files))
     assert result.columns[0].losses == {"16 bits": 2, "palette indices": 1}
+    assert json.loads(json.dumps(result.to_json()))["columns"][0]["losses"] == result.columns[0].losses
     assert "2 with 16 bits, cut to 8" in result.columns[0].facts
     (bits,) = (each for each in result.warnings if "2 with 16 bits" in each)
-    assert "`kind: array`" in bits
+    assert "kind `array`" in bits
     assert any("1 with palette indices" in each and "grey PNG" in each for each in result.warnings)
     assert (result.opened_images, result.image_rejects, result.exit_code) == (4, {}, 0)
 

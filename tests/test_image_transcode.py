@@ -212,9 +212,9 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
         (
             saved(np.zeros((5, 5), np.float32), "TIFF"),
             "unsupported_format",
-            "32 bits of floating point.* 1 bands.*`kind: array`",
+            "32 bits of floating point.* 1 bands.*kind `array`",
         ),
-        (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", "32 bits in each of 1 bands.*`kind: array`"),
+        (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", "32 bits in each of 1 bands.*kind `array`"),
         (saved(Picture.new("LAB", (5, 5)), "TIFF"), "unsupported_format", "Pillow's mode LAB"),
         (saved(form="GIF")[:40], "undecodable_image", "the GIF is cut off, damaged"),
         (tiff(bytes(20), 5, 7, t258=8), "undecodable_image", "the TIFF is cut off"),

@@ -192,9 +192,8 @@ def _view(name: str, column: str, options: FeatureOptions, optional: bool, sampl
     present = [value for value in values if not (optional and _is_missing(value))]
     missing = 1 - len(present) / len(values) if values else 0.0
     if (images := sample.images.get(name)) is not None:
-        return ColumnView(
-            name, options.kind, column, missing, tuple(_image_facts(images)), losses=images.counts["losses"]
-        )
+        lost = dict(images.counts["losses"])
+        return ColumnView(name, options.kind, column, missing, tuple(_image_facts(images)), losses=lost)
     flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
     names = Counter(flat).most_common() if isinstance(options, NameOptions) else []
     facts = (*_list_facts(present), *(_name_facts(names, len(flat)) if names else _value_facts(flat)))

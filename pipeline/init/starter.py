@@ -214,7 +214,7 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
 def _facts(features: Iterable[Guess]) -> Iterator[str]:
     headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
     good = [header for header in headers if isinstance(header, tuple)]
-    profiles, lost = (Counter(chain.from_iterable(header[place] for header in good)) for place in (2, 3))
+    profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
     if facts := ", ".join(fact_lines({"profiles": profiles, "losses": lost})):
         yield f"By the headers of {count(len(good), 'image')}: {facts}."
     yield from (f"{line[:1].upper()}{line[1:]}." for line in loss_lines(lost, advice=True))

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.transforms.contract.bounds import EXIF_HEADS, EXIF_NUMBERS, EXIF_SHARED, EXIF_TAGS
 
@@ -31,10 +30,10 @@ SUBFILE, NO_PAGE = 254, 0b101  # a TIFF's tag of a directory's kind, and its bit
 SIZES = {kind: struct.calcsize(f"={code}") for kind, code in TYPES.items() if code != "-"}
 
 
-def tiff_values(data: bytes, *tags: int, start: int | None = None) -> dict[int, npt.NDArray[Any]]:
-    """Maps tags of a TIFF's directory, by default the first, to their whole numbers or bytes, as far as they go."""
+def tiff_values(data: bytes, *tags: int, start: int | None = None) -> dict[int, Any]:
+    """Maps tags of a TIFF's directory, by default the first, to arrays of their numbers or bytes, as far as they go."""
     order, big = TIFFS[data[:4]]
-    found = dict[int, npt.NDArray[Any]]()
+    found = dict[int, Any]()
     with suppress(OverflowError, struct.error):
         entries, end = _directory(data, order, big, start)
         for tag, kind, values, field in entries if end else ():

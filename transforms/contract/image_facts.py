@@ -7,7 +7,7 @@ A loss is what a file holds and its pixels, grey or RGB of 8 bits a value, do no
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
@@ -20,9 +20,8 @@ from recordmill.transforms.contract.image_header import png_chunks
 from recordmill.transforms.contract.iso_media import leaf_boxes
 from recordmill.transforms.contract.kinds.image import PixelOptions
 
-COUNTS = ("transcoded", "profiles", "losses")
-"""The statistics that count an image's files, in the report of a shard and in the manifest."""
-ARRAY = "read NumPy arrays by `kind: array` from Parquet, WebDataset or `format: python`"
+COUNTS = ("transcoded", "profiles", "losses")  # the statistics of a feature's images, of a shard and of a version
+ARRAY = "read NumPy arrays as kind `array` from Parquet, WebDataset or `format: python`"
 MASK = "save np.asarray(Image.open(file)) as a grey PNG, for `channels: 1, resize: nearest, store: png`"
 LOSSES = {
     "bits": ("cut to 8", f"scale the range that counts to 8 bits first, or {ARRAY}"),
@@ -32,7 +31,7 @@ LOSSES = {
     "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
     "further frames": ("left out", "save each as a file, for a row or for `kind: image_sequence`"),
 }
-"""What becomes of each, and what keeps it; empty where pixels are right. The number of bits stands before `bits`."""
+"""The fate of each, and what keeps it; empty where pixels are right. The number of bits stands before `bits`."""
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of Pascal VOC's palette, also DAVIS' and labelme's; in Windows' the eighth or ninth is another."""
 
@@ -86,7 +85,7 @@ def _png(data: bytes) -> Iterator[str | bytes]:
 
 def _gif(data: bytes) -> Iterator[str | bytes]:
     """Looks at the first frame, and for a second one within `GIF_BLOCKS`."""
-    behind = lambda flags, start: start + (6 << (flags & 7) if flags & 128 else 0)  # noqa: E731 - a palette
+    behind: Callable[[int, int], int] = lambda flags, start: start + (6 << (flags & 7) if flags & 128 else 0)
     frames, is_inside = 0, False
     with suppress(IndexError):
         at = first = behind(data[10], 13)

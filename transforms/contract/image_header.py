@@ -323,7 +323,7 @@ def _tiff(data: bytes) -> Read:
     width, height, bits, bands, kind = tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
     if bits > MOST_BITS or bands > MOST_BANDS or kind == IEEE:  # Pillow reads none of them as colours
         what = f"the TIFF has {bits} bits{' of floating point' if kind == IEEE else ''} in each of {bands or 1} bands"
-        raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read NumPy arrays by `kind: array`")
+        raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read arrays as kind `array`")
     parts = jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
     scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)
