@@ -125,6 +125,13 @@ def timed_gif() -> bytes:
     return saved(RGB, "GIF", save_all=True, append_images=[RGB.rotate(180)], duration=9, loop=0, comment=b"a, b; c")
 
 
+def clear_bmp() -> bytes:
+    """A BMP of 32 bits with the masks of its header's fourth version."""
+    masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
+    head = struct.pack("<IiiHHIIiiII", 108, 4, 4, 1, 32, 3, 64, 0, 0, 0, 0) + masks + bytes(52)
+    return b"BM" + struct.pack("<IHHI", 14 + 108 + 64, 0, 0, 14 + 108) + head + bytes(range(64))
+
+
 GREY, NEAREST = {"channels": 1}, {"resize": "nearest"}
 FILES: list[tuple[bytes, dict[str, Any], tuple[str, ...]]] = [
     (saved(), {}, ()),
@@ -144,6 +151,14 @@ FILES: list[tuple[bytes, dict[str, Any], tuple[str, ...]]] = [
     (mask(2), GREY, ("palette indices",)),
     (mask(form="TIFF"), {}, ("palette indices",)),
     (mask(form="GIF"), {}, ("palette indices",)),
+    (mask(form="BMP"), {}, ("palette indices",)),
+    (saved(PHOTO, "BMP"), {}, ("palette colours",)),
+    (saved(PHOTO, "BMP"), GREY, ("palette indices",)),
+    (saved(RGB.convert("L"), "BMP"), NEAREST, ()),
+    (saved(RGB.convert("1"), "BMP"), GREY, ()),
+    (saved(RGB, "BMP"), NEAREST, ()),
+    (saved(ALPHA, "BMP"), {}, ()),  # the same bits: Pillow reads the fourth byte as nothing
+    (clear_bmp(), {}, ("alpha",)),
     (saved(PHOTO, "PNG"), {}, ("palette colours",)),
     (saved(PHOTO, "PNG"), GREY, ("palette indices",)),
     (saved(PHOTO, "TIFF"), NEAREST, ("palette indices",)),

@@ -26,38 +26,31 @@ RAW = "Raw profile type exif"
 """The keyword of a PNG's text of EXIF in hexadecimal digits; the graph does not read it."""
 BYTES = (1, 2, 7)  # types that Pillow leaves together
 TYPES = dict(enumerate("- B B H I 2I b B h i 2i f d I - - Q".split()))
-SUBFILE, NO_PAGE = 254, 0b101  # a TIFF's tag of a directory's kind, and its bits of a smaller copy and of a mask
 SIZES = {kind: struct.calcsize(f"={code}") for kind, code in TYPES.items() if code != "-"}
 
 
-def tiff_values(data: bytes, *tags: int, start: int | None = None) -> dict[int, Any]:
-    """Maps tags of a TIFF's directory, by default the first, to arrays of their numbers or bytes, as far as they go."""
+def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, Any]:
+    """Maps tags of a TIFF's first directory, or its second, to arrays of their numbers or bytes, as far as they go."""
     order, big = TIFFS[data[:4]]
-    found = dict[int, Any]()
+    found, word = dict[int, Any](), order + ("Q" if big else "I")
     with suppress(OverflowError, struct.error):
-        entries, end = _directory(data, order, big, start)
+        entries, end = _directory(data, order, big, None)
+        if is_second:
+            entries, end = _directory(data, order, big, struct.unpack_from(word, data, end)[0] or len(data))
         for tag, kind, values, field in entries if end else ():
             if tag in tags and TYPES.get(kind, "-") in "BHIQ":
                 size = SIZES[kind]
-                place = struct.unpack(order + ("Q" if big else "I"), field)[0] if size * values > len(field) else 0
-                held = memoryview(data if size * values > len(field) else field)[place : place + size * values]
+                is_far = size * values > len(field)
+                place = struct.unpack(word, field)[0] if is_far else 0
+                held = memoryview(data if is_far else field)[place : place + size * values]
                 found[tag] = np.frombuffer(held[: len(held) // size * size], order + TYPES[kind])
     return found
 
 
-def tiff_numbers(data: bytes, *tags: int, start: int | None = None) -> list[int]:
+def tiff_numbers(data: bytes, *tags: int, is_second: bool = False) -> list[int]:
     """Returns the greatest number of each of the tags that `tiff_values` reads; 0 of one that is not there."""
-    found = tiff_values(data, *tags, start=start)
+    found = tiff_values(data, *tags, is_second=is_second)
     return [int(found[tag].max(initial=0)) if tag in found else 0 for tag in tags]
-
-
-def has_second_page(data: bytes) -> bool:
-    """Whether a TIFF's second directory is of a page: neither a smaller copy of the first, nor a mask."""
-    order, big = TIFFS[data[:4]]
-    with suppress(OverflowError, struct.error):
-        (second,) = struct.unpack_from(order + ("Q" if big else "I"), data, _directory(data, order, big, None)[1])
-        return second > 0 and not tiff_numbers(data, SUBFILE, start=second)[0] & NO_PAGE
-    return False
 
 
 def _directory(

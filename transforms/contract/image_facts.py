@@ -7,7 +7,7 @@ A loss is what a file holds and its pixels, grey or RGB of 8 bits a value, do no
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.transforms.contract.bounds import GIF_BLOCKS
-from recordmill.transforms.contract.exif import has_second_page, tiff_numbers, tiff_values
+from recordmill.transforms.contract.exif import tiff_numbers, tiff_values
 from recordmill.transforms.contract.image_header import png_chunks
 from recordmill.transforms.contract.iso_media import leaf_boxes
 from recordmill.transforms.contract.kinds.image import PixelOptions
@@ -34,6 +34,8 @@ LOSSES = {
 """The fate of each, and what keeps it; empty where pixels are right. The number of bits stands before `bits`."""
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of Pascal VOC's palette, also DAVIS' and labelme's; in Windows' the eighth or ninth is another."""
+
+PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # a GIF's, their bytes by flags
 
 
 def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -85,10 +87,9 @@ def _png(data: bytes) -> Iterator[str | bytes]:
 
 def _gif(data: bytes) -> Iterator[str | bytes]:
     """Looks at the first frame, and for a second one within `GIF_BLOCKS`."""
-    behind: Callable[[int, int], int] = lambda flags, start: start + (6 << (flags & 7) if flags & 128 else 0)
     frames, is_inside = 0, False
     with suppress(IndexError):
-        at = first = behind(data[10], 13)
+        at = first = 13 + PALETTES[data[10]]
         for _ in range(GIF_BLOCKS.most):
             if is_inside:
                 is_inside, at = data[at] > 0, at + 1 + data[at]
@@ -96,7 +97,7 @@ def _gif(data: bytes) -> Iterator[str | bytes]:
                 yield from ["alpha"] * (not frames and data[at + 1] == 0xF9 and data[at + 3] & 1)
                 is_inside, at = True, at + 2
             elif data[at] == ord(",") and not frames:
-                start, at = at + 10, behind(data[at + 9], at + 10)
+                start, at = at + 10, at + 10 + PALETTES[data[at + 9]]
                 yield data[start:at] or data[13:first]
                 is_inside, frames, at = True, 1, at + 1
             else:
@@ -105,9 +106,15 @@ def _gif(data: bytes) -> Iterator[str | bytes]:
 
 
 def _webp(data: bytes) -> Iterator[str | bytes]:
-    kind, flags, bits = data[12:16], (*data[20:21], 0)[0], (*data[24:25], 0)[0]
-    yield from ["alpha"] * ((kind == b"VP8X" and flags & 16 > 0) or (kind == b"VP8L" and bits & 16 > 0))
-    yield from ["further frames"] * (kind == b"VP8X" and flags & 2 > 0 and data.count(b"ANMF") > 1)
+    flags = data[20] if data[12:16] == b"VP8X" else data[24] & 16 if data[12:16] == b"VP8L" else 0
+    yield from ["alpha"] * (flags & 16 > 0) + ["further frames"] * (flags & 2 > 0 and data.count(b"ANMF") > 1)
+
+
+def _bmp(data: bytes) -> Iterator[str | bytes]:
+    head, bits, used = (int.from_bytes(data[at : at + size], "little") for at, size in ((14, 4), (28, 2), (46, 4)))
+    table = data[14 + head :][: 4 * min(256, used or 1 << bits)] if head >= 40 and bits <= 8 else b""
+    yield bytes(table[entry + part] for entry in range(0, len(table) - 3, 4) for part in (2, 1, 0))
+    yield from ["alpha"] * (head >= 56 and bits == 32 and data[30] == 3 and any(data[66:70]))
 
 
 def _tiff(data: bytes) -> Iterator[str | bytes]:
@@ -115,7 +122,8 @@ def _tiff(data: bytes) -> Iterator[str | bytes]:
     extra = max(0, samples - {2: 3, 5: 4, 6: 3}.get(space, 1))  # behind RGB, CMYK, YCbCr or grey
     alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # not stated, one is alpha, as Pillow has it
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
-    yield from ["further frames"] * has_second_page(data)
+    width, kind = tiff_numbers(data, 256, 254, is_second=True)
+    yield from ["further frames"] * (width > 0 and not kind & 0b101)  # neither a smaller copy nor a mask
     if space == 3 and 320 in tags:
         yield (tags[320][: tags[320].size // 3 * 3].reshape(3, -1).T >> 8).astype(np.uint8).tobytes()
 
@@ -132,5 +140,5 @@ def _iso(data: bytes) -> Iterator[str | bytes]:
             yield f"{12 if held[2] & 0x20 else 10} bits"
 
 
-READERS = {"PNG": _png, "GIF": _gif, "WebP": _webp, "TIFF": _tiff, "AVIF": _iso, "HEIF": _iso}
+READERS = {"PNG": _png, "GIF": _gif, "WebP": _webp, "BMP": _bmp, "TIFF": _tiff, "AVIF": _iso, "HEIF": _iso}
 """By the format's name. They yield the names of losses, and palettes, RGB."""
