@@ -4,6 +4,7 @@ import io
 import json
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,19 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from recordmill import build, load_spec, open_dataset
+from recordmill.dataset import Dataset
+from recordmill.pipeline.cli.display import print_published
+from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.facts.sidecars import card
+from recordmill.pipeline.forecast import sample
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.transforms.contract.image_facts import LOSSES, fact_lines, loss_lines, losses
 from recordmill.transforms.contract.image_header import ImageError, check_header
+from tests.constants import constants
 from tests.pictures import PIXELS, animated, bmp, chunk, options, png, saved
 
 RGB = Picture.fromarray(PIXELS)
@@ -293,6 +299,19 @@ def test_a_plan_rejects_what_a_build_would(name: str, tmp_path: Path) -> None:
     result = planned(spec_of(tmp_path, {name: BAD[name], "good.png": saved(LEVELS, "PNG")}))
     assert sum(result.image_rejects.values()) == 1
     assert (result.opened_images, int(result.exit_code)) == (2, 5)
+    assert any("such as an image of 'image': " in each for each in result.warnings)
+
+
+def test_a_plan_of_bad_images_alone_ends_as_a_build_would(tmp_path: Path) -> None:
+    result = planned(spec_of(tmp_path, BAD, more="rejects: {max_share: null}\n"))
+    assert (result.image_rejects, int(result.exit_code)) == ({"unsupported_format": 4, "undecodable_image": 5}, 1)
+
+
+def test_a_plan_opens_fewer_images_where_they_are_large(tmp_path: Path) -> None:
+    files = {f"{number}.tif": saved(form="TIFF") for number in range(20)}
+    with constants(sample, PIXELS=5 * PIXELS.size // 3 - 1):
+        result = planned(spec_of(tmp_path, files))
+    assert (result.rows, result.opened_images) == (20, 5)
 
 
 def test_a_plan_takes_what_the_graph_alone_decodes(tmp_path: Path) -> None:
@@ -338,3 +357,8 @@ def test_a_build_counts_what_it_loses(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "photo: 1 with palette indices, stored as colours or luma; to keep all, save" in text
         assert "photo: 1 with palette colours" not in text
     assert "Nothing stands out" not in page
+    without = Dataset(dataset.folder, replace(manifest, statistics={}))
+    assert "Nothing stands out" in report_of(without).decode()
+    screen = io.StringIO()
+    print_published(Screen(file=screen, width=300), published, 1.0)
+    assert "lost         image: 1 with 16 bits, cut to 8; to keep all, scale" in screen.getvalue()

@@ -244,10 +244,11 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         parts = {"rows": rows, "opened images": images}
         shares = " and ".join(f"{share:.1%} of the {what}" for what, share in parts.items() if share)
         places = RejectPlaces(plan, [None] * len(plan.chunks))
-        such = f"; such as {places.example(sample.rejects[0])}" if sample.rejects else ""
-        text = f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build{such}"
+        such = places.example(sample.rejects[0]) if sample.rejects else sample.image_fault
+        ends = f"`rejects: {{max_share: {limit:g}}}` ends the build{such and '; such as '}{such}"
+        text = f"{shares} would be rejected, and {ends}"
         yield Warned(text, ExitCode.REJECTS)
-    if sample.rows and not any(of_split.values()):
+    if sample.rows and (not any(of_split.values()) or 0 < sample.opened_images == sample.image_rejects.total()):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
         yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)

@@ -64,6 +64,8 @@ class RowSample:
     rejects: list[Reject] = field(default_factory=list)
     image_rejects: Counter[str] = field(default_factory=Counter)
     """The sampled images that a build would reject, by reason."""
+    image_fault: str = ""
+    """The first of them, and why."""
     images: dict[str, ImageSample] = field(default_factory=dict)
     is_all: bool = False
     """Whether all rows were read; of their images only some are opened."""
@@ -137,10 +139,9 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: I
             else:
                 original = header.format != "PNG"  # of 16 bits with a clear colour, only the graph reads it as such
                 _ = decode_original(data, options, 1) if original else decode(data, options.channels)
-        except ImageError as error:
-            sample.image_rejects[error.reason] += 1
-        except DecodeError:
-            sample.image_rejects["undecodable_image"] += 1
+        except (ImageError, DecodeError) as error:
+            sample.image_rejects[getattr(error, "reason", "undecodable_image")] += 1
+            sample.image_fault = sample.image_fault or f"an image of '{name}': {error}"
         else:
             result.headers.append(header)
             result.bytes.append(len(data))

@@ -217,7 +217,7 @@ def _facts(features: Iterable[Guess]) -> Iterator[str]:
     profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
     if facts := ", ".join(fact_lines({"profiles": profiles, "losses": lost})):
         yield f"By the headers of {count(len(good), 'image')}: {facts}."
-    yield from (f"{line[:1].upper()}{line[1:]}." for line in loss_lines(lost, advice=True))
+    yield from (f"{line}." for line in loss_lines(lost, advice=True))
 
 
 def _rejected(rejects: Rejects) -> str:
