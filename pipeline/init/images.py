@@ -77,8 +77,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    profiles = [profile_name(profile)] if profile else []
-    return header.width, header.height, profiles, losses(data, header.format)
+    return header.width, header.height, [profile_name(profile)] if profile else [], losses(data, header.format)
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:

@@ -94,7 +94,6 @@ AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
 WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
-MOST_BITS, MOST_BANDS, IEEE = 16, 6, 3  # of a TIFF's sample, of its pixel; its format of floating point
 
 Size = tuple[int, int] | None
 """Width and height in pixels, or None where the header does not state them."""
@@ -321,8 +320,8 @@ def _is_plain_bmp(data: bytes) -> bool:
 def _tiff(data: bytes) -> Read:
     check_exif(data)
     width, height, bits, bands, kind = tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
-    if bits > MOST_BITS or bands > MOST_BANDS or kind == IEEE:  # Pillow reads none of them as colours
-        what = f"the TIFF has {bits} bits{' of floating point' if kind == IEEE else ''} in each of {bands or 1} bands"
+    if bits > 16 or bands > 6 or kind == 3:  # Pillow reads none of them as colours
+        what = f"the TIFF has {bits} bits{' of floating point' if kind == 3 else ''} in each of {bands or 1} bands"
         raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read arrays as kind `array`")
     parts = jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
