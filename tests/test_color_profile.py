@@ -201,7 +201,7 @@ READER = BuildImageReader(BeamFiles(), [""], "")
 def loaded(data: bytes, **keys: Any) -> tuple[bytes, str | None]:
     """Returns an image as it reaches the graph, and the name of its profile."""
     image = READER.load(0, inline(data), options(**keys))
-    return image.data, image.profile
+    return image.data, dict(image.counts).get("profiles")
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_images_are_opened_and_bad_ones_counted(tmp_path: Path) -> None:
     assert result.image_rejects == {"unsupported_format": 1}
     assert any("notes.pdf" in note for note in result.notes)
     assert result.columns[0].facts[:2] == ("8 PNG, 4 JPEG", "30x20 to 30x31 pixels")
-    assert result.columns[0].facts[-1] == "colour profiles: 3 Display P3"
+    assert result.columns[0].facts[-1] == "3 Display P3 converted to sRGB"
     page = "\n".join(lines_of(result))
     assert "rejected: 1 of 13 opened images (1 unsupported_format)" in page
 

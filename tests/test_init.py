@@ -275,7 +275,7 @@ def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
 def test_colour_profiles_are_counted(tmp_path: Path) -> None:
     class_folders(tmp_path)
     write(tmp_path / "data/cat/wide.png", saved(form="PNG", icc_profile=P3))
-    assert "# Colour profiles that a build converts to sRGB: 1 Display P3." in guessed(tmp_path)[1]
+    assert "# By the headers of 25 images: 1 Display P3 converted to sRGB." in guessed(tmp_path)[1]
 
 
 def test_large_data_is_sampled(tmp_path: Path) -> None:

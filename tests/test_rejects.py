@@ -148,7 +148,7 @@ def test_a_damaged_image_is_one_all_the_same() -> None:
 @pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
 def test_an_image_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "open", Failing(error, function=Image.open))
-    assert BuildImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).transcoded == "GIF"
+    assert ("transcoded", "GIF") in BuildImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).counts
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.cli.screen import Screen, count
-from recordmill.pipeline.facts.version import duplicate_warnings
+from recordmill.pipeline.facts.version import duplicate_warnings, loss_warnings
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -238,6 +238,8 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
         line("duplicates", left_out, "rows left out")
     for warning in duplicate_warnings(manifest.duplicates):
         console.print(f"  {'duplicates':<12} {warning}: see `recordmill show`", soft_wrap=True)
+    for _, loss in loss_warnings(manifest):
+        console.print(f"  {'lost':<12} {loss}", soft_wrap=True)
     console.print(f"  in {folder}", soft_wrap=True)
     if manifest.trial:
         console.print(

@@ -8,7 +8,7 @@ from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.facts.version import VersionFacts
+from recordmill.pipeline.facts.version import VersionFacts, loss_warnings
 from recordmill.pipeline.versions.listing import Version
 
 SHOWN_CLASSES = 10
@@ -23,8 +23,9 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
     console.print(_features(facts))
-    if lengths := [f"{each.name}: {each.lengths}" for each in facts.features.values() if each.lengths]:
-        console.print("", *lengths, sep="\n", soft_wrap=True)
+    lengths = [f"{each.name}: {each.lengths}" for each in facts.features.values() if each.lengths]
+    if lines := [*lengths, *(line for _, line in loss_warnings(manifest))]:
+        console.print("", *lines, sep="\n", soft_wrap=True)
     _print_classes(console, facts)
     _print_rows(console, manifest)
     if facts.duplicates:

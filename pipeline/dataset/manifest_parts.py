@@ -81,6 +81,7 @@ class _Statistics(TypedDict, total=False):
     relative_error: float
     transcoded: Counts
     profiles: Counts
+    losses: Counts
 
 
 class _About(TypedDict, total=False):
@@ -245,6 +246,8 @@ class _ShardReport(TypedDict):
     split: SplitName
     records: Count
     transcoded: dict[str, Count]
+    profiles: NotRequired[dict[str, Count]]
+    losses: NotRequired[dict[str, Count]]
     lengths: dict[str, _Lengths]
     label_counts: NotRequired[dict[str, Count]]
 

@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
 from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.facts.sample import RecordSample, ShownRecord, read_examples, read_sample
-from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplicate_warnings
+from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplicate_warnings, loss_warnings
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.notebook import data_url, small
@@ -190,6 +190,7 @@ def remarks(contents: Contents) -> Iterator[Remark]:
             yield Remark(f"The split {name} has no records.", "splits")
     for text in _label_warnings(contents):
         yield Remark(text, _section(manifest, str(manifest.label)))
+    yield from (Remark(f"{text}.", _section(manifest, name)) for name, text in loss_warnings(manifest))
     for name in manifest.features:
         yield from (Remark(text, _section(manifest, name)) for text in _feature_warnings(contents, name))
     if rejected := manifest.rows.get("rejected"):

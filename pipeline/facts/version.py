@@ -23,6 +23,7 @@ from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.profile import describe_lengths
 from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.rows import read_reject_lines
+from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description, ListDescription, sides_words
 from recordmill.transforms.contract.kinds.number import Scaled
@@ -167,11 +168,7 @@ def statistics_words(name: str, description: Description | None, statistics: Jso
         yield f"buckets from {' '.join(buckets)}"
     if statistics.get("relative_error"):
         yield f"quantiles within {statistics['relative_error']:.2g}"
-    for form, images in statistics.get("transcoded", {}).items():
-        yield f"{images:,} {form} transcoded"
-    for name, images in statistics.get("profiles", {}).items():
-        is_broken = name == "broken"
-        yield f"{images:,} with a broken colour profile" if is_broken else f"{images:,} {name} converted to sRGB"
+    yield from fact_lines(statistics)
 
 
 def _vocabulary(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
@@ -218,6 +215,13 @@ def leaks(counts: Counts, verbs: tuple[str, str] = ARE_IN) -> str:
 def _keys_across(duplicates: Counts) -> str:
     count = duplicates.get("keys_across", 0)
     return f"{count:,} key{' stands' if count == 1 else 's stand'} in several splits" if count else ""
+
+
+def loss_warnings(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yields a feature and a line for each loss of its images (`contract.image_facts`)."""
+    for name in manifest.features:
+        counts = manifest.statistics.get(name, {}).get("losses", {})
+        yield from ((name, f"{name}: {line}") for line in loss_lines(counts, advice=True))
 
 
 def duplicate_warnings(duplicates: Counts) -> Iterator[str]:

@@ -35,6 +35,7 @@ from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
 from recordmill.pipeline.versions.stores.open_store import is_local
+from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.kinds import read_description
 
 PROCESS_BYTES = 1_200_000_000
@@ -242,14 +243,15 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         parts = {"rows": rows, "opened images": images}
         shares = " and ".join(f"{share:.1%} of the {what}" for what, share in parts.items() if share)
         places = RejectPlaces(plan, [None] * len(plan.chunks))
-        such = f"; such as {places.example(sample.rejects[0])}" if sample.rejects else ""
-        text = f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build{such}"
+        such = places.example(sample.rejects[0]) if sample.rejects else sample.image_fault
+        ends = f"`rejects: {{max_share: {limit:g}}}` ends the build{such and '; such as '}{such}"
+        text = f"{shares} would be rejected, and {ends}"
         yield Warned(text, ExitCode.REJECTS)
     repeated = sum(rows - 1 for rows in _rows_of_keys(sample).values()) / max(1, sample.rows)
     if again is not None and repeated > again:
         text = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
         yield Warned(f"{repeated:.1%} of the rows repeat a key, and {text}", ExitCode.REJECTS)
-    if sample.rows and not any(of_split.values()):
+    if sample.rows and (not any(of_split.values()) or 0 < sample.opened_images == sample.image_rejects.total()):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
         yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
@@ -279,6 +281,7 @@ def _key_warnings(sample: RowSample) -> Iterator[str]:
 
 def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView]) -> Iterator[str]:
     for view in columns:
+        yield from (f"'{view.name}': {line}" for line in loss_lines(view.losses, advice=True))
         if view.missing == 1 and sample.rows:
             yield f"'{view.name}' is missing in all rows" + ("" if sample.is_all else " of the sample")
         elif view.name == spec.label and view.names:

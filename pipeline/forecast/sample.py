@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.image_files import image_files
+from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.sources.batches import spread
@@ -22,11 +23,12 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
+from recordmill.transforms.contract.image_facts import COUNTS, fact_lines, losses
 from recordmill.transforms.contract.image_header import Header, ImageError, check_header
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.numpy.image_decode import FORMATS, DecodeError, decode_original
+from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
 
 ALL_ROWS = 200_000
 """The most rows that are all looked at where a listing names them."""
@@ -38,7 +40,7 @@ CHUNKS = 32
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
 IMAGES = 64
-DECODED_AS = {"JPEG", *(form.upper() for form in FORMATS)}
+PIXELS = 100_000_000  # of images that Pillow transcodes, some seconds; no other image is opened behind them
 EXAMPLES = 3
 LONGEST = 40  # characters of an example
 
@@ -49,8 +51,8 @@ class ImageSample:
 
     headers: list[Header] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
-    profiles: Counter[str] = field(default_factory=Counter)
-    """The images that have a colour profile other than sRGB's, by its name."""
+    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {count: Counter() for count in COUNTS})
+    """The images by each of `COUNTS`, and a name."""
 
 
 @dataclass
@@ -62,6 +64,8 @@ class RowSample:
     rejects: list[Reject] = field(default_factory=list)
     image_rejects: Counter[str] = field(default_factory=Counter)
     """The sampled images that a build would reject, by reason."""
+    image_fault: str = ""
+    """The first of them, and why."""
     images: dict[str, ImageSample] = field(default_factory=dict)
     is_all: bool = False
     """Whether all rows were read; of their images only some are opened."""
@@ -121,30 +125,36 @@ def _read(sample: RowSample, planned: PlannedBuild, chunk: Chunk, *, whole: bool
 
 
 def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: ImageOptions) -> ImageSample:
-    """Opens some images, evenly spread over the sampled rows; decodes those of usual formats."""
-    result, files = ImageSample(), image_files(planned)
+    """Decodes some images, evenly spread over the sampled rows."""
+    result, files, pixels = ImageSample(), image_files(planned), 0
     for source, reference in _references(sample, name):
+        if pixels > PIXELS:
+            break
         try:
             data = files.read(source, reference, options.max_bytes)
             header = check_header(data, options.max_pixels)
             profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
-            if header.format.upper() in DECODED_AS:
-                decode_original(data, options, 1)
-        except ImageError as error:
-            sample.image_rejects[error.reason] += 1
-        except DecodeError:
-            sample.image_rejects["undecodable_image"] += 1
+            if decodable(data, {"max_pixels": options.max_pixels, "color": options.color}) is not data:
+                pixels += header.width * header.height
+            else:
+                original = header.format != "PNG"  # of 16 bits with a clear colour, only the graph reads it as such
+                _ = decode_original(data, options, 1) if original else decode(data, options.channels)
+        except (ImageError, DecodeError) as error:
+            sample.image_rejects[getattr(error, "reason", "undecodable_image")] += 1
+            sample.image_fault = sample.image_fault or f"an image of '{name}': {error}"
         else:
             result.headers.append(header)
             result.bytes.append(len(data))
-            result.profiles.update([profile_name(profile)] if profile else ())
+            result.counts["profiles"].update([profile_name(profile)] if profile else ())
+            result.counts["losses"].update(losses(data, header.format, options))
     return result
 
 
 def _references(sample: RowSample, name: str) -> Iterator[tuple[int, bytes]]:
     """Yields the source and the reference of some images, the first one of a row that has several."""
     sources, column = sample.column("@source"), sample.column(name)
-    for row in range(0, len(column), max(1, math.ceil(len(column) / IMAGES))):
+    rows = range(0, len(column), max(1, math.ceil(len(column) / IMAGES)))
+    for row in (row for start in range(8) for row in rows[start::8]):  # the first of them are spread, too
         value: Any = column[row].as_py()
         first = value[0] if isinstance(value, list) and value else value
         if first:
@@ -166,6 +176,8 @@ class ColumnView:
     examples: tuple[str, ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)
     """The rows of each name of a category, the most frequent first."""
+    losses: Mapping[str, int] = field(default_factory=dict)
+    """The opened images that lose something, by its name (`contract.image_facts`)."""
 
 
 def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
@@ -180,8 +192,9 @@ def _view(name: str, column: str, options: FeatureOptions, optional: bool, sampl
     values = sample.column(name).to_pylist()
     present = [value for value in values if not (optional and _is_missing(value))]
     missing = 1 - len(present) / len(values) if values else 0.0
-    if name in sample.images:
-        return ColumnView(name, options.kind, column, missing, tuple(_image_facts(sample.images[name])))
+    if (images := sample.images.get(name)) is not None:
+        lost = dict(images.counts["losses"])
+        return ColumnView(name, options.kind, column, missing, tuple(_image_facts(images)), losses=lost)
     flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
     names = Counter(flat).most_common() if isinstance(options, NameOptions) else []
     facts = (*_list_facts(present), *(_name_facts(names, len(flat)) if names else _value_facts(flat)))
@@ -222,8 +235,7 @@ def _image_facts(images: ImageSample) -> Iterator[str]:
     sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in images.headers)
     yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
     yield f"{sum(images.bytes) / len(images.bytes):,.0f} bytes in the mean"
-    if images.profiles:
-        yield f"colour profiles: {', '.join(f'{count:,} {name}' for name, count in images.profiles.most_common())}"
+    yield from fact_lines(images.counts)
 
 
 def _text(value: Any) -> str:

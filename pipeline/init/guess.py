@@ -43,9 +43,9 @@ LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 Choice = tuple[Any, str]
 """A value of the spec, and why."""
-Header = tuple[int, int, str] | str
-"""Width and height of an image in pixels, as its header has them, and the name of its colour profile, empty for sRGB's;
-or the reason of its reject."""
+Header = tuple[int, int, Sequence[str], Sequence[str]] | str
+"""Width and height of an image in pixels, as its header has them, the names of its colour profile, if it is not sRGB's,
+and of what its pixels would lose; or the reason of its reject."""
 
 
 @dataclass(frozen=True)

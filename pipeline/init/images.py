@@ -27,7 +27,10 @@ from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import Inside, is_image, join
+from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
+from recordmill.transforms.contract.exif import TIFFS
+from recordmill.transforms.contract.image_facts import losses
 from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
 
 LOOKED_AT = 200
@@ -55,7 +58,7 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
 
 
 def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
-    """An image's size and colour profile, or the reason of its reject."""
+    """An image's size, colour profile and losses, or the reason of its reject."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
     try:
@@ -63,6 +66,8 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
             with sample.files.open(path) as file:
                 file.seek(parsed.offset)
                 data = file.read(min(parsed.length or HEAD_BYTES, HEAD_BYTES))
+                if data[:4] in TIFFS:  # its tags may stand at its end
+                    data += file.read((parsed.length or MAX_BYTES) - len(data))
         header = read_header(data)
         check_pixels(header.width, header.height, MAX_PIXELS)
         profile = foreign_profile(data, header.format)
@@ -72,7 +77,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    return header.width, header.height, profile_name(profile) if profile else ""
+    return header.width, header.height, [profile_name(profile)] if profile else [], losses(data, header.format)
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:

@@ -36,6 +36,7 @@ from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.sources.source_reader import Block
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.yaml_document import STRING
+from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
 
 COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
 WIDE = 100  # a line that is longer with its comment has it above
@@ -186,8 +187,7 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     if images:
         headers = f"By the images' headers in {count(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad) or none}; no pixel was decoded.")
-        if profiles := _profiles(draft.features.values()):
-            lines.append(f"Colour profiles that a build converts to sRGB: {profiles}.")
+        lines += _facts(draft.features.values())
     if not keys or 0 < images == bad.total():
         where = sample.data.sources[0]["path"]
         raise UserError(f"{where}: no row is good, so nothing would be built. {' '.join(lines)}")
@@ -225,10 +225,13 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
     return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
 
 
-def _profiles(features: Iterable[Guess]) -> str:
+def _facts(features: Iterable[Guess]) -> Iterator[str]:
     headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
-    names = Counter(header[2] for header in headers if isinstance(header, tuple) and header[2])
-    return ", ".join(f"{images:,} {name}" for name, images in names.most_common())
+    good = [header for header in headers if isinstance(header, tuple)]
+    profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
+    if facts := ", ".join(fact_lines({"profiles": profiles, "losses": lost})):
+        yield f"By the headers of {count(len(good), 'image')}: {facts}."
+    yield from (f"{line}." for line in loss_lines(lost, advice=True))
 
 
 def _rejected(rejects: Rejects) -> str:

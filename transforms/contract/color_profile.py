@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.exif import tiff_tags
+from recordmill.transforms.contract.exif import tiff_values
 from recordmill.transforms.contract.image_header import APP2, ImageError, jpeg_segments, png_chunks, segment_end
 from recordmill.transforms.contract.iso_media import leaf_boxes
 
@@ -141,11 +141,8 @@ def _of_webp(data: bytes) -> bytes:
 
 
 def _of_tiff(data: bytes) -> bytes:
-    try:
-        ((size, offset),) = tiff_tags(data, TIFF_TAG)
-    except (KeyError, OverflowError, struct.error):
-        return b""
-    return data[offset : offset + size] or BROKEN
+    found = tiff_values(data, TIFF_TAG)
+    return found[TIFF_TAG].tobytes() or BROKEN if found else b""
 
 
 def _of_boxes(data: bytes) -> bytes:

@@ -1,12 +1,13 @@
 """Directories of tags, of TIFF and of EXIF, which is one: their values, and the count of what Pillow reads of them.
 
->>> tiff_tags(bytes.fromhex("49492a00 08000000 0100 0001 0300 01000000 07000000"), 256)
-[(1, 7)]
+>>> tiff_values(bytes.fromhex("49492a00 08000000 0100 0001 0300 01000000 07000000"), 256)[256].tolist()
+[7]
 """
 
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
@@ -28,28 +29,34 @@ TYPES = dict(enumerate("- B B H I 2I b B h i 2i f d I - - Q".split()))
 SIZES = {kind: struct.calcsize(f"={code}") for kind, code in TYPES.items() if code != "-"}
 
 
-def tiff_tags(data: bytes, *tags: int) -> list[tuple[int, int]]:
-    """Reads tags of a TIFF's first directory: each one's number of values, and its value, or the offset of its bytes.
-
-    Raises:
-        KeyError, OverflowError, struct.error: the directory lacks one of them, or is damaged.
-    """
+def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, Any]:
+    """Maps tags of a TIFF's first directory, or its second, to arrays of their numbers or bytes, as far as they go."""
     order, big = TIFFS[data[:4]]
-    size, found = "Q" if big else "I", {}
-    entries, is_whole = _directory(data, order, big, None)
-    for tag, kind, values, field in entries:
-        if tag in tags:
-            code = {1: size, 3: "H", 4: "I", 7: size, 16: "Q"}[kind]  # bytes stand elsewhere
-            found[tag] = values, *struct.unpack(order + code, field[: struct.calcsize("=" + code)])
-    if not is_whole:
-        raise struct.error("the directory is cut off")
-    return [found[tag] for tag in tags]
+    found, word = dict[int, Any](), order + ("Q" if big else "I")
+    with suppress(OverflowError, struct.error):
+        entries, end = _directory(data, order, big, None)
+        if is_second:
+            entries, end = _directory(data, order, big, struct.unpack_from(word, data, end)[0] or len(data))
+        for tag, kind, values, field in entries if end else ():
+            if tag in tags and TYPES.get(kind, "-") in "BHIQ":
+                size = SIZES[kind]
+                is_far = size * values > len(field)
+                place = struct.unpack(word, field)[0] if is_far else 0
+                held = memoryview(data if is_far else field)[place : place + size * values]
+                found[tag] = np.frombuffer(held[: len(held) // size * size], order + TYPES[kind])
+    return found
+
+
+def tiff_numbers(data: bytes, *tags: int, is_second: bool = False) -> list[int]:
+    """Returns the greatest number of each of the tags that `tiff_values` reads; 0 of one that is not there."""
+    found = tiff_values(data, *tags, is_second=is_second)
+    return [int(found[tag].max(initial=0)) if tag in found else 0 for tag in tags]
 
 
 def _directory(
     data: bytes | memoryview, order: str, big: bool, start: int | None
-) -> tuple[Iterator[tuple[int, int, int, bytes]], bool]:
-    """Returns a directory's tags, the first one's by default, and whether all are there.
+) -> tuple[Iterator[tuple[int, int, int, bytes]], int]:
+    """Returns a directory's tags, the first one's by default, and the offset behind them; 0 where some are cut off.
 
     A tag has its type, its number of values, and the field of its value or of the offset of its bytes. Raises:
     OverflowError, struct.error: the directory is not there.
@@ -60,7 +67,8 @@ def _directory(
     wanted = min(*struct.unpack_from(order + head, data, start), EXIF_TAGS.most + 1)
     start += struct.calcsize("=" + head)
     whole = min(wanted, max(0, len(data) - start) // size)
-    return struct.iter_unpack(order + entry, data[start : start + size * whole]), whole == wanted
+    end = start + size * whole
+    return struct.iter_unpack(order + entry, data[start:end]), end if whole == wanted else 0
 
 
 def jpeg_parts(data: bytes) -> list[tuple[int, int]]:
@@ -68,17 +76,11 @@ def jpeg_parts(data: bytes) -> list[tuple[int, int]]:
 
     A damaged one has none: no decoder reads it.
     """
-    order, big = TIFFS[data[:4]]
-    found = dict[int, list[int]]()
-    with suppress(KeyError, OverflowError, ValueError, struct.error):
-        ((_, compression),) = tiff_tags(data, COMPRESSION)
-        for tag, kind, values, field in _directory(data, order, big, None)[0] if compression in JPEGS else ():
-            if tag in PARTS:
-                number = np.dtype(order + {3: "u2", 4: "u4", 16: "u8"}[kind])
-                inline = values * number.itemsize <= len(field)
-                start = 0 if inline else struct.unpack(order + ("Q" if big else "I"), field)[0]
-                found[PARTS[tag]] = np.frombuffer(field if inline else data, number, values, start).tolist()
-    return list(zip(found.get(0, ()), found.get(1, ()), strict=False))
+    found = tiff_values(data, COMPRESSION, *PARTS)
+    if not np.isin(found.pop(COMPRESSION, 0), JPEGS).any():
+        return []
+    parts = {PARTS[tag]: numbers.tolist() for tag, numbers in found.items() if numbers.itemsize > 1}
+    return list(zip(parts.get(0, ()), parts.get(1, ()), strict=False))
 
 
 def check_exif(data: bytes | memoryview) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.exif import check_exif, jpeg_parts, tiff_tags
+from recordmill.transforms.contract.exif import check_exif, jpeg_parts, tiff_numbers
 from recordmill.transforms.contract.iso_media import Box, check_blocks, largest_size
 
 
@@ -319,10 +319,10 @@ def _is_plain_bmp(data: bytes) -> bool:
 
 def _tiff(data: bytes) -> Read:
     check_exif(data)
-    try:
-        (_, width), (_, height) = tiff_tags(data, WIDTH, LENGTH)
-    except (KeyError, OverflowError, struct.error):
-        return None, False, 1
+    width, height, bits, bands, kind = tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
+    if bits > 16 or bands > 6 or kind == 3:  # Pillow reads none of them as colours
+        what = f"the TIFF has {bits} bits{' of floating point' if kind == 3 else ''} in each of {bands or 1} bands"
+        raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read arrays as kind `array`")
     parts = jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
     scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)

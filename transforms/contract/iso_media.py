@@ -16,7 +16,7 @@ INSIDE = {
     b"": (b"meta", b"moov"),
     b"meta": (b"iprp", b"iloc"),
     b"iprp": (b"ipco",),
-    b"ipco": (b"ispe", b"colr"),
+    b"ipco": (b"ispe", b"colr", b"av1C", b"hvcC", b"auxC"),
     b"moov": (b"trak", b"meta"),
     b"trak": (b"tkhd", b"meta"),
 }
@@ -83,7 +83,7 @@ def _extents(data: bytes, box: Box) -> Iterator[int]:
 
 
 def leaf_boxes(data: bytes) -> Iterator[Box]:
-    """Yields the boxes of an ISO base media file that state sizes (`ispe`, `tkhd`), colours (`colr`), places (`iloc`).
+    """Yields an ISO base media file's boxes of sizes (`ispe`, `tkhd`), colours, bits, kinds (`auxC`), places (`iloc`).
 
     Raises:
         ImageError: `too_slow`, of boxes without end.

@@ -34,6 +34,7 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.base import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
@@ -59,7 +60,7 @@ GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-tra
 """The packages that make the graph; another release of the others changes records, but not the graph."""
 LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
 """The folders of a version that its graph and its tokenizers lie in."""
-FROM_SHARDS = ("lengths", "transcoded", "profiles")
+FROM_SHARDS = ("lengths", *COUNTS)
 """The statistics by feature that count what shards hold; a build learns the others before it writes any."""
 SUMMARIES = "summaries"
 """The folder of what was learned of the rows, of a version and of each span, which can be added to."""

@@ -29,6 +29,7 @@ from recordmill.pipeline.build.images.transcode import UndecodableError, decodab
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
+from recordmill.transforms.contract.image_facts import losses
 from recordmill.transforms.contract.image_header import check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
@@ -143,30 +144,30 @@ class BuildImageReader(ImageFiles):
         profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
         pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 and not profile else 12  # more is held at once
         needs = header.width * header.height * pixel_bytes
+        lost = [("losses", name) for name in losses(data, header.format, options)]
         if header.in_graph and not profile and self.isolation is None:
-            return Loaded(data, None, data, needs, file)
+            return Loaded(data, data, needs, file, lost)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
         limits = {"max_pixels": options.max_pixels, "color": options.color}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
-        name = profile and (profile_name(profile) if is_converted(ready) else "broken")
-        return Loaded(ready, None if header.in_graph else header.format, data, needs, file, name or None)
+        transcoded = [] if header.in_graph else [("transcoded", header.format)]
+        profiles = [("profiles", profile_name(profile) if is_converted(ready) else "broken")] if profile else []
+        return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
 
 
 class Loaded(NamedTuple):
     """An image as the graph takes it."""
 
     data: bytes
-    transcoded: str | None
-    """The format of the file, where it was transcoded; otherwise None."""
     source: bytes
     """The file as it was read."""
     needs: int
     """The estimated bytes of memory to decode it."""
     file: str | None = None
     """The name of the file (`ImageFiles.whole_file`), where it is a local one that holds nothing else."""
-    profile: str | None = None
-    """The name of its colour profile (`contract.color_profile`); `broken`: it could not be applied; None: sRGB's."""
+    counts: Sequence[tuple[str, str]] = ()
+    """The statistics `COUNTS` that count it, each with a format, with a profile's name or `broken`, or with a loss."""
 
 
 def image_reader(context: PlannedBuild) -> BuildImageReader:

@@ -23,6 +23,7 @@ from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_lengths
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
+from recordmill.transforms.contract.image_facts import COUNTS
 
 Report = dict[str, Any]
 COUNTED = ("read", "written", "rejected", "duplicates")
@@ -240,10 +241,10 @@ def _needed(name: str, report: Report | None) -> Report:
 
 
 def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
-    """Adds to each feature's statistics the transcoded images by their first format, and those with a profile."""
+    """Adds to each feature's statistics the images that `COUNTS` count."""
     total: Counter[tuple[str, str]] = Counter()
     for shard in shards:
-        for count in ("transcoded", "profiles"):
+        for count in COUNTS:
             total.update({(which, count): images for which, images in shard.get(count, {}).items()})
     for (which, count), images in sorted(total.items()):
         feature, _, name = which.partition(" ")

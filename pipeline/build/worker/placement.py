@@ -156,7 +156,7 @@ class ContentReader:
             return reader.load(source, reference, options)
         data = reader.read(source, reference, options.max_bytes)
         check_header(data, options.max_pixels)
-        return Loaded(data, None, data, 0)
+        return Loaded(data, data, 0)
 
 
 def read_classes(planned: PlannedBuild, chunk: Chunk) -> pa.Table:

@@ -38,6 +38,7 @@ from recordmill.pipeline.dataset.profile import (
     profile_to_json,
 )
 from recordmill.pipeline.sources.faults import Reject
+from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
@@ -76,10 +77,8 @@ class ShardTotals:
     written: Counter[int] = field(default_factory=Counter)
     """The number of rows that became records, by source."""
     labels: Counter[int] = field(default_factory=Counter)
-    transcoded: Counter[str] = field(default_factory=Counter)
-    """The number of images that were transcoded, by feature and format: `image TIFF`."""
-    profiles: Counter[str] = field(default_factory=Counter)
-    """The number of images that have a colour profile other than sRGB's, by feature and name: `image Display P3`."""
+    images: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The images that each of `COUNTS` counts, by feature and name: `("profiles", "image Display P3")`."""
     lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
     """The number of ids of each row, by text."""
     profile: ProfileSum = field(default_factory=ProfileSum)
@@ -95,8 +94,7 @@ class ShardTotals:
         self.rejects += batch.rejects
         self.written.update(batch.written)
         self.labels.update(batch.labels)
-        self.transcoded.update(batch.transcoded)
-        self.profiles.update(batch.profiles)
+        self.images.update(batch.images)
         for name, lengths in batch.lengths.items():
             self.lengths.setdefault(name, []).extend(lengths)
         self.profile.add(batch.profile.parts)
@@ -111,8 +109,7 @@ class ShardTotals:
         return {
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
             "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
-            "transcoded": dict(sorted(self.transcoded.items())),
-            "profiles": dict(sorted(self.profiles.items())),
+            **{key: {of: n for (count, of), n in sorted(self.images.items()) if count == key} for key in COUNTS},
             "lengths": {name: measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
             "profile": profile_to_json(self.profile.sum()),
             "rejected": len(self.rejects),

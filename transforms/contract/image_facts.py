@@ -1,0 +1,144 @@
+"""Facts of images that are counted: transcoded formats, colour profiles, and losses, by their headers.
+
+A loss is what a file holds and its pixels, grey or RGB of 8 bits a value, do not.
+
+>>> losses(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005 1000"), "PNG")
+('16 bits',)
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+
+from recordmill.transforms.contract.bounds import GIF_BLOCKS
+from recordmill.transforms.contract.exif import tiff_numbers, tiff_values
+from recordmill.transforms.contract.image_header import png_chunks
+from recordmill.transforms.contract.iso_media import leaf_boxes
+from recordmill.transforms.contract.kinds.image import PixelOptions
+
+COUNTS = ("transcoded", "profiles", "losses")  # the statistics of a feature's images, of a shard and of a version
+ARRAY = "read NumPy arrays as kind `array` from Parquet, WebDataset or `format: python`"
+MASK = "save np.asarray(Image.open(file)) as a grey PNG, for `channels: 1, resize: nearest, store: png`"
+LOSSES = {
+    "bits": ("cut to 8", f"scale the range that counts to 8 bits first, or {ARRAY}"),
+    "palette indices": ("stored as colours or luma", MASK),
+    "palette colours": ("stored as such, and no index", ""),
+    "extra bands": ("left out", f"save them as further images, or {ARRAY}"),
+    "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
+    "further frames": ("left out", "save each as a file, for a row or for `kind: image_sequence`"),
+}
+"""The fate of each, and what keeps it; empty where pixels are right. The number of bits stands before `bits`."""
+VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
+"""The first colours of Pascal VOC's palette, also DAVIS' and labelme's; in Windows' the eighth or ninth is another."""
+
+PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # a GIF's, their bytes by flags
+
+
+def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
+    """Describes the `COUNTS` of images."""
+    for form, images in statistics.get("transcoded", {}).items():
+        yield f"{images:,} {form} transcoded"
+    for name, images in statistics.get("profiles", {}).items():
+        is_broken = name == "broken"
+        yield f"{images:,} with a broken colour profile" if is_broken else f"{images:,} {name} converted to sRGB"
+    yield from loss_lines(statistics.get("losses", {}))
+
+
+def loss_lines(counts: Mapping[str, int], *, advice: bool = False) -> Iterator[str]:
+    """Describes losses; with `advice` those of pixels alone, and what keeps them."""
+    for name, images in sorted(counts.items()):
+        becomes, instead = LOSSES.get("bits" if name.endswith(" bits") else name, ("lost", "see a later Recordmill"))
+        if instead or not advice:
+            yield f"{images:,} with {name}, {becomes}" + (f"; to keep all, {instead}" if advice else "")
+
+
+def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
+    """Names the losses of a file of one of `FORMATS`, whose header was checked. Raises: ImageError: as that check."""
+    found = READERS[form](data) if form in READERS else ()
+    names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
+    return tuple(sorted({*names} - {""}))
+
+
+def _of_palette(colours: bytes, options: PixelOptions) -> str:
+    """Names the loss: none of grey, but of masks, which `resize: nearest` is for, unless an index is its grey."""
+    red, green, blue = (colours[part::3] for part in range(3))
+    is_mask, is_grey = options.resize == "nearest", red == green == blue
+    if is_grey and (not is_mask or red == bytes(range(256))[: len(red)]):
+        return ""
+    is_voc = len(colours) > 3 and VOC.startswith(colours[: len(VOC)])
+    return "palette indices" if is_mask or is_voc or options.channels == 1 else "palette colours"
+
+
+def _png(data: bytes) -> Iterator[str | bytes]:
+    depth, kind = (*data[24:26], 8, 0)[:2]
+    yield from ["16 bits"] * (depth == 16) + ["alpha"] * (kind > 3)
+    for name, start, end in takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data)):
+        if name == b"PLTE" and kind == 3:
+            yield data[start:end]
+        elif name == b"tRNS" and (kind != 3 or data[start:end].strip(b"\xff")):
+            yield "alpha"
+        elif name == b"acTL" and int.from_bytes(data[start : start + 4], "big") > 1:
+            yield "further frames"
+
+
+def _gif(data: bytes) -> Iterator[str | bytes]:
+    """Looks at the first frame, and for a second one within `GIF_BLOCKS`."""
+    frames, is_inside = 0, False
+    with suppress(IndexError):
+        at = first = 13 + PALETTES[data[10]]
+        for _ in range(GIF_BLOCKS.most):
+            if is_inside:
+                is_inside, at = data[at] > 0, at + 1 + data[at]
+            elif data[at] == ord("!"):
+                yield from ["alpha"] * (not frames and data[at + 1] == 0xF9 and data[at + 3] & 1)
+                is_inside, at = True, at + 2
+            elif data[at] == ord(",") and not frames:
+                start, at = at + 10, at + 10 + PALETTES[data[at + 9]]
+                yield data[start:at] or data[13:first]
+                is_inside, frames, at = True, 1, at + 1
+            else:
+                yield from ["further frames"] * (data[at] == ord(","))
+                return
+
+
+def _webp(data: bytes) -> Iterator[str | bytes]:
+    flags = data[20] if data[12:16] == b"VP8X" else data[24] & 16 if data[12:16] == b"VP8L" else 0
+    yield from ["alpha"] * (flags & 16 > 0) + ["further frames"] * (flags & 2 > 0 and data.count(b"ANMF") > 1)
+
+
+def _bmp(data: bytes) -> Iterator[str | bytes]:
+    head, bits, used = (int.from_bytes(data[at : at + size], "little") for at, size in ((14, 4), (28, 2), (46, 4)))
+    table = data[14 + head :][: 4 * min(256, used or 1 << bits)] if head >= 40 and bits <= 8 else b""
+    yield bytes(table[entry + part] for entry in range(0, len(table) - 3, 4) for part in (2, 1, 0))
+    yield from ["alpha"] * (head >= 56 and bits == 32 and data[30] == 3 and any(data[66:70]))
+
+
+def _tiff(data: bytes) -> Iterator[str | bytes]:
+    (bits, space, samples), tags = tiff_numbers(data, 258, 262, 277), tiff_values(data, 320, 338)
+    extra = max(0, samples - {2: 3, 5: 4, 6: 3}.get(space, 1))  # behind RGB, CMYK, YCbCr or grey
+    alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # not stated, one is alpha, as Pillow has it
+    yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
+    width, kind = tiff_numbers(data, 256, 254, is_second=True)
+    yield from ["further frames"] * (width > 0 and not kind & 0b101)  # neither a smaller copy nor a mask
+    if space == 3 and 320 in tags:
+        yield (tags[320][: tags[320].size // 3 * 3].reshape(3, -1).T >> 8).astype(np.uint8).tobytes()
+
+
+def _iso(data: bytes) -> Iterator[str | bytes]:
+    for name, start, end in leaf_boxes(data):
+        held = data[start:end].ljust(18, b"\0")
+        yield from ["further frames"] * (name == b"tkhd")
+        if name == b"auxC" and re.search(rb":auxiliary:alpha|:auxid:1\0", held):
+            yield "alpha"
+        elif name == b"hvcC" and held[17] & 7:
+            yield f"{8 + (held[17] & 7)} bits"
+        elif name == b"av1C" and held[2] & 0x40:
+            yield f"{12 if held[2] & 0x20 else 10} bits"
+
+
+READERS = {"PNG": _png, "GIF": _gif, "WebP": _webp, "BMP": _bmp, "TIFF": _tiff, "AVIF": _iso, "HEIF": _iso}
+"""By the format's name. They yield the names of losses, and palettes, RGB."""
