@@ -36,7 +36,7 @@ from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.sources.source_reader import Block
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.yaml_document import STRING
-from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
+from recordmill.transforms.contract.image_facts import fact_lines, loss_words
 
 COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
 WIDE = 100  # a line that is longer with its comment has it above
@@ -180,21 +180,23 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     again, rows = len(keys) - len(set(keys)), sum(count_rows(block) for _, block in blocks)
     share = rejects.total() / max(rows, 1)
     rejects = +(rejects | Rejects({(DUPLICATE, ""): again}))
-    none = "all can be read so, which settles no doubt" if draft.doubts else "none would be a reject"
-    images, bad = _bad_images(draft.features.values())
+    (images, bad), (facts, lost) = _bad_images(draft.features.values()), _facts(draft.features.values())
+    losses = [Doubt("images", what, f"To keep all, {instead}") for what, instead in loss_words(lost) if instead]
+    doubts = [*draft.doubts, *losses]
+    none = "all can be read so, which settles no doubt" if doubts else "none would be a reject"
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
     lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects) or none}."]
     if images:
         headers = f"By the images' headers in {count(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad) or none}; no pixel was decoded.")
-        lines += _facts(draft.features.values())
+        lines += facts
     if not keys or 0 < images == bad.total():
         where = sample.data.sources[0]["path"]
         raise UserError(f"{where}: no row is good, so nothing would be built. {' '.join(lines)}")
     shares = {"max_share": share + bad.total() / max(images, 1), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
     twice = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items()}
-    limits, doubts = dict.fromkeys(shares, accepted), list(draft.doubts)
+    limits = dict.fromkeys(shares, accepted)
     for name in [name for name, seen in shares.items() if seen > accepted]:
         limits[name] = twice[name]
         tried["rejects"] = limits, "at most twice what the sample has: mend the rows, then remove this"
@@ -225,13 +227,13 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
     return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
 
 
-def _facts(features: Iterable[Guess]) -> Iterator[str]:
+def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:
+    """What the images' headers say, and the losses."""
     headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
     good = [header for header in headers if isinstance(header, tuple)]
     profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
-    if facts := ", ".join(fact_lines({"profiles": profiles, "losses": lost})):
-        yield f"By the headers of {count(len(good), 'image')}: {facts}."
-    yield from (f"{line}." for line in loss_lines(lost, advice=True))
+    facts = ", ".join(fact_lines({"profiles": profiles, "losses": lost}))
+    return [f"By the headers of {count(len(good), 'image')}: {facts}."] * bool(facts), lost
 
 
 def _rejected(rejects: Rejects) -> str:

@@ -50,10 +50,16 @@ def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 def loss_lines(counts: Mapping[str, int], *, advice: bool = False) -> Iterator[str]:
     """Describes losses; with `advice` those of pixels alone, and what keeps them."""
+    for what, instead in loss_words(counts):
+        if instead or not advice:
+            yield what + (f"; to keep all, {instead}" if advice else "")
+
+
+def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Describes each loss, and what keeps the pixels: empty where no pixel is lost."""
     for name, images in sorted(counts.items()):
         becomes, instead = LOSSES.get("bits" if name.endswith(" bits") else name, ("lost", "see a later Recordmill"))
-        if instead or not advice:
-            yield f"{images:,} with {name}, {becomes}" + (f"; to keep all, {instead}" if advice else "")
+        yield f"{images:,} with {name}, {becomes}", instead
 
 
 def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
