@@ -331,7 +331,7 @@ def test_init_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:
         "of 4 images: 1 with 16 bits, cut to 8, 1 with alpha, laid on the `background`, 1 with palette colours" in text
     )
     assert "1 with 16 bits, cut to 8. To keep all, scale" in text
-    assert "1 with alpha, laid on the `background`; to keep all, save" in text
+    assert "1 with alpha, laid on the `background`. To keep all, save" in text
 
 
 @pytest.mark.slow
@@ -353,7 +353,7 @@ def test_a_build_counts_what_it_loses(tmp_path: Path, capsys: pytest.CaptureFixt
     page = report_of(dataset).decode()
     print_dataset(manifest, dataset.folder, [])
     for text in (page, card(dataset.folder, manifest).decode().replace("\\", ""), capsys.readouterr().out):
-        assert "image: 1 with 16 bits, cut to 8. To keep all, scale" in text
+        assert "image: 1 with 16 bits, cut to 8; to keep all, scale" in text
         assert "photo: 1 with palette indices, stored as colours or luma; to keep all, save" in text
         assert "photo: 1 with palette colours" not in text
     assert "Nothing stands out" not in page
@@ -361,4 +361,4 @@ def test_a_build_counts_what_it_loses(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Nothing stands out" in report_of(without).decode()
     screen = io.StringIO()
     print_published(Screen(file=screen, width=300), published, 1.0)
-    assert "lost         image: 1 with 16 bits, cut to 8. To keep all, scale" in screen.getvalue()
+    assert "lost         image: 1 with 16 bits, cut to 8; to keep all, scale" in screen.getvalue()
