@@ -122,7 +122,8 @@ def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> by
     if text[:5].lower() == DATA_URL:
         return _data_url(text)
     text, whole = text + ending, f"{links.root}/"
-    path = inside("", text.removeprefix(whole)) if text.startswith(whole) else inside(folder, text)
+    folder, text = ("", text.removeprefix(whole)) if text.startswith(whole) else (folder, text)
+    path = inside(folder, text, in_store=not links.is_local)
     if path is None:
         return "forbidden_path", "the path is absolute, is a URL, or leaves the source's folder"
     path = links.spelled(path)

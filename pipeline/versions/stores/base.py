@@ -159,6 +159,14 @@ class Store(Protocol):
 
         Raises:
             Conflict: it was changed, made or deleted since.
+            OutputError: as `check_conditions`, too.
+        """
+
+    def check_conditions(self) -> None:
+        """Checks, once a process, that `write_if` and `delete` honour tags; a folder's always do.
+
+        Raises:
+            OutputError: a store ignores conditions, or cannot be written.
         """
 
     def exists(self, name: str) -> bool:

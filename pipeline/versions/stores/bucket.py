@@ -20,19 +20,20 @@ from io import BytesIO, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, Self, cast
 
-from recordmill.pipeline.dataset.paths import NO_PARTS, Location
-from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.dataset.paths import Location, attempt_name
+from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     Conflict,
     Copied,
+    OutputError,
     Store,
     TooLargeError,
     UnsettledOutputError,
     refusals,
 )
-from recordmill.pipeline.versions.stores.parts import DirectReads, Part
+from recordmill.pipeline.versions.stores.parts import DirectReads, Part, is_plain
 
 UPLOADS = 8
 """Files uploaded, or objects deleted, at a time."""
@@ -42,6 +43,8 @@ WAITS = (1.0, 4.0, 10.0)
 """Seconds before each further look for an object that another process was about to show."""
 PART_BYTES = 8 << 20
 """8 MiB: the bytes of a stream that are sent, and held in memory, at a time."""
+_HONEST = set[str]()
+"""Stores of this process that honour conditions, by URL."""
 
 
 class Listed(NamedTuple):
@@ -138,12 +141,12 @@ class BucketStore(Store):
         return inner
 
     def _key(self, name: str) -> str:
-        """Returns the key of an object; a folder that a store's console made is one whose name ends in a slash.
+        """Returns the key of an object to write; a folder that a store's console made has a slash at its end.
 
         Raises:
-            DatasetError: a client could read it as another prefix' object.
+            DatasetError: other tools could read it as another prefix' object.
         """
-        if not NO_PARTS.isdisjoint(name.removesuffix("/").split("/")):
+        if not is_plain(name.removesuffix("/")):
             raise DatasetError(f"the path {cut(repr(name))} leaves {self.url}")
         return self._prefix + name
 
@@ -175,6 +178,10 @@ class BucketStore(Store):
     def _write(self, key: str, data: bytes) -> None:
         raise NotImplementedError
 
+    def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
+        """Writes as `write_if`, which checks first that the store knows conditions."""
+        raise NotImplementedError
+
     def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
         """Lists objects by key; up to a delimiter, also the folders, with a slash at the end and 0 bytes."""
         raise NotImplementedError
@@ -197,7 +204,7 @@ class BucketStore(Store):
             OutputError: the store refuses, or does not answer.
         """
         with refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, TooLargeError)):
-            arguments = self._key(name), start, end, most
+            arguments = self._prefix + name, start, end, most
             return (self._direct and self._direct.range(*arguments)) or self._range(*arguments)
 
     def size(self, name: str) -> int:
@@ -214,6 +221,40 @@ class BucketStore(Store):
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         with refusals(self.url, "written"):
             self._write(self._key(name), bytes(data))  # Arrow's buffers are none to every client
+
+    def write_if(self, name: str, data: bytes, tag: str | None) -> str:
+        """Also checks the store's conditions, once a process."""
+        self.check_conditions()
+        return self._write_if(name, data, tag)
+
+    def check_conditions(self) -> None:
+        """Tries the conditions of writes and deletions with a small object."""
+        if self.url in _HONEST:
+            return
+        name = attempt_name(".leases/probe")
+        first, ignored = self._write_if(name, b"1", None), list[str]()
+        try:
+            if not self._writes(name, b"2", first) or self._writes(name, b"3", first):
+                ignored.append("If-Match")
+            if self._writes(name, b"4", None):
+                ignored.append("If-None-Match")
+            self.delete(name, first)
+            if not self.exists(name):
+                ignored.append("the condition of a deletion")
+        finally:
+            self.delete(name)
+        if ignored:
+            raise OutputError(
+                f"{self.url} ignores {listed(ignored)}, so two writers would lose each other's work: take a store that "
+                "honours conditions, or a folder"
+            )
+        _HONEST.add(self.url)
+
+    def _writes(self, name: str, data: bytes, tag: str | None) -> bool:
+        with suppress(Conflict):
+            self._write_if(name, data, tag)
+            return True
+        return False
 
     def copy(self, name: str, into: Store, target: str, size: int | None = None) -> Copied:
         with refusals(self.url, "written"):

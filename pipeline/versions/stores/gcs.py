@@ -79,7 +79,7 @@ class GcsStore(BucketStore):
                     return Content(blob.download_as_bytes(if_generation_match=generation), str(generation))
         return None
 
-    def write_if(self, name: str, data: bytes, tag: str | None) -> str:
+    def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
         """Writes on a condition; generation 0 means that there is no object."""
         with refusals(self.url, "written"), suppress(self._errors.PreconditionFailed):
             blob = self._bucket.blob(self._key(name))

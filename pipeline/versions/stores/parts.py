@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from recordmill.pipeline.dataset.paths import NO_PARTS
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
@@ -29,6 +30,11 @@ class Part(NamedTuple):
     size: int
     tag: str = ""
     """The store's tag of the whole, which changes with its content; empty where it says none."""
+
+
+def is_plain(key: str) -> bool:
+    """Whether a key has no empty and no dotted part: of `a/`, obstore reads `a`."""
+    return NO_PARTS.isdisjoint(key.split("/"))
 
 
 def byte_range(start: int, end: int | None) -> dict[str, str]:
@@ -67,7 +73,7 @@ class DirectReads:
         Raises:
             TooLargeError: the object has more than `most` bytes.
         """
-        if (self._failures >= TRIES and not self._works) or _process() != os.getpid():
+        if (self._failures >= TRIES and not self._works) or _process() != os.getpid() or not is_plain(key):
             return None
         began, wanted = time.monotonic(), {"offset": start} if end is None else (start, end)
         try:

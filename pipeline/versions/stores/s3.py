@@ -95,7 +95,7 @@ class S3Store(BucketStore):
             return Content(answer["Body"].read(), answer["ETag"])
         return None
 
-    def write_if(self, name: str, data: bytes, tag: str | None) -> str:
+    def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         with refusals(self.url, "written"), self._passing(*_CONFLICTS, *_MISSING):
             return str(self._client.put_object(**self._object(name), Body=data, **condition)["ETag"])
