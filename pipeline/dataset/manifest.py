@@ -234,10 +234,12 @@ class Latest:
     """Versions that are being deleted: nobody may make them live any more."""
     same: tuple[Sha256, ...] = ()
     """Source keys, beside its own, whose inputs are known to come to the live version."""
+    rolled_back: tuple[str, ...] = ()
+    """What names the inputs and rows of versions that a person rolled back: no build makes such a version live."""
 
     def to_text(self) -> str:
         """Returns the pointer's text, without its empty fields."""
-        extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing", "same")}
+        extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing", "same", "rolled_back")}
         return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
 
     @classmethod

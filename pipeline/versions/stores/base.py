@@ -46,6 +46,16 @@ class UnsettledOutputError(OutputError):
     exit_code = ExitCode.TRY_AGAIN
 
 
+class OtherContentError(UnsettledOutputError):
+    """An object is there with other content than should be written."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} was written meanwhile with other content: a build whose functions depend on more than their rows, "
+            "or another build's remains; run the same command again"
+        )
+
+
 class TooLargeError(Exception):
     """An object has more bytes than may be read."""
 
@@ -129,10 +139,10 @@ class Store(Protocol):
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Opens a stream for an object that appears when the block ends; after an error nothing is left.
 
-        A folder replaces a file of this name. A bucket keeps it, and takes equal content as written.
+        An object of this name stays; equal content counts as written.
 
         Raises:
-            OutputError: a bucket has an object of this name and other content.
+            UnsettledOutputError: it has other content.
         """
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:

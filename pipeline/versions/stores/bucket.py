@@ -27,6 +27,7 @@ from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     Conflict,
     Copied,
+    OtherContentError,
     OutputError,
     Store,
     TooLargeError,
@@ -290,10 +291,7 @@ class BucketStore(Store):
                 "command again"
             )
         if found != digest:
-            raise UnsettledOutputError(
-                f"{self.url}/{name} was written meanwhile with other content: a build whose functions depend on more "
-                "than their rows, or another build's remains; run the same command again"
-            )
+            raise OtherContentError(f"{self.url}/{name}")
 
     def _digest(self, name: str) -> bytes | None:
         """Returns an object's SHA-256; None if it does not exist."""
