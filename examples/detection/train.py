@@ -95,8 +95,7 @@ def main() -> None:
     arguments = parser.parse_args()
     dataset, split = open_dataset(arguments.dataset), arguments.split
     keras.utils.set_random_seed(0)
-    rows = dataset.splits["train"].records
-    train = dataset.training_input("train", batch_size=min(16, rows), seed=1)
+    train = dataset.training_input("train", batch_size=min(16, dataset.splits["train"]), seed=1)
     steps = train.batches_per_epoch * EPOCHS
     model = build_model(dataset.features["image"]["shape"], dataset.vocabulary_size("categories"), steps)
     model.fit(train.as_tf_data().map(targets), epochs=EPOCHS, shuffle=False, verbose=2)
