@@ -20,9 +20,9 @@ from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions.stores import bucket
 from recordmill.pipeline.versions.stores.base import OutputError, Store
-from recordmill.pipeline.versions.stores.bucket import PART_BYTES
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
+from recordmill.pipeline.versions.stores.parts import PART_BYTES
 from tests import emulators
 from tests.constants import constants
 

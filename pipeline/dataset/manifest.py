@@ -235,7 +235,7 @@ class Latest:
     same: tuple[Sha256, ...] = ()
     """Source keys, beside its own, whose inputs are known to come to the live version."""
     rolled_back: tuple[str, ...] = ()
-    """What names the inputs and rows of versions that a person rolled back: no build makes such a version live."""
+    """Marks of the inputs and rows of versions that a person rolled back: no build makes such a version live."""
 
     def to_text(self) -> str:
         """Returns the pointer's text, without its empty fields."""

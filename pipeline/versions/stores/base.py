@@ -33,6 +33,10 @@ HISTORY_FILE = "history.jsonl"
 """One line a build or another act, whatever its end (`pipeline.versions.history`)."""
 
 
+OTHER_CONTENT = (
+    "{} was written meanwhile with other content: a build whose functions depend on more than their rows, or another "
+    "build's remains; run the same command again"
+)
 MOST_SHARED = 256 << 20  # 256 MiB: of `LATEST`, a lease, the history, or 3,000,000 forgotten keys
 
 
@@ -44,16 +48,6 @@ class UnsettledOutputError(OutputError):
     """Others changed the output meanwhile: the same command may succeed."""
 
     exit_code = ExitCode.TRY_AGAIN
-
-
-class OtherContentError(UnsettledOutputError):
-    """An object is there with other content than should be written."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{path} was written meanwhile with other content: a build whose functions depend on more than their rows, "
-            "or another build's remains; run the same command again"
-        )
 
 
 class TooLargeError(Exception):
@@ -173,11 +167,8 @@ class Store(Protocol):
         """
 
     def check_conditions(self) -> None:
-        """Checks, once a process, that `write_if` and `delete` honour tags; a folder's always do.
-
-        Raises:
-            OutputError: a store ignores conditions, or cannot be written.
-        """
+        """Checks, once a process, that `write_if` and `delete` honour tags. Raises: OutputError: a store does not."""
+        return
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object; folders do not count."""

@@ -10,31 +10,31 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
-from io import BytesIO, RawIOBase
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, Self, cast
+from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 from recordmill.pipeline.dataset.paths import Location, attempt_name
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
+    OTHER_CONTENT,
     Conflict,
     Copied,
-    OtherContentError,
     OutputError,
     Store,
     TooLargeError,
     UnsettledOutputError,
     refusals,
 )
-from recordmill.pipeline.versions.stores.parts import DirectReads, Part, is_plain
+from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, Part, Stream, Upload, is_plain
 
 UPLOADS = 8
 """Files uploaded, or objects deleted, at a time."""
@@ -42,10 +42,7 @@ CONNECTIONS = 32
 """Requests of one client at a time."""
 WAITS = (1.0, 4.0, 10.0)
 """Seconds before each further look for an object that another process was about to show."""
-PART_BYTES = 8 << 20
-"""8 MiB: the bytes of a stream that are sent, and held in memory, at a time."""
-_HONEST = set[str]()
-"""Stores of this process that honour conditions, by URL."""
+_HONEST = set[str]()  # the URLs of this process' stores that honour conditions
 
 
 class Listed(NamedTuple):
@@ -56,63 +53,6 @@ class Listed(NamedTuple):
     """Changes with the content."""
     written: datetime | None = None
     """When, by the store's clock; None for a folder."""
-
-
-class Upload(Protocol):
-    """A stream on its way to a new object, which nobody sees before `complete`."""
-
-    def send(self, data: bytes | bytearray) -> None:
-        """Sends the next PART_BYTES or more, a multiple of 256 KiB. Raises: Conflict, or the library's errors."""
-
-    def complete(self, data: bytes | bytearray) -> None:
-        """Sends the rest, and shows the object.
-
-        Raises:
-            Conflict: another process was first; its object is there, or about to be. Or the library's errors.
-        """
-
-    def abort(self) -> None:
-        """Removes what was sent. Raises: the library's errors."""
-
-
-class _Stream(RawIOBase):
-    """Sends what is written in parts; where another process was first, only digests it."""
-
-    def __init__(self, upload: Upload, url: str) -> None:
-        self._upload, self._url, self._rest, self._parts = upload, url, bytearray(), 0
-        self._sha256 = hashlib.sha256()
-        self.is_late = False
-
-    @property
-    def digest(self) -> bytes:
-        return self._sha256.digest()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self._sha256.update(data)
-        self._rest += data
-        part = PART_BYTES << (self._parts // 1000)  # S3 takes 10,000 parts
-        while len(self._rest) >= part:
-            self._send(part)
-        return memoryview(data).nbytes
-
-    def _send(self, part: int) -> None:
-        self._unless_there(self._upload.send, self._rest[:part])
-        del self._rest[:part]
-        self._parts += 1
-
-    def complete(self) -> None:
-        self._unless_there(self._upload.complete, self._rest)
-
-    def _unless_there(self, step: Callable[[bytearray], None], data: bytearray) -> None:
-        try:
-            if not self.is_late:
-                with refusals(self._url, "written"):
-                    step(data)
-        except Conflict:
-            self.is_late = True
 
 
 class BucketStore(Store):
@@ -267,7 +207,7 @@ class BucketStore(Store):
         """Raises OutputError also where another process was about to show such an object and did not."""
         with refusals(self.url, "written"):
             upload = self._begin(self._key(name))
-        stream = _Stream(upload, self.url)
+        stream = Stream(upload, self.url)
         try:
             yield cast(BinaryIO, stream)
             stream.complete()
@@ -291,7 +231,7 @@ class BucketStore(Store):
                 "command again"
             )
         if found != digest:
-            raise OtherContentError(f"{self.url}/{name}")
+            raise UnsettledOutputError(OTHER_CONTENT.format(f"{self.url}/{name}"))
 
     def _digest(self, name: str) -> bytes | None:
         """Returns an object's SHA-256; None if it does not exist."""

@@ -29,12 +29,13 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.stores.base import (
     HISTORY_FILE,
     MOST_SHARED,
+    OTHER_CONTENT,
     Conflict,
     Content,
     Copied,
-    OtherContentError,
     OutputError,
     Store,
+    UnsettledOutputError,
     check_shared,
 )
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
@@ -97,10 +98,7 @@ class LocalStore(Store):
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Opens a temporary file next to it, which gets the name by a link: no late writer replaces a file.
-
-        On a disk without links a rename decides, and the last writer stays.
-        """
+        """Links a temporary file to the name, so that no late writer replaces a file; without links it is renamed."""
         path = self._within(name)
         temporary = attempt_name(path)
         with replacing(temporary) as file:
@@ -109,7 +107,7 @@ class LocalStore(Store):
             os.link(temporary, path)
         except FileExistsError:
             if not filecmp.cmp(temporary, path, shallow=False):
-                raise OtherContentError(path) from None
+                raise UnsettledOutputError(OTHER_CONTENT.format(path)) from None
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise

@@ -15,13 +15,8 @@ from importlib import import_module
 from typing import Any
 
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
-from recordmill.pipeline.versions.stores.bucket import (
-    CONNECTIONS,
-    BucketStore,
-    Listed,
-    Upload,
-)
-from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
+from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed
+from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, Upload, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
