@@ -76,7 +76,7 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
 def _folder(path: str) -> Path | RemotePath:
     scheme, mark, rest = path.partition("://")
     if mark and scheme not in ("file", "local"):
-        return RemotePath(path.rstrip("/"))
+        return RemotePath(path.removesuffix("/"))
     return Path(rest if mark else path).absolute()  # links in a local folder are looked at, however it is named
 
 

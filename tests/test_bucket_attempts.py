@@ -15,8 +15,9 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.prune import prune, sweep
 from recordmill.pipeline.versions.stores.base import Copied, OutputError, Store
-from recordmill.pipeline.versions.stores.bucket import PART_BYTES, BucketStore
+from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
+from recordmill.pipeline.versions.stores.parts import PART_BYTES
 from tests import emulators
 
 pytestmark = pytest.mark.slow

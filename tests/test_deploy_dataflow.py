@@ -1,6 +1,7 @@
 """The Flex Template: its parameters, its spec as gcloud writes it, and its launcher up to the job that it makes."""
 
 import json
+import logging
 import re
 import shutil
 import subprocess
@@ -88,7 +89,7 @@ def test_the_drivers_command_passes_the_checks() -> None:
     parameters, rest = launcher.parse(LAUNCHED)
     command = launcher.driver_command(parameters, PipelineOptions(rest))
     start = ["build", "gs://my-bucket/specs/emoji.yaml", "--output", "gs://my-bucket/datasets/emoji"]
-    assert command[: command.index("--") + 1] == [*start, "--runner", "dataflow", "--"]
+    assert command[: command.index("--") + 1] == [*start, "--runner", "dataflow", "--metrics", "metrics.prom", "--"]
     options = PipelineOptions(command[command.index("--") + 1 :]).get_all_options(drop_default=True)
     dataflow.check(dataflow.with_presets(options))
     assert options["service_account_email"] == "worker@my-project.iam.gserviceaccount.com"
@@ -122,6 +123,10 @@ def test_the_launcher_writes_the_job(tmp_path: Path) -> None:
 
 def test_the_driver_runs_with_its_spec(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "emoji.yaml").write_text("name: emoji\nsource: {format: csv, path: missing.csv}\nfeatures: {}\n")
-    command = ["build", str(tmp_path / "emoji.yaml"), "--output", str(tmp_path / "out")]
-    with pytest.raises(RuntimeError, match=r"the driver ended with status 1:\n.*dataset\.yaml.*features"):
+    command = ["build", str(tmp_path / "emoji.yaml"), "--output", str(tmp_path / "out"), "--metrics", launcher.METRICS]
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(RuntimeError, match=r"the driver ended with status 1:\n.*dataset\.yaml.*features"),
+    ):
         launcher.run_driver(command)
+    assert any(message.startswith("recordmill_build_exit_code") for message in caplog.messages)

@@ -76,6 +76,16 @@ def parsed(words: list[str]) -> dict[str, Any]:
     return dict(command.make_context(None, words).params)
 
 
+def command_of(container: dict[str, Any]) -> dict[str, Any]:
+    """Parses the command of a container, which may stand in a script."""
+    words = [*container["command"], *container.get("args", [])]
+    if words[0] == "/bin/sh":
+        subprocess.run(["sh", "-n", "-c", words[-1]], check=True, timeout=60)
+        (line,) = (line for line in words[-1].splitlines() if line.startswith("recordmill"))
+        words = shlex.split(line.removesuffix("&"))
+    return parsed(words[1:])
+
+
 def cronjob(name: str) -> dict[str, Any]:
     documents = {each["metadata"]["name"]: each for each in yaml.safe_load_all(CRONJOBS.read_text())}
     return dict(documents[name]["spec"])
@@ -102,7 +112,7 @@ def test_kubernetes_repeats_what_may_succeed() -> None:
     assert set(final["onExitCodes"]["values"]) == FINAL
     (container,) = job["template"]["spec"]["containers"]
     assert final["onExitCodes"]["containerName"] == container["name"]
-    assert parsed([*container["command"][1:], *container["args"]])["up_to_date_ok"] is True
+    assert command_of(container)["up_to_date_ok"] is True
 
 
 @pytest.mark.parametrize("name", ["recordmill-nightly", "recordmill-prune"])
@@ -113,7 +123,75 @@ def test_no_container_is_root_or_can_become_it_or_writes_outside_its_volumes(nam
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert container["securityContext"] == HARDENED
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    parsed([*container["command"][1:], *container["args"]])
+    command_of(container)
+
+
+@pytest.mark.parametrize(("status", "gateway"), [(0, True), (4, True), (75, False), (4, False)])
+def test_the_pods_metrics_go_to_the_gateway_and_its_status_is_the_builds(
+    tmp_path: Path, status: int, *, gateway: bool
+) -> None:
+    """Runs the pod's script with programs that stand in for `recordmill` and `curl`, which may fail."""
+    (container,) = cronjob("recordmill-nightly")["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    for name, code in {"recordmill": status, "curl": 7}.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\nexit {code}\n')
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "s3://b/d", "PUSHGATEWAY": "http://g" * gateway}
+    ended = subprocess.run(
+        [*container["command"], *container["args"]], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == status
+    build, *push = ended.stdout.splitlines()
+    assert build == "recordmill build /spec/dataset.yaml --output s3://b/d --up-to-date-ok --metrics /tmp/metrics.prom"
+    pushed = "--data-binary @/tmp/metrics.prom http://g/metrics/job/recordmill-nightly"
+    assert [line.endswith(pushed) for line in push] == [True] * gateway
+
+
+def test_a_pod_that_is_stopped_stops_the_build_and_waits_for_it(tmp_path: Path) -> None:
+    (container,) = cronjob("recordmill-nightly")["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    (tmp_path / "recordmill").write_text(
+        "#!/bin/sh\ntrap 'echo stopped; exit 143' TERM\necho begun\nwhile :; do sleep 0.1; done\n"
+    )
+    (tmp_path / "recordmill").chmod(0o755)
+    pod = subprocess.Popen(
+        [*container["command"], *container["args"]],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "o", "PUSHGATEWAY": ""},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert pod.stdout is not None
+    assert pod.stdout.readline() == "begun\n"
+    pod.terminate()
+    assert (pod.stdout.read(), pod.wait(60)) == ("stopped\n", 143)
+
+
+def test_every_schedule_writes_metrics_and_keeps_ids() -> None:
+    """By spans or a frozen analysis; the service of systemd builds what its owner wrote, as the page says."""
+    lines = [(FOLDER / name).read_text() for name in ("cron/recordmill", "systemd/recordmill@.service")]
+    lines += [(FOLDER / "airflow/recordmill_nightly.py").read_text(), CRONJOBS.read_text()]
+    assert all("--metrics" in text for text in [*lines, (DEPLOY / "dataflow/launcher.py").read_text()])
+    assert load_spec(str(FOLDER / "kubernetes/dataset.yaml")).is_frozen
+    assert all("--span" in text for text in (lines[0], lines[2]))
+    page = (FOLDER / "README.md").read_text()
+    assert "analysis: frozen" in page
+    assert "/var/lib/recordmill/example.prom" in page
+
+
+def test_the_page_rolls_back_from_kubernetes_as_the_nights_build() -> None:
+    page, files = (
+        (FOLDER / "README.md").read_text(),
+        yaml.safe_load((FOLDER / "kubernetes/kustomization.yaml").read_text()),
+    )
+    (command,) = re.findall(r"^kubectl .* run rollback (?:.*\\\n)*.*$", page, re.MULTILINE)
+    words = shlex.split(command)
+    given, (image,) = words[words.index("--") + 1 :], files["images"]
+    assert parsed(given[1:])["reason"]
+    values = [*files["configMapGenerator"][0]["literals"]]
+    assert f"OUTPUT={given[3]}" in values
+    (region,) = (word.removeprefix("--env=") for word in words if word.startswith("--env="))
+    assert region in values
+    assert f"--image={image['newName']}:{image['newTag']}" in words
+    (overrides,) = (word.removeprefix("--overrides=") for word in words if word.startswith("--overrides="))
+    assert json.loads(overrides)["spec"]["serviceAccountName"] == "recordmill-nightly"
 
 
 def test_kustomize_gives_images_spec_and_namespace() -> None:

@@ -3,6 +3,8 @@ of shapes promises."""
 
 import csv
 import hashlib
+import json
+import random
 import re
 import runpy
 import shutil
@@ -90,6 +92,34 @@ def test_a_training_loop_that_is_stopped_ends_with_the_same_weights(tmp_path: Pa
     assert (went_on[0], whole[0]) == ("Begins with step 40", "Begins with step 0")
     assert went_on[1:] == whole[1:]
     assert [line.partition(":")[0] for line in whole[1:]] == ["Weights", "Accuracy on the test split"]
+
+
+@pytest.mark.nightly
+def test_the_detector_begins_with_a_coco_of_ones_own(tmp_path: Path) -> None:
+    """As the page `coco` leads there: few images, of any size, of which one has no object."""
+    images, draw = tmp_path / "coco/train", random.Random(0)
+    images.mkdir(parents=True)
+    described: dict[str, list[dict[str, Any]]] = {"images": [], "annotations": []}
+    described["categories"] = [{"id": 7, "name": "cat"}, {"id": 9, "name": "dog"}]
+    for number in range(12):
+        width, height = draw.randrange(80, 120), draw.randrange(60, 100)
+        Image.new("RGB", (width, height), (20 * number, 90, 10)).save(images / f"{number}.jpg")
+        described["images"].append({"id": number, "file_name": f"{number}.jpg", "width": width, "height": height})
+        for _ in range(number % 3):
+            box = [draw.randrange(30), draw.randrange(20), 20, 30]
+            entry = {"id": len(described["annotations"]), "image_id": number, "bbox": box, "iscrowd": 0}
+            described["annotations"].append(entry | {"category_id": draw.choice([7, 9])})
+    (tmp_path / "coco/train.json").write_text(json.dumps(described))
+    (tmp_path / "coco.yaml").write_text(
+        "name: coco\nsource: {format: coco, path: coco/train.json, images: coco/train}\n"
+        "splits: {train: 9, validation: 3}\nfeatures:\n  image: {kind: image, size: [72, 96]}\n"
+        "  categories: {kind: categories}\n"
+        "  boxes: {kind: boxes, image: image, order: coco, unit: absolute}\ntogether: [boxes, categories]\n"
+    )
+    build_at(tmp_path / "coco.yaml", tmp_path / "out", 12, 0)
+    train = str(EXAMPLES / "detection/train.py"), str(tmp_path / "out"), "--split", "validation"
+    figure = next(line for line in printed(*train, "--least", "0", cwd=tmp_path) if line.startswith("Objects of"))
+    assert 0 <= float(figure.rpartition(" ")[2]) <= 1
 
 
 def printed(script: str, *arguments: str, cwd: Path) -> list[str]:

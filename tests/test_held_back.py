@@ -55,15 +55,16 @@ def test_it_is_whole_and_nothing_else_moved(output: str) -> None:
 def test_an_approved_version_is_live(output: str) -> None:
     now, before = approve(output)
     assert (now.version, before, live(output).version, [*live(output).retired]) == ("v2", "v1", "v2", ["v1"])
-    assert rollback(output)[0].version == "v1"
-    with pytest.raises(OutputError, match="no version is held back in .*; v1 is live"):
+    with pytest.raises(OutputError, match="no version is held back in .*; v2 is live"):
         approve(output)
-    with pytest.raises(OutputError, match="v2 is not held back in .*: `recordmill versions list .*` says what is"):
-        approve(output, "v2")
+    with pytest.raises(OutputError, match="v1 is not held back in .*: `recordmill versions list .*` says what is"):
+        approve(output, "v1")
+    assert rollback(output)[0].version == "v1"
+    assert approve(output)[0].version == "v2"  # what was rolled back waits for that, too
 
 
 def test_a_rollback_never_takes_the_place_of_an_approval(output: str) -> None:
-    with pytest.raises(OutputError, match="the gate held v2 back: `recordmill versions approve .* v2` makes it live"):
+    with pytest.raises(OutputError, match="v2 was held back: `recordmill versions approve .* v2` makes it live"):
         rollback(output, "v2")
     assert live(output).version == "v1"
 

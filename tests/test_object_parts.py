@@ -45,11 +45,17 @@ def test_an_object_that_is_too_large_is_not_read(reads: DirectReads) -> None:
     assert "bytes" not in by_kind(TRAFFIC.take())["get"]
 
 
-@pytest.mark.parametrize(("key", "start"), [("absent", 0), ("a//b", 0), ("empty", 3)])
+@pytest.mark.parametrize(("key", "start"), [("absent", 0), ("empty", 3)])
 def test_what_fails_is_left_to_the_client_and_counted(reads: DirectReads, key: str, start: int) -> None:
     assert reads.range(key, start, None, None) is None
     counted = by_kind(TRAFFIC.take())["get"]
     assert (counted["requests"], counted["retries"]) == (1, 1)
+
+
+@pytest.mark.parametrize("key", ["a//b", "/a", "empty/", "./empty", "x/../empty", "x/.", "..", ""])
+def test_a_key_that_obstore_takes_for_another_is_left_to_the_client(reads: DirectReads, key: str) -> None:
+    assert reads.range(key, 0, None, None) is None
+    assert by_kind(TRAFFIC.take()) == {}
 
 
 @pytest.mark.parametrize(("works", "asked"), [(False, 0), (True, 1)])

@@ -3,8 +3,10 @@
 import errno
 import multiprocessing
 import os
+import re
 import stat
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -17,6 +19,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_store
+from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
 from tests import emulators
 from tests.constants import constants
 
@@ -295,6 +298,18 @@ def test_other_urls_are_refused(output: str) -> None:
         open_store(output)
 
 
+@pytest.mark.parametrize("folder", ["a//out", "out//", "/out", "a/./out", "a/../out", "..", "."])
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_an_output_whose_parts_tools_read_otherwise_is_refused(scheme: str, folder: str) -> None:
+    with pytest.raises(OutputError, match=re.escape(f"{scheme}://bucket/{folder} has an empty or dotted part")):
+        open_store(f"{scheme}://bucket/{folder}")
+
+
+@pytest.mark.parametrize(("given", "url"), [("s3://bucket/out/", "s3://bucket/out"), ("gs://bucket/", "gs://bucket")])
+def test_one_slash_at_an_outputs_end_is_none(given: str, url: str) -> None:
+    assert open_store(given).url == url
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "start"), [("s3", emulators.s3), ("gs", lambda: emulators.gcs(conditions=False))])
 def test_a_bucket_that_is_not_there_is_one_clear_line(
@@ -334,13 +349,51 @@ def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store("s3://bucket/out").read(NAME)
 
 
+NONE_MATCH, MATCH, DELETION = ("put", "if-none-match"), ("put", "if-match"), ("delete", "if-match")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ignored", "named"),
+    [
+        ([NONE_MATCH], "If-None-Match"),
+        ([MATCH], "If-Match"),
+        ([DELETION], "the condition of a deletion"),
+        ([MATCH, NONE_MATCH, DELETION], "If-Match, If-None-Match, the condition of a deletion"),
+    ],
+)
+def test_a_store_without_conditions_is_refused_before_the_first_write(
+    ignored: list[tuple[str, str]], named: str
+) -> None:
+    with emulators.s3(*ignored) as url:
+        for _ in range(2):
+            with pytest.raises(OutputError) as refused:
+                open_store(url).write_if(NAME, b"1", None)
+            assert f"{url} ignores {named}, so" in str(refused.value)
+            assert "or a folder" in str(refused.value)
+        assert open_store(url).sizes() == {}
+
+
 @pytest.mark.slow
 def test_the_gcs_emulator_itself_knows_no_conditions() -> None:
     """So that this is noticed when it does: `emulators.gcs(conditions=True)` can go then."""
     with emulators.gcs(conditions=False) as url:
-        store = open_store(url)
-        store.write_if(NAME, b"1", None)
-        store.write_if(NAME, b"2", None)
-        found = store.read_tagged(NAME)
-        assert found is not None
-        assert found.data == b"2"
+        with pytest.raises(OutputError, match=f"^{url} ignores If-Match, If-None-Match, the condition of a deletion"):
+            open_store(url).write_if(NAME, b"1", None)
+        assert open_store(url).sizes() == {}
+
+
+@pytest.mark.slow
+def test_a_store_is_probed_once_by_a_few_requests_and_keeps_nothing_of_it() -> None:
+    with emulators.s3():
+        client, bucket = boto3.client("s3"), "versioned"
+        client.create_bucket(Bucket=bucket)
+        client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        url = f"s3://{bucket}/{uuid.uuid4().hex}"
+        TRAFFIC.take()
+        tag = open_store(url).write_if(NAME, b"1", None)
+        probed = by_kind(TRAFFIC.take())
+        assert sum(kind["requests"] for kind in probed.values()) <= 11
+        open_store(url).write_if(NAME, b"2", tag)
+        assert {kind: count["requests"] for kind, count in by_kind(TRAFFIC.take()).items()} == {"put": 1}
+        assert open_store(url).sizes() == {NAME: 1}

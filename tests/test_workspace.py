@@ -1,7 +1,9 @@
 """The files that driver and workers leave for each other, in a folder and in both object stores."""
 
+import errno
 import gc
 import hashlib
+import os
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from pathlib import Path
 from threading import Timer
 
 import boto3
+import numpy as np
 import pytest
 from google.cloud.storage.fileio import BlobWriter
 from moto.s3.responses import S3Response
@@ -17,9 +20,9 @@ from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions.stores import bucket
 from recordmill.pipeline.versions.stores.base import OutputError, Store
-from recordmill.pipeline.versions.stores.bucket import PART_BYTES
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
+from recordmill.pipeline.versions.stores.parts import PART_BYTES
 from tests import emulators
 from tests.constants import constants
 
@@ -99,16 +102,61 @@ def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Store, data: b
 
 
 @pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
-@pytest.mark.parametrize("workspace", emulators.EVERY_STORE[1:], indirect=True)
 def test_other_content_of_the_name_is_an_error_and_stays(workspace: Store, data: bytes) -> None:
     create(workspace, "a", b"first")
     with pytest.raises(
         OutputError, match=r"/a was written meanwhile with other content: .* run the same command again"
     ):
         create(workspace, "a", data)
+    assert workspace.sizes() == {"a": 5}
     assert workspace.read("a") == b"first"
     if workspace.url.startswith("s3"):
         assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=emulators.BUCKET)
+
+
+@pytest.mark.parametrize("late", [[b"three"], [b"longer than the others"]], ids=["one size", "another size"])
+def test_a_late_writer_changes_neither_a_shard_nor_its_index(tmp_path: Path, late: list[bytes]) -> None:
+    """So the report of the first describes what stays; the late one's error keeps it from reporting."""
+    workspace = LocalStore(str(tmp_path))
+    first = ShardWriter("s", "s.index", workspace.create)
+
+    def write_late() -> None:
+        with ShardWriter("s", "s.index", workspace.create) as slow:
+            slow.write(late)
+            with first:
+                first.write([b"first"])
+
+    with pytest.raises(OutputError, match=r"/s(\.index)? was written meanwhile with other content"):
+        write_late()
+    data, index = (workspace.read(name) or b"" for name in ("s", "s.index"))
+    assert hashlib.sha256(data).hexdigest() == first.sha256
+    assert np.frombuffer(index, "<u8").tolist() == [0, len(data)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "s.index"]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_disk_without_links_takes_files_by_a_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("os.link", refuse)
+    create(LocalStore(str(tmp_path)), "a", b"1")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"1")]
+
+
+def test_a_link_whose_answer_was_lost_counts_as_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS, which repeats a request."""
+    link = os.link
+
+    def twice(source: str, target: str) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr("os.link", twice)
+    create(LocalStore(str(tmp_path)), "a", b"1")
+    assert [(path.name, path.stat().st_nlink) for path in tmp_path.iterdir()] == [("a", 1)]
 
 
 @pytest.fixture

@@ -29,6 +29,8 @@ from recordmill.pipeline.errors import ExitCode
 
 DRIVER_MACHINE = "e2-standard-4"  # 16 GB: the driver takes under 2 GB, Beam's own process on each core 0.3 GB
 MESSAGE_LINES = 20
+METRICS = "metrics.prom"
+"""The file of a build's metrics, in the driver's folder: its lines go to the job's log."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -80,7 +82,8 @@ def driver_command(parameters: argparse.Namespace, launched: PipelineOptions) ->
     options += [f"--labels={label}" for label in parameters.build_labels.split(",") if label]
     if workers.use_public_ips:
         options.append("--use_public_ips")
-    return ["build", parameters.spec, "--output", parameters.output, "--runner", "dataflow", "--", *options]
+    wanted = ["--output", parameters.output, "--runner", "dataflow", "--metrics", METRICS]
+    return ["build", parameters.spec, *wanted, "--", *options]
 
 
 def run_driver(command: Sequence[str]) -> None:
@@ -102,6 +105,9 @@ def run_driver(command: Sequence[str]) -> None:
             logging.info(line.rstrip("\n"))
             lines.append(line)
         status = driver.wait()
+        if Path(folder, METRICS).exists():
+            for line in Path(folder, METRICS).read_text(encoding="utf-8").splitlines():
+                logging.info(line)
         if status not in (ExitCode.PUBLISHED, ExitCode.UP_TO_DATE):
             raise RuntimeError(f"the driver ended with status {status}:\n{''.join(lines)}")
 

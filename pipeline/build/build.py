@@ -95,6 +95,7 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     if options.runner == "flink":
         FlinkCluster(options.flink).jar()  # an option is missing, or the cluster does not answer
     publishing.check_output(output)
+    open_store(output).check_conditions()
     files = Listings(source_files(options.beam_options, passes_on=options.runner == "flink"))
     build = Build(spec, output, files, options, listener)
     published = build.done

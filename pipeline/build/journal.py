@@ -160,7 +160,7 @@ class Journal:
         """Writes down the build's end, with the error as the user sees it, or the version; only the first call counts.
 
         Returns:
-            A warning for each of the history and the metrics that could not be written.
+            A warning for each of the history and the metrics that could not be written for another reason.
         """
         if not self._once.acquire(blocking=False):
             return []
@@ -185,7 +185,7 @@ class Journal:
         warnings = [note(self._output, lambda: self.entry)]
         if self._options.metrics is not None:
             warnings.append(write_metrics(self._options.metrics, self.entry, live))
-        return [warning for warning in warnings if warning]
+        return [warning for warning in warnings if warning and not (message and warning.endswith(message))]
 
     def _begin(self, stage: Stage) -> None:
         now = time.monotonic()

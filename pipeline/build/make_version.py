@@ -37,7 +37,7 @@ from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble
 from recordmill.pipeline.build.publish.features import describe_features
-from recordmill.pipeline.build.publish.same_version import find_version, same_as_live
+from recordmill.pipeline.build.publish.same_version import find_version, same_as_live, undone
 from recordmill.pipeline.build.results.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError, OvertakenError
@@ -227,7 +227,7 @@ class _Attempt:
         if not manifest.trial and same_as_live(self.build.base, manifest):
             return self._stay()
         gate = {} if manifest.trial else gate_entry(self.plan.spec, self.build.base, Path(context.assembled), manifest)
-        breaches = breach_lines(gate)
+        breaches = breach_lines(gate) + undone(self.build.base, manifest)
         for line in gate.get("not_compared", ()):
             self.listener.on_note(f"the gate did not compare {line}")
         goes_live = not breaches and not manifest.trial

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 
+ROLLED_BACK = "a version of the same inputs was rolled back"
+"""The line of a version that would undo a person's act."""
+
 
 @dataclass(frozen=True)
 class Published:
@@ -22,7 +25,7 @@ class Published:
     before: str | None = None
     """The version that was live before; None where there was none."""
     breaches: tuple[str, ...] = ()
-    """A line for each limit of the gate that the version breaches; where there are any, it is held back."""
+    """A line for each limit of the gate that the version breaches, or for a rollback; with any, it is held back."""
     built_spans: tuple[str, ...] = ()
     """The spans that this build read."""
     kept_spans: tuple[str, ...] = ()
@@ -46,6 +49,8 @@ class Published:
         ways = f"`recordmill versions approve {given}` makes it live, `recordmill versions reject {given}` removes it"
         if self.was_live:
             ways = f"`recordmill versions rollback {given}` makes it live again"
+        if self.breaches == (ROLLED_BACK,):
+            return f"{version} is held back: {ROLLED_BACK}, and {self.before} stays live{again}\n{ways}"
         return (
             f"the gate holds {version} back: it differs too much from {self.before}, which stays live{again}"
             f"{breaches}\n{ways}; the limits are `gate` in the spec"

@@ -224,6 +224,8 @@ class Latest(Written):
     """Versions that are being deleted: nobody may make them live any more."""
     same: tuple[Sha256, ...] = ()
     """Source keys, beside its own, whose inputs are known to come to the live version."""
+    rolled_back: tuple[str, ...] = ()
+    """Marks of the inputs and rows of versions that a person rolled back: no build makes such a version live."""
 
     def to_text(self) -> str:
         """Returns the pointer's text."""

@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ImageList, image_key
 from recordmill.pipeline.sources.formats.image_folder import NAMES
-from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.spec.split_by import SPLITS
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
@@ -99,7 +99,7 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     alone = path if in_folder is None else None
     if alone is not None and not _is_annotation(files, alone):
         return None
-    folder = path.rstrip("/") if alone is None else posixpath.dirname(path)
+    folder = without_slash(path) if alone is None else posixpath.dirname(path)
     if alone is not None and posixpath.basename(folder) == "annotations":
         folder = posixpath.dirname(folder)
     filled = list_folder(files, folder) or [] if in_folder is None else in_folder

@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.formats.csv import SEPARATORS
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.formats.jsonl import LIST, lines_hint
-from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
+from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
@@ -111,7 +111,8 @@ def list_folder(files: Files, path: str) -> list[FileInfo] | None:
     """Lists the files of a folder, and of those below it; no empty ones but images. None where it is no folder."""
     if not files.is_folder(path):
         return None
-    return [file for file in files.match(f"{escape(path.rstrip('/') or path)}/**") if file.bytes or is_image(file.path)]
+    below = files.match(f"{escape(without_slash(path) or path)}/**")
+    return [file for file in below if file.bytes or is_image(file.path)]
 
 
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
@@ -122,7 +123,7 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
         OSError: it cannot be read.
     """
     if in_folder is not None:
-        return _folder(files, path.rstrip("/") or path, in_folder, encoding)
+        return _folder(files, without_slash(path) or path, in_folder, encoding)
     literal = is_glob(path) and "://" not in path and files.match(escape(path))
     matched = literal or files.match(path)
     filled = [file for file in matched if file.bytes]

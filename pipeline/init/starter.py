@@ -32,7 +32,7 @@ from recordmill.pipeline.sources.faults import DUPLICATE
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape, is_glob, without_spans
 from recordmill.pipeline.sources.options import PATHS, EncodedOptions, Encoding
-from recordmill.pipeline.sources.paths import is_utf8
+from recordmill.pipeline.sources.paths import ODD, is_utf8, note
 from recordmill.pipeline.sources.source_reader import Block
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.yaml_document import STRING
@@ -86,7 +86,8 @@ def starter(
         sample = SourceSample(files, sample.data.with_images(*by_name))
     draft = make_draft(sample, answers)
     draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
-    notes = [*map(str, draft.doubts), *lines, f"Guesses by `recordmill init` for {path}; each with its reason."]
+    notes = [*map(str, draft.doubts), *lines, *note(ODD, sorted(files.left_out()))]
+    notes.append(f"Guesses by `recordmill init` for {path}; each with its reason.")
     if not sample.files.is_whole:
         notes.append(BEGINNINGS)
     if folder is None and "://" not in whole and not os.path.isabs(written(whole)):

@@ -10,14 +10,15 @@ is no reject. A file that is not there, or must not be read, is one.
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import BinaryIO, NamedTuple, Protocol, overload
 
-from recordmill.pipeline.dataset.paths import open_file
+from recordmill.pipeline.dataset.paths import NO_PARTS, open_file
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.batches import pack, unpack
 from recordmill.pipeline.sources.globs import (
+    STORES,
     WILDCARD,
     depth,
     escape,
@@ -26,6 +27,7 @@ from recordmill.pipeline.sources.globs import (
     is_glob,
     is_literal,
     literal_prefix,
+    without_slash,
 )
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
@@ -65,6 +67,10 @@ class Files(Protocol):
                 raise TooLargeError(size)
             file.seek(start)
             return file.read(-1 if length is None else length)
+
+    def left_out(self) -> Collection[str]:
+        """Names the files that the patterns so far leave out, since their names have empty or dotted parts."""
+        return ()
 
 
 class FileList(Sequence[FileInfo]):
@@ -182,14 +188,14 @@ def _regular(path: str) -> Iterator[FileInfo]:
 class StoreFiles:
     """Files whose s3:// and gs:// come through the stores' own clients, one a process; all others as given.
 
-    A prefix is listed once, for all patterns below it. Credentials and endpoints are those of the environment.
+    A prefix is listed once, for all patterns below it. Credentials and endpoints are those of the environment. A key
+    means itself: `a//b` is no `a/b`. Below a folder, keys with empty or dotted parts are left out, and `left_out`.
     """
-
-    SCHEMES = ("s3://", "gs://")
 
     def __init__(self, others: Files) -> None:
         self._others = others
-        self._objects: dict[str, list[FileInfo]] = {}
+        self._objects = dict[str, tuple[list[FileInfo], dict[str, str]]]()
+        self._odd = set[str]()
 
     def __reduce__(self) -> tuple[type["StoreFiles"], tuple[Files]]:
         return StoreFiles, (self._others,)
@@ -199,37 +205,48 @@ class StoreFiles:
         return StoreFiles(self._others)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
-        if not pattern.startswith(self.SCHEMES):
+        if not pattern.startswith(STORES):
             return self._others.match(pattern)
         matches = glob_pattern(pattern).fullmatch
-        return FileList(file for file in self._below(WILDCARD.split(literal_prefix(pattern))[0]) if matches(file.path))
+        files, odd = self._below(WILDCARD.split(literal_prefix(pattern))[0])
+        self._odd |= {path for path, plain in odd.items() if matches(plain)}
+        return FileList(file for file in files if matches(file.path))
 
     def is_folder(self, path: str) -> bool:
-        if not path.startswith(self.SCHEMES):
+        if not path.startswith(STORES):
             return self._others.is_folder(path)
-        return not is_glob(path) and bool(self._below(path.rstrip("/") + "/"))
+        return not is_glob(path) and any(self._below(without_slash(path) + "/"))
 
     def open(self, path: str) -> BinaryIO:
-        if not path.startswith(self.SCHEMES):
+        if not path.startswith(STORES):
             return self._others.open(path)
         return open_stream(path)
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
-        if not path.startswith(self.SCHEMES):
+        if not path.startswith(STORES):
             return self._others.read(path, start, length, most)
         store, name = open_object(path)
         return store.range(name, start, None if length is None else start + length, most).data
 
-    def _below(self, prefix: str) -> list[FileInfo]:
-        """Lists the objects whose URLs begin with a prefix, sorted, but those that stand for folders."""
+    def left_out(self) -> Collection[str]:
+        return self._odd
+
+    def _below(self, prefix: str) -> tuple[list[FileInfo], dict[str, str]]:
+        """Lists the objects whose URLs begin with a prefix, sorted, but those that stand for folders.
+
+        Also maps the URLs of those with odd parts, which are not listed, to the URLs without these parts.
+        """
         if prefix not in self._objects:
             store, key = open_object(prefix)
-            listed = sorted(store.listed(key).items())
-            self._objects[prefix] = [
-                FileInfo(f"{store.url}/{name}", found.bytes, 0.0, found.tag)
-                for name, found in listed
-                if not name.endswith("/")
-            ]
+            start, files, odd = prefix.rfind("/") + 1, list[FileInfo](), dict[str, str]()
+            for name, found in sorted(store.listed(key).items()):
+                path = f"{store.url}/{name}"
+                parts = path[start:].split("/")
+                if NO_PARTS.isdisjoint(parts):
+                    files.append(FileInfo(path, found.bytes, 0.0, found.tag))
+                elif found.bytes or not name.endswith("/"):
+                    odd[path] = path[:start] + "/".join(part for part in parts if part not in NO_PARTS)
+            self._objects[prefix] = files, odd
         return self._objects[prefix]
 
 

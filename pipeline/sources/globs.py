@@ -41,6 +41,8 @@ MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 NOT_HIDDEN = r"(?!\.)"
 ANY = "[^/]*"
 FOLDERS = rf"(?:{NOT_HIDDEN}[^/]++/)*"
+STORES = ("s3://", "gs://")
+"""Object stores, where each slash of a key counts."""
 FIXED = "\0"
 """Marks the places of placeholders in a `Template`'s pattern: what matches around one decides what it is."""
 
@@ -69,6 +71,11 @@ def folder_prefix(pattern: str) -> str:
     """Returns the folder of every match, with its slash at the end; '' for the working folder."""
     prefix = literal_prefix(pattern)
     return prefix[: prefix.rfind("/") + 1]
+
+
+def without_slash(path: str) -> str:
+    """Returns a folder without the slash at its end; in a store one alone, since `a//` is another prefix than `a/`."""
+    return path.removesuffix("/") if path.startswith(STORES) else path.rstrip("/")
 
 
 def depth(pattern: str) -> int | None:

@@ -123,7 +123,8 @@ def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> by
     if text[:5].lower() == DATA_URL:
         return _data_url(text)
     text, whole = text + ending, f"{links.root}/"
-    path = inside("", text.removeprefix(whole)) if text.startswith(whole) else inside(folder, text)
+    folder, text = ("", text.removeprefix(whole)) if text.startswith(whole) else (folder, text)
+    path = inside(folder, text, in_store=not links.is_local)
     slashed = inside(folder, text.replace("\\", "/")) if "\\" in text else None  # as Windows writes it
     if slashed and os.path.lexists(join(links.root, slashed)) and not os.path.lexists(join(links.root, path or "")):
         path = slashed

@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,18 +13,20 @@ from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
 
 NOTED = 3
+ODD = "left out, because their names have empty or dotted parts"
 MAX_PATH = 4096  # Linux' own limit, in bytes
 
 
-def inside(folder: str, path: str) -> str | None:
-    """Normalizes a path that is relative to `folder`, itself relative to the root.
+def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
+    """Normalizes a path that is relative to `folder`, itself relative to the root; in a store, `a//b` stays.
 
     Returns:
         The path relative to the root; None where it is absolute, a URL, holds a NUL, or leaves the root.
     """
     if path.startswith("/") or "://" in path or "\0" in path:
         return None
-    normalized = posixpath.normpath(posixpath.join(folder, path))
+    joined = posixpath.join(folder, path)
+    normalized = posixpath.normpath(re.sub("(?<=/)(?=/)", "\0", joined) if in_store else joined).replace("\0", "")
     return None if normalized == ".." or normalized.startswith("../") else normalized
 
 
@@ -36,13 +39,13 @@ class Inside:
     def __init__(self, root: str) -> None:
         """Takes the folder, local or a URL; of a URL there are no links."""
         self.root = root
-        self._is_local = "://" not in root
+        self.is_local = "://" not in root
         self._folders: dict[str, bool] = {}
         self._names: dict[str, dict[bytes, list[str]]] = {}
 
     def holds(self, path: str) -> bool:
         """Whether a path inside the folder, as `inside` gives it, leads to a place inside it; it need not be there."""
-        if not self._is_local:
+        if not self.is_local:
             return True
         folder = posixpath.dirname(path)
         if folder not in self._folders:
@@ -54,7 +57,7 @@ class Inside:
 
         The path stays as it is where that very name is there, where no name is alike or several are, and for a URL.
         """
-        if not self._is_local or is_of_one_form(path) or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
+        if not self.is_local or is_of_one_form(path) or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
             return path
         spelled = ""
         for name in path.split("/"):

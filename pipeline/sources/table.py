@@ -16,7 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.encoded import CODECS
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
-from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob
+from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, without_slash
 from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.options import TableOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
@@ -53,7 +53,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         """Returns the folder of the images."""
         if self.source.images is None:
             return self.root(files)
-        return folder_prefix(self.source.images)[:-1] if self._ending() else self.source.images.rstrip("/")
+        return folder_prefix(self.source.images)[:-1] if self._ending() else without_slash(self.source.images)
 
     def image_base(self, files: Files, chunk: Chunk) -> ImageBase:
         """The folder that a chunk's images are relative to: `image_root`, and a path below it; and an ending."""
@@ -119,7 +119,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         path = self.source.path if "/" in self.source.path else f"./{self.source.path}"
         if files.is_folder(path):
             codecs = ["", *CODECS] if self.compressed else [""]
-            return [f"{escape(path.rstrip('/'))}/*{end}{codec}" for end in self.endings for codec in codecs]
+            return [f"{escape(without_slash(path))}/*{end}{codec}" for end in self.endings for codec in codecs]
         literal = is_glob(path) and "://" not in path and files.match(escape(path))
         return [escape(path) if literal else path]
 

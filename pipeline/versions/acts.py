@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
 from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, shard_names
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
-from recordmill.pipeline.versions.base import check_forgotten, compare_and_swap, is_held_back, now, rolls_back
+from recordmill.pipeline.versions.base import awaits_approval, check_forgotten, compare_and_swap, now, rolls_back
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
@@ -68,6 +68,7 @@ def _edit_pins(
 def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
     """Makes another version live by moving the pointer; mends a broken `LATEST`.
 
+    A build of the inputs of the newer version that it leaves is held back from then on, until one is approved.
     `wanted` is as `listing.find` takes it; by default the version published before the live one.
 
     Returns:
@@ -81,9 +82,9 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[
 
     def choose(latest: Latest | None) -> Manifest:
         chosen = find_among(published(store), output, wanted or "-1", latest)
-        if latest and is_held_back(latest, chosen):
+        if latest and chosen.version not in latest.retired and awaits_approval(latest, chosen):
             approve = f"`recordmill versions approve {output} {chosen.version}`"
-            raise OutputError(f"the gate held {chosen.version} back: {approve} makes it live")
+            raise OutputError(f"{chosen.version} was held back: {approve} makes it live")
         return chosen
 
     return _make_live("rollback", store, reason, choose, mend=True)
@@ -100,7 +101,7 @@ def _make_live(
 
 
 def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
-    """Makes a version live that the gate held back, by default the newest.
+    """Makes a version live that the gate held back, or that was rolled back, by default the newest.
 
     The version `wanted` (`listing.find`) goes live even if another one became live since the gate compared them.
 
@@ -117,7 +118,7 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[M
     def choose(latest: Latest | None) -> Manifest:
         chosen = _held_back(store, latest, wanted)
         live = latest and latest.version
-        if wanted is None and chosen.gate.get("live") != live:
+        if wanted is None and chosen.gate.get("live", live) != live:
             raise OutputError(
                 f"{chosen.version} was compared with {chosen.gate.get('live')}, and {live} is live now: the same build "
                 f"again compares them; `recordmill versions approve {output} {chosen.version}` makes it live anyway"
@@ -129,7 +130,7 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[M
 
 
 def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, bool]:
-    """Removes a version that the gate held back, unless it is pinned or a program reads it.
+    """Removes a version that the gate held back, or that was rolled back, unless it is pinned or a program reads it.
 
     Returns:
         The version, and whether it was removed.
@@ -157,11 +158,11 @@ def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Ma
 
 def _held_back(store: Store, latest: Latest | None, wanted: str | None) -> Manifest:
     manifests = published(store)
-    if wanted is None and not (manifests and is_held_back(latest, manifests[-1])):
+    if wanted is None and not (manifests and awaits_approval(latest, manifests[-1])):
         live = f"; {latest.version} is live" if latest else ""
         raise OutputError(f"no version is held back in {store.url}{live}")
     chosen = find_among(manifests, store.url, wanted or HELD_BACK, latest)
-    if not is_held_back(latest, chosen):
+    if not awaits_approval(latest, chosen):
         lists = f"`recordmill versions list {store.url}` says what is"
         raise OutputError(f"{chosen.version} is not held back in {store.url}: {lists}")
     return chosen

@@ -110,10 +110,35 @@ def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
     return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
 
 
-def is_held_back(latest: Latest | None, manifest: Manifest) -> bool:
-    """Whether the gate held a version back, and nobody made it live since."""
+def awaits_approval(latest: Latest | None, manifest: Manifest) -> bool:
+    """Whether only a person makes a version live: the gate held it back, or a person rolled back its inputs."""
     was_live = {latest.version, *latest.retired} if latest else set()
-    return bool(manifest.gate.get("breaches")) and manifest.version not in was_live
+    held = bool(manifest.gate.get("breaches")) and manifest.version not in was_live
+    return held or is_rolled_back(latest, manifest)
+
+
+def is_held_back(latest: Latest | None, manifest: Manifest) -> bool:
+    """Whether a version awaits approval, and was never live."""
+    return awaits_approval(latest, manifest) and not (latest and manifest.version in latest.retired)
+
+
+def is_rolled_back(latest: Latest | None, manifest: Manifest) -> bool:
+    """Whether a person rolled back a version of these inputs or rows, and made none of them live since."""
+    return latest is not None and not _marks(manifest).isdisjoint(latest.rolled_back)
+
+
+def rolled_back(latest: Latest | None, left: Manifest | None, chosen: Manifest) -> tuple[str, ...]:
+    """Returns the marks of what is rolled back: those so far, and of a newer version that is left; not the chosen's."""
+    marks = {*latest.rolled_back} if latest else set()
+    if left is not None and left.sequence > chosen.sequence:
+        marks |= _marks(left)
+    return tuple(sorted(marks - _marks(chosen)))
+
+
+def _marks(manifest: Manifest) -> set[str]:
+    """Returns what a rollback remembers of a version: its source key and, as files may be touched, its shards."""
+    shards = "".join(shard.sha256 for shard in manifest.shards)
+    return {source_key_of(manifest), hashlib.sha256(shards.encode()).hexdigest()}
 
 
 def now() -> str:

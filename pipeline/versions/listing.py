@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import is_held_back, latest_of
+from recordmill.pipeline.versions.base import awaits_approval, is_held_back, latest_of
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
@@ -46,7 +46,7 @@ class Version:
     retired: str | None
     """When it stopped being live, in UTC; None if it is live, or that is unknown."""
     is_held_back: bool = False
-    """Whether the gate held it back, and nobody approved it since."""
+    """Whether the gate held it back, or a person rolled it back, and nobody approved it since."""
 
 
 def list_versions(output: str) -> list[Version]:
@@ -66,7 +66,7 @@ def list_versions(output: str) -> list[Version]:
             manifest.version in latest.pinned,
             tuple(holder for name, holder in held.items() if holds(name, manifest.version)),
             latest.retired.get(manifest.version),
-            is_held_back(latest, manifest),
+            awaits_approval(latest, manifest),
         )
         for manifest in published(store)
     ]
@@ -120,7 +120,7 @@ def find(output: str, wanted: str) -> Manifest:
 def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Latest | None) -> Manifest:
     """Finds the version that a person names among all of an output. Arguments and errors are those of `find`."""
     if wanted == HELD_BACK:
-        if not manifests or not is_held_back(latest, manifests[-1]):
+        if not manifests or not awaits_approval(latest, manifests[-1]):
             raise DatasetError(f"no version is held back in {output}; {_known(manifests)}")
         return manifests[-1]
     if wanted == TRIAL and (trials := [manifest for manifest in manifests if manifest.trial]):

@@ -80,6 +80,8 @@ def prune(
         OutputError: the output cannot be read or written, or `LATEST` is broken.
     """
     store = open_existing(output)
+    if not dry_run:
+        store.check_conditions()
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
     with recorded(output, "prune", reason) as changes:
         changes["removed"] = {} if dry_run else pruning.done.removed  # which grows

@@ -28,7 +28,7 @@ from recordmill.pipeline.dataset.manifest import (
 from recordmill.pipeline.dataset.paths import attempt_name, locate
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, missing_files, moved, now
+from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, missing_files, moved, now, rolled_back
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.stores.base import (
@@ -239,7 +239,8 @@ def make_live(
 ) -> tuple[Manifest, str | None]:
     """Moves `LATEST` to another version by compare-and-swap: what a rollback, an approval and a repeated build do.
 
-    `choose` takes the pointer and returns the version; it is called again where another process wrote first.
+    `choose` takes the pointer and returns the version; it is called again where another process wrote first. `mend` is
+    for a rollback: it takes a broken `LATEST` for missing, and no build makes the inputs of a newer version live again.
 
     Returns:
         The version that is live now, and the name of the one that was; None where none was.
@@ -260,7 +261,9 @@ def make_live(
         steps.append((chosen, latest.version if latest else None))
         if latest is not None and latest.version == chosen.version:
             return latest
-        return _moved(store, latest, chosen.version, next_sequence(store, latest))
+        pointer = _moved(store, latest, chosen.version, next_sequence(store, latest))
+        left = _manifest(store, latest.version) if latest and mend else None
+        return replace(pointer, rolled_back=rolled_back(latest, left, chosen))
 
     compare_and_swap(store, edit, mend=mend)
     return steps[-1]

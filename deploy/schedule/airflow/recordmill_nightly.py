@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 RECORDMILL = "/opt/recordmill/bin/recordmill"  # an environment of its own: Airflow pins other packages
 SPEC = "/etc/recordmill/example.yaml"
 OUTPUT = "s3://example-bucket/datasets/example"
+METRICS = "/var/lib/recordmill/example.prom"  # in the folder of node_exporter's textfile collector
 LIVE = Asset(name="example-live", uri=f"{OUTPUT}/LATEST")
 
 UP_TO_DATE = 3
@@ -73,6 +74,6 @@ with DAG(
     # A DAG with `schedule=[LIVE]` trains when a new version is live, and not on days when nothing has changed.
     RecordmillOperator(
         task_id="build",
-        arguments=["build", SPEC, "--output", OUTPUT, "--span", "{{ macros.ds_add(ds, -1) }}"],
+        arguments=["build", SPEC, "--output", OUTPUT, "--span", "{{ macros.ds_add(ds, -1) }}", "--metrics", METRICS],
         outlets=[LIVE],
     )

@@ -4,7 +4,7 @@ Only names, sizes and times of change count, as in the build's key; a file that 
 old time all the while. `Listings` remembers the files, to name the changes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import groupby
@@ -54,6 +54,9 @@ class Listings(Files):
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
         return self.files.read(path, start, length, most)
+
+    def left_out(self) -> Collection[str]:
+        return self.files.left_out()
 
     def has(self, path: str) -> bool:
         """Whether a file was listed; a path of an equal hash would pass, too."""

@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
-from recordmill.pipeline.sources.globs import Template, is_literal, is_template, literal_prefix
+from recordmill.pipeline.sources.globs import Template, is_literal, is_template, literal_prefix, without_slash
 from recordmill.pipeline.sources.options import (
     PATHS,
     AnnotatedImages,
@@ -121,7 +121,7 @@ def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
 
 def _patterns(source: SourceOptions, path: str) -> list[str]:
     """Returns the patterns of the files that name spans: those at a path, and those below it."""
-    below = f"{path}/**"
+    below = f"{without_slash(path)}/**"
     return [below] if isinstance(source, ImageFolder) else [path, below]
 
 

@@ -26,7 +26,7 @@ from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.paths import note
+from recordmill.pipeline.sources.paths import ODD, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
@@ -168,6 +168,7 @@ def _lay_out(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int) -> B
     """Plans the sources: their chunks, and the layout and sizes that follow from them."""
     pack_bytes, plans = _packed_plans(spec, spans, files, chunk_bytes)
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
+    left_out = note(ODD, sorted(files.left_out()))
     return BuildPlan(
         spec=spec,
         spans=spans,
@@ -178,7 +179,7 @@ def _lay_out(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int) -> B
         source_bytes=sum(plan.bytes for plan in plans),
         scratch_bytes=sum(_scratch_bytes(spec, plan) for plan in plans),
         layout=_layout(spec, spans, plans),
-        notes=[*spans.notes(), *dict.fromkeys(note for plan in plans for note in plan.notes)],
+        notes=[*spans.notes(), *left_out, *dict.fromkeys(note for plan in plans for note in plan.notes)],
         roots=tuple(each.reader.image_root(files) for each in spans.sources),
         inputs_sha256=spans.inputs_sha256 if spec.has_spans else files_digest(plan.inputs for plan in plans),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(spans.sources, plans, strict=True)),

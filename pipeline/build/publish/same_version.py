@@ -5,7 +5,7 @@ from typing import Any
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS, continues, graph_digest, names_to_keep
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.outcome import ROLLED_BACK, Published
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
@@ -13,7 +13,7 @@ from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folde
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import Base, is_held_back
+from recordmill.pipeline.versions.base import Base, awaits_approval, is_rolled_back
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 GRAPHS = ("saved_model.pb", "fingerprint.pb")
@@ -23,7 +23,7 @@ GRAPHS = ("saved_model.pb", "fingerprint.pb")
 def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     """Makes the version of an equal earlier build live; None without one, or if it is to be repeated.
 
-    The gate compares it with the live one first: it may be held back, or be the data of long ago.
+    The gate compares it with the live one first: it may be held back, rolled back, or be the data of long ago.
     """
     base = build.base
     version = find_version(base, plan)
@@ -32,7 +32,7 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     folder = version_folder(open_location(base.output), version.version)
     if version.trial:
         return Published(str(folder), version, is_new=False, went_live=False)
-    breaches = breach_lines(gate_entry(plan.spec, base, folder, version))
+    breaches = breach_lines(gate_entry(plan.spec, base, folder, version)) + undone(base, version)
     if not breaches:
 
         def choose(latest: Latest | None) -> Manifest:
@@ -46,7 +46,7 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
         version,
         is_new=False,
         went_live=not breaches and version.version != base.version,
-        was_live=not is_held_back(base.latest, version),
+        was_live=not awaits_approval(base.latest, version),
         before=base.version,
         breaches=breaches,
     )
@@ -70,6 +70,11 @@ def find_version(base: Base, plan: BuildPlan) -> Manifest | None:
         return False
 
     return publishing.find_version(base.output, plan.rows_key, fits)
+
+
+def undone(base: Base, version: Manifest) -> tuple[str, ...]:
+    """Returns a line where a version would undo a person's rollback."""
+    return (ROLLED_BACK,) if is_rolled_back(base.latest, version) else ()
 
 
 def same_as_live(base: Base, manifest: Manifest) -> bool:

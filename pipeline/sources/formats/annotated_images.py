@@ -39,7 +39,7 @@ from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
 from recordmill.pipeline.sources.formats.open_images import read_open_images
 from recordmill.pipeline.sources.formats.text import read_texts
-from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
@@ -260,7 +260,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def _patterns(self, files: Files) -> list[str]:
         if self.source.format in PARSERS and files.is_folder(self.source.path):
-            return [f"{escape(self.source.path.rstrip('/'))}/**/*{self.endings[0]}"]
+            return [f"{escape(without_slash(self.source.path))}/**/*{self.endings[0]}"]
         return super()._patterns(files)
 
     def _listed(self, files: Files, root: str) -> FileList:

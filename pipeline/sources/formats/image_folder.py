@@ -26,7 +26,7 @@ from recordmill.pipeline.sources.formats.image_captions import Listing, captions
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, ImageFields, paths_of, with_paths
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
-from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
 from recordmill.pipeline.sources.paths import check_names, is_image, join, note, planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
@@ -55,7 +55,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
     """Reads a folder of images."""
 
     def root(self, files: Files) -> str:
-        return self.source.path.rstrip("/")
+        return without_slash(self.source.path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the images; where there is metadata, reads its paths. `rows` is exact."""
@@ -104,7 +104,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         """Returns the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
-        table = _table(self.source.path.rstrip("/"), chunk.file)
+        table = _table(without_slash(self.source.path), chunk.file)
         return table.locate(replace(chunk, work=chunk.work.work), position)
 
 

@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.encoded import CODECS, codec, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, Rows, cut_file, read_range
-from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
@@ -96,7 +96,7 @@ class TextReader(TableReader[TextFiles]):
         """Returns the patterns of all files; a folder's are in it or in folders below it."""
         if not files.is_folder(self.source.path):
             return super()._patterns(files)
-        folder = escape(self.source.path.rstrip("/"))
+        folder = escape(without_slash(self.source.path))
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:

@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
@@ -40,7 +40,7 @@ class UserRowsReader(SourceReader[UserRows]):
     """Reads rows that a function yields."""
 
     def root(self, files: Files) -> str:
-        return self.source.path.rstrip("/")
+        return without_slash(self.source.path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Asks for the parts, which are the chunks, and looks at the first rows."""

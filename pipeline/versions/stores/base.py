@@ -33,6 +33,10 @@ HISTORY_FILE = "history.jsonl"
 """One line a build or another act, whatever its end (`pipeline.versions.history`)."""
 
 
+OTHER_CONTENT = (
+    "{} was written meanwhile with other content: a build whose functions depend on more than their rows, or another "
+    "build's remains; run the same command again"
+)
 MOST_SHARED = 256 << 20  # 256 MiB: of `LATEST`, a lease, the history, or 3,000,000 forgotten keys
 
 
@@ -129,10 +133,10 @@ class Store(Protocol):
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Opens a stream for an object that appears when the block ends; after an error nothing is left.
 
-        A folder replaces a file of this name. A bucket keeps it, and takes equal content as written.
+        An object of this name stays; equal content counts as written.
 
         Raises:
-            OutputError: a bucket has an object of this name and other content.
+            UnsettledOutputError: it has other content.
         """
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
@@ -159,7 +163,12 @@ class Store(Protocol):
 
         Raises:
             Conflict: it was changed, made or deleted since.
+            OutputError: as `check_conditions`, too.
         """
+
+    def check_conditions(self) -> None:
+        """Checks, once a process, that `write_if` and `delete` honour tags. Raises: OutputError: a store does not."""
+        return
 
     def exists(self, name: str) -> bool:
         """Whether there is such an object; folders do not count."""

@@ -10,29 +10,31 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
-from io import BytesIO, RawIOBase
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, Self, cast
+from typing import Any, BinaryIO, NamedTuple, Self, cast
 
-from recordmill.pipeline.dataset.paths import NO_PARTS, Location
-from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.dataset.paths import Location, attempt_name
+from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
+    OTHER_CONTENT,
     Conflict,
     Copied,
+    OutputError,
     Store,
     TooLargeError,
     UnsettledOutputError,
     refusals,
 )
-from recordmill.pipeline.versions.stores.parts import DirectReads, Part
+from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, Part, Stream, Upload, is_plain
 
 UPLOADS = 8
 """Files uploaded, or objects deleted, at a time."""
@@ -40,8 +42,7 @@ CONNECTIONS = 32
 """Requests of one client at a time."""
 WAITS = (1.0, 4.0, 10.0)
 """Seconds before each further look for an object that another process was about to show."""
-PART_BYTES = 8 << 20
-"""8 MiB: the bytes of a stream that are sent, and held in memory, at a time."""
+_HONEST = set[str]()  # the URLs of this process' stores that honour conditions
 
 
 class Listed(NamedTuple):
@@ -52,63 +53,6 @@ class Listed(NamedTuple):
     """Changes with the content."""
     written: datetime | None = None
     """When, by the store's clock; None for a folder."""
-
-
-class Upload(Protocol):
-    """A stream on its way to a new object, which nobody sees before `complete`."""
-
-    def send(self, data: bytes | bytearray) -> None:
-        """Sends the next PART_BYTES or more, a multiple of 256 KiB. Raises: Conflict, or the library's errors."""
-
-    def complete(self, data: bytes | bytearray) -> None:
-        """Sends the rest, and shows the object.
-
-        Raises:
-            Conflict: another process was first; its object is there, or about to be. Or the library's errors.
-        """
-
-    def abort(self) -> None:
-        """Removes what was sent. Raises: the library's errors."""
-
-
-class _Stream(RawIOBase):
-    """Sends what is written in parts; where another process was first, only digests it."""
-
-    def __init__(self, upload: Upload, url: str) -> None:
-        self._upload, self._url, self._rest, self._parts = upload, url, bytearray(), 0
-        self._sha256 = hashlib.sha256()
-        self.is_late = False
-
-    @property
-    def digest(self) -> bytes:
-        return self._sha256.digest()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self._sha256.update(data)
-        self._rest += data
-        part = PART_BYTES << (self._parts // 1000)  # S3 takes 10,000 parts
-        while len(self._rest) >= part:
-            self._send(part)
-        return memoryview(data).nbytes
-
-    def _send(self, part: int) -> None:
-        self._unless_there(self._upload.send, self._rest[:part])
-        del self._rest[:part]
-        self._parts += 1
-
-    def complete(self) -> None:
-        self._unless_there(self._upload.complete, self._rest)
-
-    def _unless_there(self, step: Callable[[bytearray], None], data: bytearray) -> None:
-        try:
-            if not self.is_late:
-                with refusals(self._url, "written"):
-                    step(data)
-        except Conflict:
-            self.is_late = True
 
 
 class BucketStore(Store):
@@ -138,12 +82,12 @@ class BucketStore(Store):
         return inner
 
     def _key(self, name: str) -> str:
-        """Returns the key of an object; a folder that a store's console made is one whose name ends in a slash.
+        """Returns the key of an object to write; a folder that a store's console made has a slash at its end.
 
         Raises:
-            DatasetError: a client could read it as another prefix' object.
+            DatasetError: other tools could read it as another prefix' object.
         """
-        if not NO_PARTS.isdisjoint(name.removesuffix("/").split("/")):
+        if not is_plain(name.removesuffix("/")):
             raise DatasetError(f"the path {cut(repr(name))} leaves {self.url}")
         return self._prefix + name
 
@@ -175,6 +119,10 @@ class BucketStore(Store):
     def _write(self, key: str, data: bytes) -> None:
         raise NotImplementedError
 
+    def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
+        """Writes as `write_if`, which checks first that the store knows conditions."""
+        raise NotImplementedError
+
     def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
         """Lists objects by key; up to a delimiter, also the folders, with a slash at the end and 0 bytes."""
         raise NotImplementedError
@@ -197,7 +145,7 @@ class BucketStore(Store):
             OutputError: the store refuses, or does not answer.
         """
         with refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, TooLargeError)):
-            arguments = self._key(name), start, end, most
+            arguments = self._prefix + name, start, end, most
             return (self._direct and self._direct.range(*arguments)) or self._range(*arguments)
 
     def size(self, name: str) -> int:
@@ -215,6 +163,40 @@ class BucketStore(Store):
         with refusals(self.url, "written"):
             self._write(self._key(name), bytes(data))  # Arrow's buffers are none to every client
 
+    def write_if(self, name: str, data: bytes, tag: str | None) -> str:
+        """Also checks the store's conditions, once a process."""
+        self.check_conditions()
+        return self._write_if(name, data, tag)
+
+    def check_conditions(self) -> None:
+        """Tries the conditions of writes and deletions with a small object."""
+        if self.url in _HONEST:
+            return
+        name = attempt_name(".leases/probe")
+        first, ignored = self._write_if(name, b"1", None), list[str]()
+        try:
+            if not self._writes(name, b"2", first) or self._writes(name, b"3", first):
+                ignored.append("If-Match")
+            if self._writes(name, b"4", None):
+                ignored.append("If-None-Match")
+            self.delete(name, first)
+            if not self.exists(name):
+                ignored.append("the condition of a deletion")
+        finally:
+            self.delete(name)
+        if ignored:
+            raise OutputError(
+                f"{self.url} ignores {listed(ignored)}, so two writers would lose each other's work: take a store that "
+                "honours conditions, or a folder"
+            )
+        _HONEST.add(self.url)
+
+    def _writes(self, name: str, data: bytes, tag: str | None) -> bool:
+        with suppress(Conflict):
+            self._write_if(name, data, tag)
+            return True
+        return False
+
     def copy(self, name: str, into: Store, target: str, size: int | None = None) -> Copied:
         with refusals(self.url, "written"):
             self._copy(self._key(name), cast(BucketStore, into)._key(target))
@@ -225,7 +207,7 @@ class BucketStore(Store):
         """Raises OutputError also where another process was about to show such an object and did not."""
         with refusals(self.url, "written"):
             upload = self._begin(self._key(name))
-        stream = _Stream(upload, self.url)
+        stream = Stream(upload, self.url)
         try:
             yield cast(BinaryIO, stream)
             stream.complete()
@@ -249,10 +231,7 @@ class BucketStore(Store):
                 "command again"
             )
         if found != digest:
-            raise UnsettledOutputError(
-                f"{self.url}/{name} was written meanwhile with other content: a build whose functions depend on more "
-                "than their rows, or another build's remains; run the same command again"
-            )
+            raise UnsettledOutputError(OTHER_CONTENT.format(f"{self.url}/{name}"))
 
     def _digest(self, name: str) -> bytes | None:
         """Returns an object's SHA-256; None if it does not exist."""

@@ -15,14 +15,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
-from recordmill.pipeline.versions.stores.bucket import (
-    CONNECTIONS,
-    PART_BYTES,
-    BucketStore,
-    Listed,
-    Upload,
-)
-from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
+from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed
+from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part, Upload, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 TIMEOUT_SECONDS = 60  # for the next bytes of an answer
@@ -79,7 +73,7 @@ class GcsStore(BucketStore):
                     return Content(blob.download_as_bytes(if_generation_match=generation), str(generation))
         return None
 
-    def write_if(self, name: str, data: bytes, tag: str | None) -> str:
+    def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
         """Writes on a condition; generation 0 means that there is no object."""
         with refusals(self.url, "written"), suppress(self._errors.PreconditionFailed):
             blob = self._bucket.blob(self._key(name))

@@ -1,13 +1,14 @@
 """An output in a local or network folder: `os.replace` and fsync under a lock (`stores.folder_lock`)."""
 
 import errno
+import filecmp
 import hashlib
 import itertools
 import os
 import shutil
 import threading
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self, cast
@@ -28,11 +29,13 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.stores.base import (
     HISTORY_FILE,
     MOST_SHARED,
+    OTHER_CONTENT,
     Conflict,
     Content,
     Copied,
     OutputError,
     Store,
+    UnsettledOutputError,
     check_shared,
 )
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
@@ -93,9 +96,24 @@ class LocalStore(Store):
     def open(self, name: str) -> BinaryIO:
         return open_file(locate(self.url, name))
 
-    def create(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Opens a temporary file next to it."""
-        return replacing(self._within(name))
+    @contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """Links a temporary file to the name, so that no late writer replaces a file; without links it is renamed."""
+        path = self._within(name)
+        temporary = attempt_name(path)
+        with replacing(temporary) as file:
+            yield file
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            if not filecmp.cmp(temporary, path, shallow=False):
+                raise UnsettledOutputError(OTHER_CONTENT.format(path)) from None
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
         with replacing(self._within(name), durable=durable) as file:

@@ -11,6 +11,7 @@ from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.gcs import GcsStore
 from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.pipeline.versions.stores.parts import is_plain
 from recordmill.pipeline.versions.stores.s3 import S3Store
 
 READ_BYTES = 4 << 20
@@ -27,7 +28,7 @@ def open_store(output: str) -> Store:
     """Opens the store of an output: a path, `gs://bucket/folder` or `s3://bucket/folder`. Sends no request yet.
 
     Raises:
-        OutputError: a URL of another scheme or without a bucket, or its library is not installed.
+        OutputError: a URL of another scheme, without a bucket, or with odd parts, or its library is not installed.
     """
     return LocalStore(output) if is_local(output) else open_bucket(output)
 
@@ -35,9 +36,11 @@ def open_store(output: str) -> Store:
 def open_bucket(url: str) -> BucketStore:
     """Opens a folder of an object store. Raises: OutputError as `open_store`."""
     scheme, _, rest = url.partition("://")
-    bucket, _, folder = rest.rstrip("/").partition("/")
+    bucket, _, folder = rest.removesuffix("/").partition("/")
     if scheme not in _STORES or not bucket:
         raise OutputError(f"{url} is neither a path nor a URL like gs://bucket/folder or s3://bucket/folder")
+    if folder and not is_plain(folder):
+        raise OutputError(f"{url} has an empty or dotted part, by which tools mean different folders: name one without")
     return _STORES[scheme](bucket, folder)
 
 

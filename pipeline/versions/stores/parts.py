@@ -1,16 +1,21 @@
-"""Reads of parts of objects, by obstore first: a seventh of the CPU of a store's own client, and outside Python's lock.
+"""Parts of objects: streams that write them, and reads.
 
-obstore is asked once. What it cannot read, the store's client reads: it finds a bucket of another region, waits and
-repeats, and says what an error means.
+obstore reads first: it takes a seventh of the CPU of a store's own client, outside Python's lock. It is asked once.
+What it cannot read, the store's client reads: it finds a bucket of another region, waits and repeats, and says what an
+error means.
 """
 
+import hashlib
 import os
 import time
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from io import RawIOBase
+from typing import Any, NamedTuple, Protocol
 
-from recordmill.pipeline.versions.stores.base import TooLargeError
+from recordmill.pipeline.dataset.paths import NO_PARTS
+from recordmill.pipeline.versions.stores.base import Conflict, TooLargeError, refusals
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 OPTIONS: dict[str, Any] = {
@@ -22,6 +27,10 @@ TRIES = 8
 """Failures after which a bucket that obstore never read is left to the store's client."""
 
 
+PART_BYTES = 8 << 20
+"""8 MiB: the bytes of a stream that are sent, and held in memory, at a time."""
+
+
 class Part(NamedTuple):
     """A part of an object, and the bytes of the whole."""
 
@@ -29,6 +38,11 @@ class Part(NamedTuple):
     size: int
     tag: str = ""
     """The store's tag of the whole, which changes with its content; empty where it says none."""
+
+
+def is_plain(key: str) -> bool:
+    """Whether a key has no empty and no dotted part: of `a/`, obstore reads `a`."""
+    return NO_PARTS.isdisjoint(key.split("/"))
 
 
 def byte_range(start: int, end: int | None) -> dict[str, str]:
@@ -67,7 +81,7 @@ class DirectReads:
         Raises:
             TooLargeError: the object has more than `most` bytes.
         """
-        if (self._failures >= TRIES and not self._works) or _process() != os.getpid():
+        if (self._failures >= TRIES and not self._works) or _process() != os.getpid() or not is_plain(key):
             return None
         began, wanted = time.monotonic(), {"offset": start} if end is None else (start, end)
         try:
@@ -93,3 +107,64 @@ def _count(began: float, **counts: int) -> None:
 def _process() -> int:
     """Returns the process in which obstore began: its threads are in no fork of that."""
     return os.getpid()
+
+
+class Upload(Protocol):
+    """A stream on its way to a new object, which nobody sees before `complete`."""
+
+    def send(self, data: bytes | bytearray) -> None:
+        """Sends the next PART_BYTES or more, a multiple of 256 KiB. Raises: Conflict, or the library's errors."""
+
+    def complete(self, data: bytes | bytearray) -> None:
+        """Sends the rest, and shows the object.
+
+        Raises:
+            Conflict: another process was first; its object is there, or about to be. Or the library's errors.
+        """
+
+    def abort(self) -> None:
+        """Removes what was sent. Raises: the library's errors."""
+
+
+class Stream(RawIOBase):
+    """Sends what is written in parts; where another process was first, only digests it."""
+
+    def __init__(self, upload: Upload, url: str) -> None:
+        self._upload, self._url, self._rest, self._parts = upload, url, bytearray(), 0
+        self._sha256 = hashlib.sha256()
+        self.is_late = False
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 of what was written."""
+        return self._sha256.digest()
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any, /) -> int:
+        """Sends the parts that are whole. Raises: OutputError."""
+        self._sha256.update(data)
+        self._rest += data
+        part = PART_BYTES << (self._parts // 1000)  # S3 takes 10,000 parts
+        while len(self._rest) >= part:
+            self._send(part)
+        return memoryview(data).nbytes
+
+    def _send(self, part: int) -> None:
+        self._unless_there(self._upload.send, self._rest[:part])
+        del self._rest[:part]
+        self._parts += 1
+
+    def complete(self) -> None:
+        """Sends the rest. Raises: OutputError."""
+        self._unless_there(self._upload.complete, self._rest)
+
+    def _unless_there(self, step: Callable[[bytearray], None], data: bytearray) -> None:
+        try:
+            if not self.is_late:
+                with refusals(self._url, "written"):
+                    step(data)
+        except Conflict:
+            self.is_late = True

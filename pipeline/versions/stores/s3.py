@@ -15,13 +15,8 @@ from importlib import import_module
 from typing import Any
 
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
-from recordmill.pipeline.versions.stores.bucket import (
-    CONNECTIONS,
-    BucketStore,
-    Listed,
-    Upload,
-)
-from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, byte_range, size_of
+from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed
+from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, Upload, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
@@ -95,7 +90,7 @@ class S3Store(BucketStore):
             return Content(answer["Body"].read(), answer["ETag"])
         return None
 
-    def write_if(self, name: str, data: bytes, tag: str | None) -> str:
+    def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         with refusals(self.url, "written"), self._passing(*_CONFLICTS, *_MISSING):
             return str(self._client.put_object(**self._object(name), Body=data, **condition)["ETag"])
