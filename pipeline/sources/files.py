@@ -30,6 +30,8 @@ from recordmill.pipeline.sources.globs import (
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
+LARGEST_INODE = (1 << 63) - 1  # what Arrow's int64 holds
+
 
 class FileInfo(NamedTuple):
     """One file that a pattern matched: its full path, its size in bytes and its time of change (Unix seconds)."""
@@ -39,6 +41,19 @@ class FileInfo(NamedTuple):
     modified: float
     tag: str = ""
     """An object's ETag or generation, which changes with its content; its time is 0 then."""
+    changed: float = 0.0
+    """Its ctime (Unix seconds), which no program sets; of a file at a URL `modified`."""
+    inode: int = 0
+
+    @property
+    def keyed(self) -> str:
+        """What stands for its content in keys."""
+        return self.tag or repr(self.modified)
+
+    @property
+    def seen(self) -> str:
+        """What proves to this machine, beside its size, that its content is as it was."""
+        return self.tag or repr((self.changed, self.inode))
 
 
 class Files(Protocol):
@@ -68,7 +83,7 @@ class Files(Protocol):
 
 
 class FileList(Sequence[FileInfo]):
-    """Files, packed: about 20 bytes each, where a list of `FileInfo` takes 250. Made to be iterated over.
+    """Files, packed: about 30 bytes each, where a list of `FileInfo` takes 300. Made to be iterated over.
 
     >>> [file.path for file in FileList([FileInfo("a.txt", 3, 0.0), FileInfo("b.txt", 5, 0.0)])]
     ['a.txt', 'b.txt']
@@ -176,7 +191,7 @@ def _regular(path: str) -> Iterator[FileInfo]:
         yield FileInfo(path, 0, 0.0)
         return
     if stat.S_ISREG(state.st_mode):
-        yield FileInfo(path, state.st_size, state.st_mtime)
+        yield FileInfo(path, state.st_size, state.st_mtime, "", state.st_ctime, state.st_ino & LARGEST_INODE)
 
 
 class StoreFiles:
