@@ -1,4 +1,4 @@
-"""What a file's time proves: equal size and time of change are no proof; another inode or ctime is content to be read."""
+"""What a file's time proves: nothing, where its inode or ctime is another: its content is read."""
 
 import io
 import os

@@ -10,12 +10,12 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.dialect import WHY, find_dialect
 from recordmill.pipeline.init.encoding import find_encoding
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.csv import SEPARATORS
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.formats.jsonl import LIST, lines_hint
@@ -312,18 +312,15 @@ def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]
     Returns:
         The options that are not the source's defaults, and the reason of each.
     """
-    first, *others = (line.strip("\r") for line in head.decode(errors="replace").split("\n"))
-    default, lines = "\t" if form == "tsv" else ",", list(filter(None, others[:-1]))[:SHOWN_LINES]
-    separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
-    names = next(csv.reader(first.split("\r"), delimiter=separator), [])
+    first, *others = re.split("\r\n?|\n", head.decode(errors="replace"))
+    default = "\t" if form == "tsv" else ","
+    options, why, names, lines = find_dialect(list(filter(None, [first, *others[:-1]]))[:SHOWN_LINES], default)
+    separator = options.get("separator", default)
     cells = [cell.strip('" ') for line in lines for cell in line.split(separator)]
-    options, why = dict[str, Any](), dict[str, str]()
-    if separator != default:
-        options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
-    if any(is_image(cell) or NUMERIC.fullmatch(cell) for cell in names):
+    if "header" not in options and any(is_image(cell) or NUMERIC.fullmatch(cell) for cell in names):
         options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
         why["header"] = "the first line looks like data: name the columns here, or remove this"
-    if _are_plain(lines, separator, len(names)):
+    if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
     if separator != "," and any(map(COMMA.fullmatch, cells)) and not any(map(POINT.fullmatch, cells)):
         options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"

@@ -1,0 +1,78 @@
+r"""Finds how files of cells are written by their first lines: what stands before the header, escapes, blanks.
+
+>>> find_dialect(["sep=;", "a;b", "1;2"], ",").options
+{'separator': ';', 'skip': 1}
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS
+
+WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
+WHY = {"escape": 'quotes are written as \\"', "trim": "blanks stand before cells"}
+
+
+class Written(NamedTuple):
+    """How lines are written."""
+
+    options: dict[str, Any]
+    """Those that are not the source's defaults."""
+    why: dict[str, str]
+    names: Sequence[str]
+    """The cells of the header."""
+    rows: Sequence[str]
+    """The lines behind it."""
+
+
+def find_dialect(lines: Sequence[str], default: str) -> Written:
+    """Finds the options of a file whose first lines, none of them blank, are given; `default` is the separator."""
+    skip = next((number for number, line in enumerate(lines) if not _stands_before(line, lines[number:])), 0)
+    named, lines = [SEPARATOR_LINE.fullmatch(line.strip('"')) for line in lines[:skip]], lines[skip:]
+    first, *rest = lines or [""]
+    separator = next((found[1] for found in named if found), max(default + SEPARATORS, key=first.count))
+    best = max(WRITTEN, key=lambda options: _fit(lines, separator, options))
+    names, *rows = list(_rows(lines, separator, best)) or [[]]
+    options, why = dict(best), {name: WHY[name] for name in best}
+    if separator != default:
+        options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
+    width = len(rows[0]) if len({*map(len, rows)}) == 1 else len(names)
+    if width != len(names) and not any(any(cells[min(width, len(names)) :]) for cells in (names, *rows)):
+        names = [*names, *(f"column_{number}" for number in range(len(names) + 1, width + 1))][:width]
+        options["header"], why["header"] = names, "separators at the ends of lines: the file's own does not fit"
+    if total := skip + ("header" in options):
+        options["skip"], why["skip"] = total, "lines that are no rows: comments, `sep=`, or a header"
+    return Written(options, why, names, rest)
+
+
+def _stands_before(line: str, lines: Sequence[str]) -> bool:
+    """Whether a line is `sep=;`, or a comment: begins with `#`, and is not the header of the next line that does not."""
+    below = next((other for other in lines if not other.startswith("#")), "")
+    if not line.startswith("#") or not below:
+        return SEPARATOR_LINE.fullmatch(line.strip('"')) is not None
+    separator = max(SEPARATORS, key=below.count)
+    cells, others = line.count(separator), below.count(separator)
+    if line[1:2].isalnum():  # `#id,text`
+        return cells == 0 < others
+    return cells != others or not others or not any(map(str.isdigit, below))  # NumPy's `# a,b` above numbers
+
+
+def _fit(lines: Sequence[str], separator: str, options: dict[str, Any]) -> tuple[int, bool]:
+    """Counts the rows as long as the header, less others; of equals, blanks behind all separators decide."""
+    rows, text = list(_rows(lines, separator, options)), "\n".join(lines)
+    is_spaced = 0 < text.count(separator) == text.count(f"{separator} ")
+    return 2 * sum(len(row) == len(rows[0]) for row in rows) - len(rows), is_spaced and options == {"trim": True}
+
+
+def _rows(lines: Sequence[str], separator: str, options: dict[str, Any]) -> Iterator[list[str]]:
+    escape, trim = options.get("escape"), options.get("trim", False)
+    texts = (f"{line}\n" for line in lines)
+    rows = csv.reader(texts, delimiter=separator, strict=True, escapechar=escape, skipinitialspace=trim)
+    while True:
+        try:
+            yield next(rows)
+        except csv.Error:
+            continue
+        except StopIteration:
+            return
