@@ -12,13 +12,13 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.dialect import WHY, find_dialect
 from recordmill.pipeline.init.encoding import find_encoding
+from recordmill.pipeline.init.json_objects import DESCRIPTIONS, describes_others, is_one_object, says_one_row
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
-from recordmill.pipeline.sources.formats.jsonl import LIST, lines_hint
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
@@ -36,12 +36,14 @@ NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 COMMA = re.compile(r"[+-]?\d+,\d+")
 POINT = re.compile(r"[+-]?\d+\.\d+")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
+HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
 WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
 FOREIGN = {
     **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
     **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
+    ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
     **dict.fromkeys((".yaml", ".yml"), "YAML, which is no data: give the data that it describes"),
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
@@ -131,6 +133,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
     by_format = dict[str, list[FileInfo]]()
     for file in filled:
+        if posixpath.basename(file.path) in DESCRIPTIONS and describes_others(read_head(files, file.path), file.path):
+            continue
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
             raise UnknownDataError(f"{folder} holds a dataset that is built already: see `recordmill show`")
         by_format.setdefault(IMAGES if is_image(file.path) else format_by_name(file.path) or "", []).append(file)
@@ -141,7 +145,10 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen = by_format.get(form, filled)
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
-    sources = _sources(folder, chosen)
+    rows = chosen
+    if form == "json":  # beside files of rows, an object is no row
+        rows = [file for file in chosen if not is_one_object(read_head(files, file.path))] or chosen
+    sources = _sources(folder, rows, chosen)
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     return _table(files, form, sources, encoding, _left_out(folder, left))
@@ -186,10 +193,10 @@ def _bytes(some: Sequence[FileInfo]) -> int:
     return sum(file.bytes for file in some)
 
 
-def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
-    """The sources that read some files of a folder: one for each split that their names begin with."""
+def _sources(folder: str, chosen: Sequence[FileInfo], every: Sequence[FileInfo]) -> list[SourceFiles]:
+    """The sources that read some files of a folder's format: one for each split that their names begin with."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    names = sorted(file.path for file in chosen)
+    names = sorted(file.path for file in every)
     taken = SYNONYMS if len(by_split) > 1 else [None]
     ordered = [(split, by_split[split]) for split in taken if split in by_split]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
@@ -232,10 +239,8 @@ def _table(
 ) -> Recognized:
     """The sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
-    if form == "json" and len(every) == 1:
-        path, head = every[0].path, read_head(files, every[0].path).strip()
-        if b"\n" not in head and LIST.search(head):
-            raise UnknownDataError(f"{path} is one JSON object, and would be one row{lines_hint([head], path)}")
+    if form == "json" and len(every) == 1 and (said := says_one_row(read_head(files, every[0].path), every[0].path)):
+        raise UnknownDataError(said)
     options, why = _written(files, form, every, encoding) if form in TEXTS else ({}, {})
     if len(every) > 1 == len(sources):
         why["format"] = count(len(every), "file")
@@ -276,6 +281,8 @@ def format_of(files: Files, path: str) -> str:
         OSError: it cannot be read.
     """
     foreign = FOREIGN.get(posixpath.splitext(path)[1].lower())
+    if posixpath.basename(path) in DESCRIPTIONS and describes_others(read_head(files, path), path):
+        foreign = f"Hugging Face's description of a dataset, and no data: {HUGGING_FACE}"
     if foreign:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
