@@ -212,8 +212,8 @@ MALFORMED: dict[str, tuple[bytes, str]] = {
     "text behind a quote": (b'"a"b,c', "the record is not CSV: text stands behind a closing quote"),
     "a comma at the end": (
         b"a,b,",
-        "3 cells, the header has 2; if separators end every line, name all columns by `header`, and leave the file's own "
-        "out by `skip: 1`",
+        "3 cells, the header has 2; if separators end every line, name all columns by `header`, and leave the file's "
+        "own out by `skip: 1`",
     ),
     "an escape": (
         b'"a \\"b\\"",c',

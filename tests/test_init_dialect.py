@@ -27,7 +27,9 @@ DIALECTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "Spark": ("id,text,label\n" + lines('{},"say \\"hi, {}\\"",{}'), BACKSLASH, {"escapechar": "\\"}),
     "MySQL": ("id,text,label\n" + lines("{},{}\\, and\\\nmore,{}"), BACKSLASH, {"escapechar": "\\"}),
     "Excel": ("sep=;\nid;text;label\n" + lines("{};a, {};{}"), {"separator": ";", "skip": 1}, {"delimiter": ";"}),
-    "Excel, quoted": ('"sep=|"\nid|text|label\n' + lines("{}|{}|{}"), {"separator": "|", "skip": 1}, {"delimiter": "|"}),
+    "Excel, quoted": (
+        '"sep=|"\nid|text|label\n' + lines("{}|{}|{}"), {"separator": "|", "skip": 1}, {"delimiter": "|"}
+    ),
     "blanks": ("id, text, label\n" + lines('{}, "{}, too", {}'), {"trim": True}, {"skipinitialspace": True}),
     "blanks without quotes": ("id, text, label\n" + lines("{}, {}, {}"), {"trim": True}, {"skipinitialspace": True}),
     "comments": ("# a list, by me\n# 2026\n\nid,text,label\n" + lines("{},{},{}"), {"skip": 2}, {}),

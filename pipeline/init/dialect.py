@@ -47,7 +47,7 @@ def find_dialect(lines: Sequence[str], default: str) -> Written:
 
 
 def _stands_before(line: str, lines: Sequence[str]) -> bool:
-    """Whether a line is `sep=;`, or a comment: begins with `#`, and is not the header of the next line that does not."""
+    """Whether a line is `sep=;`, or a comment: begins with `#`, and is no header of the next one that does not."""
     below = next((other for other in lines if not other.startswith("#")), "")
     if not line.startswith("#") or not below:
         return SEPARATOR_LINE.fullmatch(line.strip('"')) is not None

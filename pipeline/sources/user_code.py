@@ -22,9 +22,10 @@ import os
 import site
 import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.abc import SourceLoader
@@ -121,12 +122,13 @@ def split_reference(reference: str) -> tuple[str, str]:
 def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeError:
     """Makes the error for an exception in the user's code: its type, its message, and the user's line.
 
-    Texts in `given`, what the code was called with, may be secret: where it says one of them, stars stand for it.
+    Texts in `given`, what the code was called with, may be secret: where it says one that names no file, stars stand
+    for it.
     """
     where = _line(error, reference)
     says = (str(error).splitlines() or [""])[0]
     for text in sorted(_texts(given), key=len, reverse=True):
-        says = says.replace(text, HIDDEN)
+        says = says if _is_file(text, error) else says.replace(text, HIDDEN)
     says = says[:MESSAGE]
     return UserCodeError(f"`{reference}` failed{where}: {type(error).__name__}{says and ': '}{says}")
 
@@ -137,6 +139,40 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (value, quote(value), quote(value, safe=""), quote_plus(value), repr(value)[1:-1])
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _texts(inner)
+
+
+def _is_file(text: str, error: BaseException) -> bool:
+    """Whether a text names something that is there, or lies in a folder that is, or could not be opened."""
+    path, folder = os.path.join(_Finder.code.folder if _Finder.code else "", text), os.path.dirname(text)
+    opened = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else "://"
+    is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
+    return is_opened or os.path.lexists(path) or (folder.strip("/.") != "" and os.path.isdir(os.path.dirname(path)))
+
+
+class _Place:
+    """The working folder: a process has one, for all threads, of which several may be inside the user's code."""
+
+    lock, inside, before = threading.Lock(), 0, ""
+
+
+@contextmanager
+def in_its_folder() -> Iterator[None]:
+    """Makes the spec's folder the working folder where there is one: on a cluster's worker may be none."""
+    folder = _Finder.code.folder if _Finder.code else ""
+    if not os.path.isdir(folder):
+        yield
+        return
+    with _Place.lock:
+        _Place.before = _Place.before if _Place.inside else os.getcwd()
+        _Place.inside += 1
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        with _Place.lock:
+            _Place.inside -= 1
+            if not _Place.inside:
+                os.chdir(_Place.before)
 
 
 def _line(error: BaseException, reference: str) -> str:
@@ -176,7 +212,7 @@ class UserCode:
                 raise UserCodeError(
                     f"`{reference}`: there is no {name.replace('.', '/')}.py in {folder}, and no such package{near}"
                 )
-        return cls(folder, dict(sorted(files.items())))
+        return cls(os.path.abspath(folder), dict(sorted(files.items())))
 
     @cached_property
     def sha256(self) -> str:
