@@ -1,12 +1,12 @@
 r"""Finds how files of cells are written by their first lines: what stands before the header, escapes, blanks.
 
->>> find_dialect(["sep=;", "a;b", "1;2"], ",").options
+>>> find_dialect(["sep=;", "a;b", "1;2"], ",")[0]
 {'separator': ';', 'skip': 1}
 """
 
 import csv
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS
 
@@ -14,20 +14,12 @@ WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"e
 WHY = {"escape": 'quotes are written as \\"', "trim": "blanks stand before cells"}
 
 
-class Written(NamedTuple):
-    """How lines are written."""
-
-    options: dict[str, Any]
-    """Those that are not the source's defaults."""
-    why: dict[str, str]
-    names: Sequence[str]
-    """The cells of the header."""
-    rows: Sequence[str]
-    """The lines behind it."""
+Found = tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]
+"""The options that are not the source's defaults, their reasons, the cells of the header, and the lines behind it."""
 
 
-def find_dialect(lines: Sequence[str], default: str) -> Written:
-    """Finds the options of a file whose first lines, none of them blank, are given; `default` is the separator."""
+def find_dialect(lines: Sequence[str], default: str) -> Found:
+    """Finds how a file is written whose first lines, none of them blank, are given; `default` is the separator."""
     skip = next((number for number, line in enumerate(lines) if not _stands_before(line, lines[number:])), 0)
     named, lines = [SEPARATOR_LINE.fullmatch(line.strip('"')) for line in lines[:skip]], lines[skip:]
     first, *rest = lines or [""]
@@ -43,7 +35,7 @@ def find_dialect(lines: Sequence[str], default: str) -> Written:
         options["header"], why["header"] = names, "separators at the ends of lines: the file's own does not fit"
     if total := skip + ("header" in options):
         options["skip"], why["skip"] = total, "lines that are no rows: comments, `sep=`, or a header"
-    return Written(options, why, names, rest)
+    return options, why, names, rest
 
 
 def _stands_before(line: str, lines: Sequence[str]) -> bool:

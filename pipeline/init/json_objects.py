@@ -15,22 +15,15 @@ ORIENTS = {
     "split": rb'"columns"\s*+:\s*+\[',
     "table": rb'"schema"\s*+:\s*+\{\s*+"fields"',
     "index": rb'"0"\s*+:\s*+\{',
-    "columns": KEY + rb'\{\s*+"0"\s*+:',
+    "columns": KEY + rb'(\{\s*+"0"\s*+:|\[\s*+[^\s{])',
 }
-"""The beginnings of what pandas' `to_json` writes behind `{`, by its `orient`."""
-LISTS = re.compile(rb"\s*+\{\s*+" + KEY + rb"\[\s*+[^\s{]")
+"""The beginnings of what pandas' `to_json` writes behind `{`, by its `orient`; lists are read as columns, too."""
 MOST_BYTES = 1 << 20  # a file with more is cut off here
 DESCRIPTIONS = {
     "state.json": b'"_data_files"', "dataset_info.json": b'"features"', "dataset_infos.json": b'"features"',
     "dataset_dict.json": b'"splits"',
 }  # fmt: skip
-"""Hugging Face's descriptions of datasets, and what each of them holds."""
-
-
-def describes_others(head: bytes, path: str) -> bool:
-    """Whether a file describes a dataset of Hugging Face's, by its first bytes."""
-    mark = DESCRIPTIONS.get(posixpath.basename(path))
-    return mark is not None and mark in head
+"""The names of Hugging Face's descriptions of datasets, and what they hold."""
 
 
 def is_one_object(head: bytes) -> bool:
@@ -44,15 +37,14 @@ def is_one_object(head: bytes) -> bool:
 
 
 def says_one_row(head: bytes, path: str) -> str:
-    """Says that a file is one object, and how to make lines of its rows; nothing of one that may be a line."""
+    """Says that a file is one object, and how to make lines of its rows; nothing of any other."""
     if not is_one_object(head):
         return ""
-    orients = (orient for orient, start in ORIENTS.items() if re.match(rb"\s*+\{\s*+" + start, head))
-    orient, hint = next(orients, "columns" if LISTS.match(head) else ""), lines_hint([head.strip()], path)
-    if orient:
-        read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
-        lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
-        hint = (
-            f": a table by {orient}. To make lines of its rows: {read}.to_json({lines!r}, orient='records', lines=True)"
-        )
+    hint = lines_hint([head.strip()], path)
+    for orient, start in ORIENTS.items():
+        if re.match(rb"\s*+\{\s*+" + start, head):
+            read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
+            lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
+            hint = f". To make lines of a table: {read}.to_json({lines!r}, orient='records', lines=True)"
+            break
     return f"{path} is one JSON object, and would be one row{hint}"

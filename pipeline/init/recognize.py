@@ -12,7 +12,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.dialect import WHY, find_dialect
 from recordmill.pipeline.init.encoding import find_encoding
-from recordmill.pipeline.init.json_objects import DESCRIPTIONS, describes_others, is_one_object, says_one_row
+from recordmill.pipeline.init.json_objects import DESCRIPTIONS, is_one_object, says_one_row
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
@@ -133,7 +133,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
     by_format = dict[str, list[FileInfo]]()
     for file in filled:
-        if posixpath.basename(file.path) in DESCRIPTIONS and describes_others(read_head(files, file.path), file.path):
+        if _describes(files, file.path):
             continue
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
             raise UnknownDataError(f"{folder} holds a dataset that is built already: see `recordmill show`")
@@ -280,9 +280,8 @@ def format_of(files: Files, path: str) -> str:
         UnknownDataError: no source reads it.
         OSError: it cannot be read.
     """
-    foreign = FOREIGN.get(posixpath.splitext(path)[1].lower())
-    if posixpath.basename(path) in DESCRIPTIONS and describes_others(read_head(files, path), path):
-        foreign = f"Hugging Face's description of a dataset, and no data: {HUGGING_FACE}"
+    described = f"Hugging Face's description of a dataset, and no data: {HUGGING_FACE}"
+    foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
     if foreign:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
@@ -291,6 +290,11 @@ def format_of(files: Files, path: str) -> str:
     if form is None and b"\0" in read_head(files, path):
         raise UnknownDataError(f"{path} is of no format that is known by its name: {ROWS}, or give a folder of images")
     return form or "text"
+
+
+def _describes(files: Files, path: str) -> bool:
+    mark = DESCRIPTIONS.get(posixpath.basename(path))
+    return mark is not None and mark in read_head(files, path)
 
 
 def format_by_name(path: str) -> str | None:

@@ -30,8 +30,6 @@ from recordmill.pipeline.sources.globs import (
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
-LARGEST_INODE = (1 << 63) - 1  # what Arrow's int64 holds
-
 
 class FileInfo(NamedTuple):
     """One file that a pattern matched: its full path, its size in bytes and its time of change (Unix seconds)."""
@@ -191,7 +189,7 @@ def _regular(path: str) -> Iterator[FileInfo]:
         yield FileInfo(path, 0, 0.0)
         return
     if stat.S_ISREG(state.st_mode):
-        yield FileInfo(path, state.st_size, state.st_mtime, "", state.st_ctime, state.st_ino & LARGEST_INODE)
+        yield FileInfo(path, state.st_size, state.st_mtime, "", state.st_ctime, state.st_ino & 2**63 - 1)  # an int64
 
 
 class StoreFiles:

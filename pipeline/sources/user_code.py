@@ -143,36 +143,29 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _is_file(text: str, error: BaseException) -> bool:
     """Whether a text names something that is there, or lies in a folder that is, or could not be opened."""
-    path, folder = os.path.join(_Finder.code.folder if _Finder.code else "", text), os.path.dirname(text)
-    opened = error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else "://"
+    path, opened = Path(_Finder.code.folder if _Finder.code else "", text), str(getattr(error, "filename", "://"))
     is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
-    return is_opened or os.path.lexists(path) or (folder.strip("/.") != "" and os.path.isdir(os.path.dirname(path)))
+    return is_opened or os.path.lexists(path) or ("/" in text.strip("./") and os.path.isdir(path.parent))
 
 
-class _Place:
-    """The working folder: a process has one, for all threads, of which several may be inside the user's code."""
-
-    lock, inside, before = threading.Lock(), 0, ""
+_LOCK, _BEFORE = threading.Lock(), list[str]()
+"""The working folders before each thread went into the user's code; a process has one, for all threads."""
 
 
 @contextmanager
 def in_its_folder() -> Iterator[None]:
-    """Makes the spec's folder the working folder where there is one: on a cluster's worker may be none."""
-    folder = _Finder.code.folder if _Finder.code else ""
-    if not os.path.isdir(folder):
-        yield
-        return
-    with _Place.lock:
-        _Place.before = _Place.before if _Place.inside else os.getcwd()
-        _Place.inside += 1
-        os.chdir(folder)
+    """Makes the spec's folder the working folder; on a cluster's worker it may not be there."""
+    with _LOCK:
+        _BEFORE.append(_BEFORE[0] if _BEFORE else os.getcwd())
+        with suppress(OSError):
+            os.chdir(_Finder.code.folder if _Finder.code else "")
     try:
         yield
     finally:
-        with _Place.lock:
-            _Place.inside -= 1
-            if not _Place.inside:
-                os.chdir(_Place.before)
+        with _LOCK:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                os.chdir(before)
 
 
 def _line(error: BaseException, reference: str) -> str:

@@ -1,10 +1,8 @@
 """A build under way: what was asked for, the base, and the inputs as they are listed.
 
 A build begins by comparing the inputs with those of the live version: there may be nothing to do. The sources are
-listed and not planned, and neither TensorFlow nor Beam is needed. Files that the version's `inputs.arrow` does not
-prove unchanged are read; a listing that was compared so, or came to the same bytes, is remembered in `LATEST` by its
-`sighting_key`, so that the next build opens nothing. A listing may show more files than a build uses: its key is
-remembered, too.
+listed and not planned, so neither TensorFlow nor Beam is needed, and what may have changed is read. `LATEST` remembers
+such a listing by its `sighting_key`, so that the next build opens nothing, and by its key where a build uses less.
 """
 
 from collections.abc import Callable, Sequence
@@ -108,10 +106,8 @@ class Build:
         Files that may have changed, all with `--again`, are compared by their content: from then on `files` gives them
         the time that stands for it.
         """
-        if self.base.live is None:
-            return None
-        options = self.options
-        return take_times(self.spec, self.base.folder, self.files, options.spans, reads_all=options.again)
+        spans, again = self.options.spans, self.options.again
+        return self.base.live and take_times(self.spec, self.base.folder, self.files, spans, reads_all=again)
 
     def holds(self, version: Manifest, plan: BuildPlan) -> bool:
         """Whether a version of the plan's key was built of the content that the files have now."""
@@ -141,12 +137,9 @@ class Build:
 def take_times(
     spec: Spec, folder: Location, files: Listings, only: Sequence[str] = (), *, reads_all: bool = False
 ) -> Remembered | None:
-    """Sets the times that stand for the contents of files, as a version remembers them.
+    """Sets the times that stand for contents, as a version remembers them; returns what it remembers, if anything.
 
-    Only files of some spans are listed, where `only` names any; `reads_all` compares contents of unchanged ones, too.
-
-    Returns:
-        The inputs that the version remembers; None where it has none.
+    Only files of some spans are listed, where `only` names any; `reads_all` compares unchanged ones, too.
     """
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     if remembered is not None:
@@ -169,14 +162,9 @@ def check_unchanged(plan: BuildPlan, files: Listings) -> None:
     changed = dict(files.changes())
     if not changed:
         return
-    is_used = any(
-        path(file.path) in changed
-        for group in plan.inputs
-        for path in [group.of.reader.input_path(files)]
-        for file in group.files
-    )
+    used = (group.of.reader.input_path(files)(file.path) for group in plan.inputs for file in group.files)
     with suppress(SourceError, OSError):
-        if not is_used and inputs_digest(plan, files.again()) == plan.inputs_sha256:
+        if changed.keys().isdisjoint(used) and inputs_digest(plan, files.again()) == plan.inputs_sha256:
             return
     more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
     named = ", ".join(f"{path} {changed[path]}" for path in sorted(changed)[:SHOWN])

@@ -96,15 +96,8 @@ class UserRowsReader(SourceReader[UserRows]):
         rows = _call(name, {**self.source.options, **part})
         if not isinstance(rows, Iterable):
             raise SourceError(f"`{name}` should yield dictionaries, it gave a value of the type {type(rows).__name__}")
-        each = iter(rows)
-        while True:
-            try:
-                with in_its_folder():
-                    row = next(each)
-            except StopIteration:
-                return
-            except Exception as error:
-                raise blame(error, name, self.source.options) from None
+        each, end = iter(rows), object()
+        while (row := _called(lambda: next(each, end), name, self.source.options)) is not end:
             yield row
 
     def input_path(self, files: Files) -> Callable[[str], str]:
@@ -142,10 +135,7 @@ def _values(row: Any, columns: Columns) -> list[Any] | Fault:
 
 def _call(reference: str, options: Mapping[str, Any]) -> Any:
     with in_its_folder():
-        return _called(load(reference), reference, options)
-
-
-def _called(function: Callable[..., Any], reference: str, options: Mapping[str, Any]) -> Any:
+        function: Callable[..., Any] = load(reference)
     try:
         inspect.signature(function).bind(**options)
     except ValueError:  # a function in C has none
@@ -154,8 +144,13 @@ def _called(function: Callable[..., Any], reference: str, options: Mapping[str, 
         raise SourceError(
             f"`{reference}` cannot be called with {', '.join(options) or 'no options'}: {error}"
         ) from None
+    return _called(lambda: function(**options), reference, options)
+
+
+def _called(call: Callable[[], Any], reference: str, options: Mapping[str, Any]) -> Any:
     try:
-        return function(**options)
+        with in_its_folder():
+            return call()
     except Exception as error:
         raise blame(error, reference, dict(options)) from None
 
