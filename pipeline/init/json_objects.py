@@ -10,14 +10,13 @@ import re
 
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
 
-KEY = rb'"(?:[^"\\]|\\.)*+"\s*+:\s*+'
 ORIENTS = {
-    "split": rb'"columns"\s*+:\s*+\[',
-    "table": rb'"schema"\s*+:\s*+\{\s*+"fields"',
-    "index": rb'"0"\s*+:\s*+\{',
-    "columns": KEY + rb'(\{\s*+"0"\s*+:|\[\s*+[^\s{])',
+    "split": re.compile(rb'\{\s*+"columns"\s*+:\s*+\['),
+    "table": re.compile(rb'\{\s*+"schema"\s*+:\s*+\{\s*+"fields"'),
+    "index": re.compile(rb'\{\s*+"0"\s*+:\s*+\{'),
+    "columns": re.compile(rb'\{\s*+"(?:[^"\\]|\\.)*+"\s*+:\s*+(?:\{\s*+"0"\s*+:|\[\s*+[^\s{])'),
 }
-"""The beginnings of what pandas' `to_json` writes behind `{`, by its `orient`; lists are read as columns, too."""
+"""The beginnings of what pandas' `to_json` writes, by its `orient`; lists are read as columns, too."""
 MOST_BYTES = 1 << 20  # a file with more is cut off here
 DESCRIPTIONS = {
     "state.json": b'"_data_files"', "dataset_info.json": b'"features"', "dataset_infos.json": b'"features"',
@@ -42,7 +41,7 @@ def says_one_row(head: bytes, path: str) -> str:
         return ""
     hint = lines_hint([head.strip()], path)
     for orient, start in ORIENTS.items():
-        if re.match(rb"\s*+\{\s*+" + start, head):
+        if start.match(head.strip()):
             read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
             lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
             hint = f". To make lines of a table: {read}.to_json({lines!r}, orient='records', lines=True)"

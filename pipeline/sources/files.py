@@ -45,12 +45,12 @@ class FileInfo(NamedTuple):
 
     @property
     def keyed(self) -> str:
-        """What stands for its content in keys."""
+        """The text that stands for its content in keys."""
         return self.tag or repr(self.modified)
 
     @property
     def seen(self) -> str:
-        """What proves to this machine, beside its size, that its content is as it was."""
+        """The text that proves to this machine, beside the size, that its content is as it was."""
         return self.tag or repr((self.changed, self.inode))
 
 

@@ -37,7 +37,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Dialect:
-    """How cells are written; each character is of ASCII."""
+    """The characters and rules of cells; each is one ASCII character."""
 
     separator: str = ","
     quote: str | None = '"'
