@@ -234,6 +234,12 @@ def test_a_malformed_row_is_one_reject(tmp_path: Path, bad: bytes, message: str)
     assert (reject.position, reject.reason, reject.message, reject.key) == (4, "malformed_row", message, None)
 
 
+@pytest.mark.parametrize("bad", [b'"a"b,c', b"a", b"\xff,b"])
+def test_a_bad_first_row_without_a_header_is_a_reject(tmp_path: Path, bad: bytes) -> None:
+    rows, [reject] = read(write(tmp_path, b"%b\nc,d\n" % bad), header=["t", "u"])
+    assert ([row["t"] for row in rows], reject.position) == (["c"], 1)
+
+
 @constants(csv_records, MAX_LINE_BYTES=100)
 def test_a_record_that_is_too_large(tmp_path: Path) -> None:
     just = b'"%b"\n' % (b"a\n" * 48)
@@ -349,6 +355,7 @@ def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
         ("t,u\n".encode("utf-16"), {}, "the header is not utf-8"),
         (b"sep=;\nt;u\n", {}, r"line 'sep=;': leave it out by `skip: 1`, and set `separator: ';'`"),
         (b"sep=;\na;b\n", {"separator": ";", "header": ["t", "u"]}, "line 'sep=;': leave it out by `skip: 1`"),
+        (b"#id,u\n", {}, "begins with a comment"),
         (b"# by me\nt,u\n", {}, "begins with a comment: leave it out by `skip: 1`"),
         (b"t,u\na,b\n", {"header": ["t", "u"]}, "begins with the names of `header`.* `skip: 1`"),
         (b't,"\\"u\\""\n', {}, r"the header is not CSV: .*`escape: '\\'`"),

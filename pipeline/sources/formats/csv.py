@@ -11,7 +11,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -75,9 +75,11 @@ class CsvReader(TableReader[DelimitedOptions]):
         """Returns the range of a file that is all of it, and checks its columns."""
         dialect, skip = Dialect.of(self.source), self.source.skip
         given, encoding, needed = self.source.header, self.source.encoding, required(columns)
-        first = read_header(files, path, dialect, encoding, skip)
+        first = list[str]()
+        with suppress(*([] if given is True else [SourceError])):  # a first row that is broken is a reject
+            first = read_header(files, path, dialect, encoding, skip)
         names = first if given is True else given
-        _check_first(path, dialect.separator.join(first), first, given is not True and first == [*given], needed)
+        _check_first(path, first, dialect.separator, given, needed)
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.source.separator:
@@ -116,14 +118,14 @@ class CsvReader(TableReader[DelimitedOptions]):
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
 
 
-def _check_first(path: str, line: str, cells: Sequence[str], are_names: bool, needed: Sequence[str]) -> None:
+def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, needed: Sequence[str]) -> None:
     """Refuses a first record that is neither a header nor a row."""
-    skips = "leave it out by `skip: 1`"
+    line, skips = separator.join(cells), "leave it out by `skip: 1`"
     if SEPARATOR_LINE.fullmatch(line):
         raise SourceError(f"{path} begins with the line {line!r}: {skips}, and set `separator: {line[4]!r}`")
-    if are_names:
+    if header is not True and cells == list(header):
         raise SourceError(f"{path} begins with the names of `header`, which would be a row: {skips}")
-    if line.startswith("#") and not set(needed) <= set(cells):
+    if header is True and line.startswith("#") and needed and set(needed).isdisjoint(cells):
         raise SourceError(f"{path} begins with a comment: {skips}, or by the number of such lines before the header")
 
 
@@ -192,7 +194,7 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] |
 
 
 def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
-    """Says which option may read a record that is no row; `extra` are the cells that the header has no name for."""
+    """Says which option may read a record that is no row; `extra` are cells without names, or names without cells."""
     quote, separator = (dialect.quote or "").encode(), dialect.separator.encode()
     if quote and not dialect.escape and b"\\" + quote in record:
         return f"; if quotes are written as \\{dialect.quote}, set `escape: '\\'`"
@@ -270,7 +272,10 @@ def _by_python(
         else:
             key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
             said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
-            faults[record] = said + _remedy(text, part.dialect, cells[len(part.names) :]), key
+            faults[record] = (
+                said + _remedy(text, part.dialect, cells[len(part.names) :] or part.names[len(cells) :]),
+                key,
+            )
     return np.array(good, np.int64), {name: strings([row[name] for row in parsed]) for name in columns}, faults
 
 
