@@ -64,6 +64,13 @@ def test_descriptions_of_hugging_face_are_no_data(tmp_path: Path) -> None:
         starter(str(tmp_path / "data"), LocalFiles())
 
 
+def test_objects_that_share_no_key_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 8}')
+    (tmp_path / "vocab.json").write_text('{"the": 1, "a": 2}')
+    with pytest.raises(UserError, match=r"share no key, so no rows: config\.json, vocab\.json"):
+        starter(str(tmp_path), LocalFiles())
+
+
 def test_objects_beside_files_of_rows_are_left_out(tmp_path: Path) -> None:
     of_hugging_face(tmp_path / "data")
     for name in ("part-1", "part-2"):

@@ -25,19 +25,19 @@ DESCRIPTIONS = {
 """The names of Hugging Face's descriptions of datasets, and what they hold."""
 
 
-def is_one_object(head: bytes) -> bool:
-    """Whether a file is one JSON object, by its first bytes."""
+def keys_of_object(head: bytes) -> set[str] | None:
+    """The keys of a file that is one JSON object, by its first bytes; None of any other, none where it is cut off."""
     text = head.decode("utf-8", "replace").strip()
     try:
         value, end = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
-        return len(head) >= MOST_BYTES and text.startswith("{")
-    return isinstance(value, dict) and end == len(text)
+        return set() if len(head) >= MOST_BYTES and text.startswith("{") else None
+    return set(value) if isinstance(value, dict) and end == len(text) else None
 
 
 def says_one_row(head: bytes, path: str) -> str:
     """Says that a file is one object, and how to make lines of its rows; nothing of any other."""
-    if not is_one_object(head):
+    if keys_of_object(head) is None:
         return ""
     hint = lines_hint([head.strip()], path)
     for orient, start in ORIENTS.items():

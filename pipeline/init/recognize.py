@@ -12,7 +12,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.dialect import WHY, find_dialect
 from recordmill.pipeline.init.encoding import find_encoding
-from recordmill.pipeline.init.json_objects import DESCRIPTIONS, is_one_object, says_one_row
+from recordmill.pipeline.init.json_objects import DESCRIPTIONS, keys_of_object, says_one_row
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
@@ -147,7 +147,14 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     rows = chosen
     if form == "json":  # beside files of rows, an object is no row
-        rows = [file for file in chosen if not is_one_object(read_head(files, file.path))] or chosen
+        keys = [keys_of_object(read_head(files, file.path)) for file in chosen]
+        objects = [each for each in keys if each is not None]
+        rows = [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
+        if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
+            said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), SHOWN)
+            raise UnknownDataError(
+                f"{folder} holds JSON files of one object each that share no key, so no rows: {said}"
+            )
     sources = _sources(folder, rows, chosen)
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
