@@ -74,6 +74,10 @@ def test_what_is_found_reads_pythons_rows(
     assert (len(expected), len(chunks) > 3) == (12, chunk_bytes == 30)
 
 
+def test_a_header_that_has_a_name_twice_stays() -> None:
+    assert cell_options(("id,text,id\n" + lines("{},{},{},")).encode(), "csv")[0] == {}
+
+
 @pytest.mark.parametrize("name", ["Spark", "Excel", "comments", "a comma at each end"])
 def test_the_spec_says_it(tmp_path: Path, name: str) -> None:
     content, options, _ = DIALECTS[name]

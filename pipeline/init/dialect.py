@@ -29,7 +29,8 @@ def find_dialect(lines: Sequence[str], default: str) -> Found:
     options, why = dict(best), {name: WHY[name] for name in best}
     if separator != default:
         options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
-    width = len(rows[0]) if len({*map(len, rows)}) == 1 else len(names)
+    is_even = len({*map(len, rows)}) == 1 and len({*names}) == len(names)
+    width = len(rows[0]) if is_even else len(names)
     if width != len(names) and not any(any(cells[min(width, len(names)) :]) for cells in (names, *rows)):
         names = [*names, *(f"column_{number}" for number in range(len(names) + 1, width + 1))][:width]
         options["header"], why["header"] = names, "separators at the ends of lines: the file's own does not fit"

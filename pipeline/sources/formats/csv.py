@@ -263,19 +263,18 @@ def _by_python(
     readable = [record for record in batch.tolist() if record not in records.faults]
     rows = cells_of(map(records.text, readable), part.dialect)
     for record in batch.tolist():
-        cells, text = None if record in records.faults else next(rows), records.text(record)
+        cells = None if record in records.faults else next(rows)
         if cells is None:
-            faults[record] = records.faults.get(record, OPEN_QUOTE) + _remedy(text, part.dialect), None
+            fault = records.faults.get(record, OPEN_QUOTE)
+            faults[record] = fault + _remedy(records.text(record), part.dialect), None
         elif len(cells) == len(part.names):
             good.append(record)
             parsed.append(cells)
         else:
             key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
             said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
-            faults[record] = (
-                said + _remedy(text, part.dialect, cells[len(part.names) :] or part.names[len(cells) :]),
-                key,
-            )
+            extra = cells[len(part.names) :] or part.names[len(cells) :]
+            faults[record] = said + _remedy(records.text(record), part.dialect, extra), key
     return np.array(good, np.int64), {name: strings([row[name] for row in parsed]) for name in columns}, faults
 
 
