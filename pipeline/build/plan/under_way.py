@@ -106,8 +106,9 @@ class Build:
         Files that may have changed, all with `--again`, are compared by their content: from then on `files` gives them
         the time that stands for it.
         """
-        spans, again = self.options.spans, self.options.again
-        return self.base.live and take_times(self.spec, self.base.folder, self.files, spans, reads_all=again)
+        if self.base.live is None:
+            return None
+        return take_times(self.spec, self.base.folder, self.files, self.options.spans, reads_all=self.options.again)
 
     def holds(self, version: Manifest, plan: BuildPlan) -> bool:
         """Whether a version of the plan's key was built of the content that the files have now."""
