@@ -181,6 +181,16 @@ def test_a_row_and_its_key_are_the_same_however_it_is_written(
         assert read(write(tmp_path, content), T, chunk_bytes, **options) == (expected, [])
 
 
+@pytest.mark.parametrize("chunk_bytes", [1, 1000])
+def test_nulls_of_mysql_are_empty_cells(tmp_path: Path, chunk_bytes: int) -> None:
+    file = write(tmp_path, b"t,u\n\\N,1\na,\\N\n\\\\N,\\Nb\n\\N,\\N\n", "rows.csv")
+    columns = {name: Column(ColumnType.CATEGORY, optional=True) for name in "tu"}
+    rows, rejects = read(file, columns, chunk_bytes, escape="\\")
+    assert ([(row["t"], row["u"]) for row in rows], rejects) == (
+        [(None, "1"), ("a", None), ("\\N", "Nb"), (None, None)], []
+    )  # fmt: skip
+
+
 def test_tabs_and_no_quotes(tmp_path: Path) -> None:
     file = write(tmp_path, b't\tu\n"a\t5" pipe\n', "rows.tsv")
     assert [row["t"] for row in read(file, quote=None)[0]] == ['"a']

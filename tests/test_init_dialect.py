@@ -78,6 +78,10 @@ def test_a_header_that_has_a_name_twice_stays() -> None:
     assert cell_options(("id,text,id\n" + lines("{},{},{},")).encode(), "csv")[0] == {}
 
 
+def test_nulls_of_mysql_are_found() -> None:
+    assert cell_options(("id,text,label\n" + lines("{},\\N,{}")).encode(), "csv")[0] == BACKSLASH
+
+
 @pytest.mark.parametrize("name", ["Spark", "Excel", "comments", "a comma at each end"])
 def test_the_spec_says_it(tmp_path: Path, name: str) -> None:
     content, options, _ = DIALECTS[name]

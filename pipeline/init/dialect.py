@@ -52,10 +52,12 @@ def _stands_before(line: str, lines: Sequence[str]) -> bool:
 
 
 def _fit(lines: Sequence[str], separator: str, options: dict[str, Any]) -> tuple[int, bool]:
-    """Counts the rows as long as the header, less others; of equals, blanks behind all separators decide."""
+    r"""Counts the rows as long as the header, less others; of equals, blanks behind all separators or `\N` decide."""
     rows, text = list(_rows(lines, separator, options)), "\n".join(lines)
     is_spaced = 0 < text.count(separator) == text.count(f"{separator} ")
-    return 2 * sum(len(row) == len(rows[0]) for row in rows) - len(rows), is_spaced and options == {"trim": True}
+    has_null = any(cell == r"\N" for line in lines for cell in line.split(separator))
+    is_usual = is_spaced and options == {"trim": True} or has_null and options == {"escape": "\\"}
+    return 2 * sum(len(row) == len(rows[0]) for row in rows) - len(rows), is_usual
 
 
 def _rows(lines: Sequence[str], separator: str, options: dict[str, Any]) -> Iterator[list[str]]:

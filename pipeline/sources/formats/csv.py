@@ -174,11 +174,14 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
 
 
 def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] | None]:
-    """Yields the cells of records that are not broken, by Python's `csv`; bytes that are not UTF-8 as surrogates.
+    r"""Yields the cells of records that are not broken, by Python's `csv`; bytes that are not UTF-8 as surrogates.
 
-    None stands for a record that ends in an escape, or in a line break that is escaped: the last of a file.
+    None stands for a record that ends in an escape, or in a line break that is escaped: the last of a file. With an
+    escape, a cell that is `\N`, as MySQL writes NULL, is empty.
     """
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
+    if dialect.escape:
+        texts = (_without_nulls(text, dialect.separator, f"{dialect.escape}N") for text in texts)
     quoting: Literal[0, 3] = csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL
     rows = csv.reader(
         texts, delimiter=dialect.separator, quotechar=dialect.quote or '"', quoting=quoting, strict=True,
@@ -191,6 +194,11 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] |
             yield None
         except StopIteration:
             return
+
+
+def _without_nulls(text: str, separator: str, null: str) -> str:
+    line = text.rstrip("\r\n")
+    return separator.join("" if cell == null else cell for cell in line.split(separator)) + text[len(line) :]
 
 
 def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
