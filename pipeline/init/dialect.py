@@ -4,14 +4,14 @@ r"""Finds how files of cells are written by their first lines: what stands befor
 {'separator': ';', 'skip': 1}
 """
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS
+from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS, cells_of
+from recordmill.pipeline.sources.formats.csv_records import Dialect
 
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
-WHY = {"escape": 'quotes are written as \\"', "trim": "blanks stand before cells"}
+WHY = {"escape": 'quotes are written as \\", or NULL as \\N', "trim": "blanks stand before cells"}
 
 
 Found = tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]
@@ -25,7 +25,7 @@ def find_dialect(lines: Sequence[str], default: str) -> Found:
     first, *rest = lines or [""]
     separator = next((found[1] for found in named if found), max(default + SEPARATORS, key=first.count))
     best = max(WRITTEN, key=lambda options: _fit(lines, separator, options))
-    names, *rows = list(_rows(lines, separator, best)) or [[]]
+    names, *rows = _rows(lines, separator, best) or [[]]
     options, why = dict(best), {name: WHY[name] for name in best}
     if separator != default:
         options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
@@ -53,21 +53,13 @@ def _stands_before(line: str, lines: Sequence[str]) -> bool:
 
 def _fit(lines: Sequence[str], separator: str, options: dict[str, Any]) -> tuple[int, bool]:
     r"""Counts the rows as long as the header, less others; of equals, blanks behind all separators or `\N` decide."""
-    rows, text = list(_rows(lines, separator, options)), "\n".join(lines)
+    rows, text = _rows(lines, separator, options), "\n".join(lines)
     is_spaced = 0 < text.count(separator) == text.count(f"{separator} ")
     has_null = any(cell == r"\N" for line in lines for cell in line.split(separator))
     is_usual = is_spaced and options == {"trim": True} or has_null and options == {"escape": "\\"}
     return 2 * sum(len(row) == len(rows[0]) for row in rows) - len(rows), is_usual
 
 
-def _rows(lines: Sequence[str], separator: str, options: dict[str, Any]) -> Iterator[list[str]]:
-    escape, trim = options.get("escape"), options.get("trim", False)
-    texts = (f"{line}\n" for line in lines)
-    rows = csv.reader(texts, delimiter=separator, strict=True, escapechar=escape, skipinitialspace=trim)
-    while True:
-        try:
-            yield next(rows)
-        except csv.Error:
-            continue
-        except StopIteration:
-            return
+def _rows(lines: Sequence[str], separator: str, options: dict[str, Any]) -> list[list[str]]:
+    cells = cells_of((f"{line}\n".encode() for line in lines), Dialect(separator, **options))
+    return [row for row in cells if row is not None]
