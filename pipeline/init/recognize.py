@@ -143,19 +143,11 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
-    chosen = by_format.get(form, filled)
+    chosen = (
+        _rows(files, folder, by_format[form]) if form == "json" and form in by_format else by_format.get(form, filled)
+    )
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
-    rows = chosen
-    if form == "json":  # beside files of rows, an object is no row
-        keys = [keys_of_object(read_head(files, file.path)) for file in chosen]
-        objects = [each for each in keys if each is not None]
-        rows = [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
-        if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
-            said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), SHOWN)
-            raise UnknownDataError(
-                f"{folder} holds JSON files of one object each that share no key, so no rows: {said}"
-            )
-    sources = _sources(folder, rows, chosen)
+    sources = _sources(folder, chosen, filled)
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     return _table(files, form, sources, encoding, _left_out(folder, left))
@@ -200,10 +192,10 @@ def _bytes(some: Sequence[FileInfo]) -> int:
     return sum(file.bytes for file in some)
 
 
-def _sources(folder: str, chosen: Sequence[FileInfo], every: Sequence[FileInfo]) -> list[SourceFiles]:
-    """The sources that read some files of a folder's format: one for each split that their names begin with."""
+def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[SourceFiles]:
+    """The sources that read some of a folder's files: one for each split that their names begin with."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    names = sorted(file.path for file in every)
+    names = sorted(file.path for file in filled)
     taken = SYNONYMS if len(by_split) > 1 else [None]
     ordered = [(split, by_split[split]) for split in taken if split in by_split]
     return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
@@ -299,15 +291,25 @@ def format_of(files: Files, path: str) -> str:
     return form or "text"
 
 
+def format_by_name(path: str) -> str | None:
+    """The format that a file's name states: a source's, or `json`; None where it states none."""
+    name = posixpath.basename(uncompressed_name(path)).lower()
+    return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
+
+
 def _describes(files: Files, path: str) -> bool:
     mark = DESCRIPTIONS.get(posixpath.basename(path))
     return mark is not None and mark in read_head(files, path)
 
 
-def format_by_name(path: str) -> str | None:
-    """The format that a file's name states: a source's, or `json`; None where it states none."""
-    name = posixpath.basename(uncompressed_name(path)).lower()
-    return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
+def _rows(files: Files, folder: str, chosen: Sequence[FileInfo]) -> Sequence[FileInfo]:
+    """Leaves out objects beside JSON files of rows. Raises: UnknownDataError: all are objects that share no key."""
+    keys = [keys_of_object(read_head(files, file.path)) for file in chosen]
+    objects = [each for each in keys if each is not None]
+    if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
+        said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), SHOWN)
+        raise UnknownDataError(f"{folder} holds JSON files of one object each that share no key, so no rows: {said}")
+    return [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
 
 
 def read_head(files: Files, path: str) -> bytes:

@@ -96,7 +96,7 @@ class UserRowsReader(SourceReader[UserRows]):
         rows = _call(name, {**self.source.options, **part})
         if not isinstance(rows, Iterable):
             raise SourceError(f"`{name}` should yield dictionaries, it gave a value of the type {type(rows).__name__}")
-        each, end = iter(rows), object()
+        each, end = _called(lambda: iter(rows), name, self.source.options), object()
         while (row := _called(lambda: next(each, end), name, self.source.options)) is not end:
             yield row
 
