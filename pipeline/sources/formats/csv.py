@@ -161,10 +161,10 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
     with open_utf8(files, path, encoding) as file:
         for records in read_records(file, dialect, HEADER_BYTES):
             for record in records.filled[skip : skip + 1].tolist():
-                [names] = cells_of([records.text(record)], dialect) if record not in records.faults else [None]
+                [names] = cells_of([records.line(record)], dialect) if record not in records.faults else [None]
                 if names is None:
                     fault = records.faults.get(record, OPEN_QUOTE).replace("record", "header", 1)
-                    raise SourceError(f"{path}: {fault}{_remedy(records.text(record), dialect)}")
+                    raise SourceError(f"{path}: {fault}{_remedy(records.line(record), dialect)}")
                 if not all(map(is_utf8, names)):
                     other = "utf-16 or cp1252" if encoding == "utf-8" else "utf-8"
                     raise SourceError(f"{path}: the header is not {encoding}; set `encoding`, such as {other}")
@@ -269,12 +269,12 @@ def _by_python(
     """Finds the records that are rows, their columns, and what is wrong with the others."""
     good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
     readable = [record for record in batch.tolist() if record not in records.faults]
-    rows = cells_of(map(records.text, readable), part.dialect)
+    rows = cells_of(map(records.line, readable), part.dialect)
     for record in batch.tolist():
         cells = None if record in records.faults else next(rows)
         if cells is None:
             fault = records.faults.get(record, OPEN_QUOTE)
-            faults[record] = fault + _remedy(records.text(record), part.dialect), None
+            faults[record] = fault + _remedy(records.line(record), part.dialect), None
         elif len(cells) == len(part.names):
             good.append(record)
             parsed.append(cells)
@@ -282,7 +282,7 @@ def _by_python(
             key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
             said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
             extra = cells[len(part.names) :] or part.names[len(cells) :]
-            faults[record] = said + _remedy(records.text(record), part.dialect, extra), key
+            faults[record] = said + _remedy(records.line(record), part.dialect, extra), key
     return np.array(good, np.int64), {name: strings([row[name] for row in parsed]) for name in columns}, faults
 
 

@@ -104,7 +104,11 @@ class CsvRecords:
             yield chosen[start : start + size], covered
 
     def text(self, record: int) -> bytes:
-        """The bytes of a record, with its line break, if it has one."""
+        """The bytes of a record."""
+        return self.data[self.starts[record] : self.stops[record]]
+
+    def line(self, record: int) -> bytes:
+        """The bytes of a record with its line break, if it has one: an escaped one may stand before it."""
         stop = self.starts[record + 1] if record + 1 < len(self.starts) else self.end
         return self.data[self.starts[record] : stop]
 
