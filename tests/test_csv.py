@@ -66,10 +66,10 @@ def write(folder: Path, content: bytes, name: str = "rows.csv") -> Path:
     return file
 
 
-def by_python(content: bytes, width: int) -> Iterator[tuple[int, list[str] | None]]:
+def by_python(content: bytes, width: int, **dialect: Any) -> Iterator[tuple[int, list[str] | None]]:
     """The records as Python's `csv` reads them: the line where each starts, and its cells, if it is good."""
     text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="surrogateescape", newline="")
-    reader = csv.reader(text, strict=True)
+    reader = csv.reader(text, strict=True, **dialect)
     while True:
         line = reader.line_num + 1
         try:
@@ -86,25 +86,42 @@ def by_python(content: bytes, width: int) -> Iterator[tuple[int, list[str] | Non
 MARK = b"\xef\xbb\xbf"
 RECORDS = [b"a,b\n", b'"a",b\r\n', b'"a\n""",\n', b'a"",\r', b'"a"b,c\n', b"a\n", MARK + b"a,b\n"]
 PARTS = [b'"', b'"', b",", b",", b"\n", b"\r", b"a", b" ", b"\0", "é".encode(), b"\xff", *RECORDS, *RECORDS]
+ESCAPED = [b"\\", b'\\"', b"\\,", b"\\\n", b"\\\\", b'"a\\"",b\n', b'"\\\\",b\n', b"\\\na,b\n"]
+BLANKS = [b"  ", b'a, "b, c"\n', b'a,  "\nb"\n', b' "a", b\n', b'"a" ,b\n', b', " "']
+IN_DIALECTS: list[tuple[dict[str, Any], list[bytes]]] = [
+    ({}, PARTS),
+    ({"escape": "\\"}, [*PARTS, *ESCAPED, *ESCAPED]),
+    ({"trim": True}, [*PARTS, *BLANKS, *BLANKS]),
+    ({"escape": "\\", "trim": True}, [*PARTS, *ESCAPED, *BLANKS]),
+    ({"escape": "\\", "quote": None}, [*PARTS, *ESCAPED]),
+]
+Content = tuple[dict[str, Any], bytes]
 
 
-@settings(deadline=None, max_examples=150)
+def contents(case: tuple[dict[str, Any], list[bytes]]) -> st.SearchStrategy[Content]:
+    return st.lists(st.sampled_from(case[1])).map(lambda parts: (case[0], b"".join(parts)))
+
+
+@settings(deadline=None, max_examples=400)
 @given(
-    st.lists(st.sampled_from(PARTS)).map(b"".join),
+    st.sampled_from(IN_DIALECTS).flatmap(contents),
     st.sampled_from([b"", b"\xef\xbb\xbf"]),
     st.integers(1, 40),
     st.integers(4, 40),
     st.integers(1, 4),
 )
 def test_rows_are_what_python_reads_however_the_file_is_cut(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes, mark: bytes, chunk_bytes: int, piece: int, batch: int
+    tmp_path_factory: pytest.TempPathFactory, given: Content, mark: bytes, chunk_bytes: int, piece: int, batch: int
 ) -> None:
-    content = mark + b"t,u\nfirst,1\n" + content
+    options, content = given[0], mark + b"t,u\nfirst,1\n" + given[1]
     file = write(tmp_path_factory.mktemp("rows"), content)
-    expected = list(by_python(content, 2))[1:]
+    names = {"escape": "escapechar", "trim": "skipinitialspace"}
+    dialect = {names[name]: value for name, value in options.items() if name in names}
+    dialect |= {"quoting": csv.QUOTE_NONE} if "quote" in options else {}
+    expected = list(by_python(content, 2, **dialect))[1:]
     with constants(csv_source, BATCH_RECORDS=batch), constants(csv_records, PIECE_BYTES=piece):
-        rows, rejects = read(file, T, chunk_bytes)  # by Arrow, or by Python where a record of the batch is bad
-    assert (rows, rejects) == read(file, T)
+        rows, rejects = read(file, T, chunk_bytes, **options)  # by Arrow, or by Python where a record is bad
+    assert (rows, rejects) == read(file, T, **options)
     texts = {line: record[0] for line, record in expected if record}
     invalid = {line for line, text in texts.items() if "\udcff" in text}
     assert [(row["@position"], row["t"]) for row in rows] == [item for item in texts.items() if item[0] not in invalid]
@@ -138,6 +155,8 @@ DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
     "quoted as little as possible": (b't,"u"\r\n"a,""b""","c\nd"\r\n"\xc3\xa9",""', {}),
     "semicolons": (b't;u\n"a,""b""";"c\nd"\n\xc3\xa9;', {"separator": ";"}),
     "single quotes": (b"t,u\n'a,\"b\"','c\nd'\n\xc3\xa9,''\n", {"quote": "'"}),
+    "an escape": (b't,u\n"a,\\"b\\"","c\nd"\n\xc3\xa9,\n', {"escape": "\\"}),
+    "blanks": (b't, u\n  "a,""b""", "c\nd"\n \xc3\xa9, \n', {"trim": True}),
     "no header": (b'"a,""b""","c\nd"\n\xc3\xa9,\n', {"header": ["t", "u"]}),
     "a mark": (b'\xef\xbb\xbf"t",u\n"a,""b""","c\nd"\n\xc3\xa9,\n', {"encoding": "utf-8-sig"}),
     "Latin-1": (b't,u\n"a,""b""","c\nd"\n\xe9,\n', {"encoding": "latin-1"}),
@@ -160,6 +179,16 @@ def test_a_row_and_its_key_are_the_same_however_it_is_written(
     ]
     for chunk_bytes in (1, 1000):
         assert read(write(tmp_path, content), T, chunk_bytes, **options) == (expected, [])
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1000])
+def test_nulls_of_mysql_are_empty_cells(tmp_path: Path, chunk_bytes: int) -> None:
+    file = write(tmp_path, b"t,u\n\\N,1\na,\\N\n\\\\N,\\Nb\n\\N,\\N\n", "rows.csv")
+    columns = {name: Column(ColumnType.CATEGORY, optional=True) for name in "tu"}
+    rows, rejects = read(file, columns, chunk_bytes, escape="\\")
+    assert ([(row["t"], row["u"]) for row in rows], rejects) == (
+        [(None, "1"), ("a", None), ("\\N", "Nb"), (None, None)], []
+    )  # fmt: skip
 
 
 def test_tabs_and_no_quotes(tmp_path: Path) -> None:
@@ -189,8 +218,21 @@ def test_what_is_not_of_the_encoding_is_a_fault_of_columns_that_are_read(
 
 MALFORMED: dict[str, tuple[bytes, str]] = {
     "too few cells": (b"a", "1 cell, the header has 2"),
-    "too many cells": (b"a,b,", "3 cells, the header has 2"),
+    "too many cells": (b"a,b,c", "3 cells, the header has 2"),
     "text behind a quote": (b'"a"b,c', "the record is not CSV: text stands behind a closing quote"),
+    "a comma at the end": (
+        b"a,b,",
+        "3 cells, the header has 2; if separators end every line, name all columns by `header`, and leave the file's "
+        "own out by `skip: 1`",
+    ),
+    "an escape": (
+        b'"a \\"b\\"",c',
+        "the record is not CSV: text stands behind a closing quote; if quotes are written as \\\", set `escape: '\\'`",
+    ),
+    "a space before a quote": (
+        b'a, "b,c"',
+        "3 cells, the header has 2; if blanks stand before quotes, set `trim: true`",
+    ),
     "a space behind a quote": (b'a,"b" ', "the record is not CSV: text stands behind a closing quote"),
 }
 
@@ -200,6 +242,12 @@ def test_a_malformed_row_is_one_reject(tmp_path: Path, bad: bytes, message: str)
     rows, [reject] = read(write(tmp_path, b't,u\n\nfirst,1\n%b\nlast,"2"\n\n\n' % bad), key=("t",))
     assert [(row["t"], row["@position"]) for row in rows] == [("first", 3), ("last", 5)]
     assert (reject.position, reject.reason, reject.message, reject.key) == (4, "malformed_row", message, None)
+
+
+@pytest.mark.parametrize("bad", [b'"a"b,c', b"a", b"\xff,b"])
+def test_a_bad_first_row_without_a_header_is_a_reject(tmp_path: Path, bad: bytes) -> None:
+    rows, [reject] = read(write(tmp_path, b"%b\nc,d\n" % bad), header=["t", "u"])
+    assert ([row["t"] for row in rows], reject.position) == (["c"], 1)
 
 
 @constants(csv_records, MAX_LINE_BYTES=100)
@@ -315,6 +363,14 @@ def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
         (b"\n\n", {}, "it has none"),
         (b"t,\xe9\n", {}, "the header is not utf-8; set `encoding`, such as utf-16 or cp1252"),
         ("t,u\n".encode("utf-16"), {}, "the header is not utf-8"),
+        (b"sep=;\nt;u\n", {}, r"line 'sep=;': leave it out by `skip: 1`, and set `separator: ';'`"),
+        (b"sep=;\na;b\n", {"separator": ";", "header": ["t", "u"]}, "line 'sep=;': leave it out by `skip: 1`"),
+        (b"#id,u\n", {}, "begins with a comment"),
+        (b"# by me\nt,u\n", {}, "begins with a comment: leave it out by `skip: 1`"),
+        (b"t,u\na,b\n", {"header": ["t", "u"]}, "begins with the names of `header`.* `skip: 1`"),
+        (b't,"\\"u\\""\n', {}, r"the header is not CSV: .*`escape: '\\'`"),
+        (b"t,u\\", {"escape": "\\"}, "the header is not CSV: unexpected end of data"),
+        (b"t,u\n", {"skip": 2}, "it has none"),
         (b"t,u\n", {"encoding": "utf-16"}, "stream does not start with BOM; set `encoding`, such as utf-8"),
     ],
 )
@@ -332,6 +388,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, options: dic
         ({"separator": "||"}, "should be one ASCII character"),
         ({"separator": "\n"}, "should be one ASCII character"),
         ({"quote": ","}, "`quote` and `separator` are both ','"),
+        ({"quote": None, "escape": ","}, "`separator` and `escape` are both ','"),
+        ({"skip": -1}, "greater than or equal to 0"),
         ({"header": ["a", "a"]}, "`header` has a name twice"),
         ({"header": []}, "at least 1 item"),
         ({"header": False}, "should be true, or the list of the columns' names"),

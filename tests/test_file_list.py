@@ -69,7 +69,7 @@ def test_a_pattern_is_listed_once_and_changes_are_named(tmp_path: Path) -> None:
     assert list(files.match(f"{tmp_path}/*")) == before
     assert (files.has(f"{tmp_path}/gone"), files.has(f"{tmp_path}/new")) == (True, False)
     assert list(files.changes()) == [
-        f"{tmp_path}/changed is another",
-        f"{tmp_path}/gone is gone",
-        f"{tmp_path}/new is new",
+        (f"{tmp_path}/changed", "is another"),
+        (f"{tmp_path}/gone", "is gone"),
+        (f"{tmp_path}/new", "is new"),
     ]

@@ -370,7 +370,7 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("c.csv.gz", b"no gzip", "cannot be read as gzip"),
         ("a.json", b'["x", "y"]', r"one JSON array; .*jq -c '.\[\]' \S+/a.json > \S+/a-lines.jsonl"),
         ("b.json", b'{"v": 1, "data": [{"q": 2}]}', r"would be one row. .* in `data`: jq -c '.data\[\]' \S+/b.json > "),
-        ("d.json", b'{\n"v": 1,\n"data": [\n{"q":\n2}]}', r"no JSON object in its first .* jq -c '.data\[\]' \S+/d"),
+        ("d.json", b'{\n"v": 1,\n"data": [\n{"q":\n2}]}', r"would be one row.* jq -c '.data\[\]' \S+/d"),
         ("d.csv", "a,b\n1,Привет\n".encode("cp1251"), "neither UTF-8 nor, by its bytes, cp1252: name its encoding"),
         ("d.jsonl", b'{"a": 1\n' * 9, "no JSON object in its first lines"),
         ("e.csv", b"a,b\n" + b"1\n" * 99, "no good one; e.csv, line 2: 1 cell, the header has 2"),

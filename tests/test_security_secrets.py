@@ -20,7 +20,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.safe_text import frames_of, public_url, redacted, summary_of, without_values
-from recordmill.pipeline.sources.user_code import blame
+from recordmill.pipeline.sources.user_code import UserCode, blame
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill
 from tests.memory_store import memory_store
@@ -191,6 +191,22 @@ def test_options_of_a_function_are_not_told() -> None:
     for said in ("a C4/na%20ry%2B", "a C4%2Fna+ry%2B", "a C4%2Fna%20ry%2B", "a C4/na ry+"):
         assert str(blame(ValueError(said), "a:b", {"token": "C4/na ry+"})).startswith("`a:b` failed: ValueError: a ***")
     assert "C4" not in str(blame(KeyError("C4\\na'ry"), "a:b", {"token": "C4\\na'ry"}))
+    url = OSError(2, "not found", "https://h/C4nary")
+    assert "C4" not in str(blame(url, "a:b", {"token": CANARY}))
+
+
+@pytest.mark.parametrize("name", ["scans", "scans/a.xml", "scans/*.xml", "gone.csv", "gone/a.csv", "/gone/a.csv"])
+def test_a_file_name_in_an_option_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "scans").mkdir()
+    (tmp_path / "reader.py").write_text("def rows(): ...")
+    UserCode.of(["reader:rows"], str(tmp_path)).install()
+    error = FileNotFoundError(2, "No such file or directory", f"{name}")
+    given = {"folder": name, "token": CANARY}
+    assert name in str(blame(error, "a:b", given))
+    said = str(blame(ValueError(f"{name} is empty, {CANARY}"), "a:b", given))
+    assert said.endswith("is empty, ***")
+    assert (name in said) == ("gone" not in name)
+    UserCode("", {}).install()
 
 
 @pytest.mark.parametrize("options", ["[{token: C4nary}]", "C4nary", "[C4nary]"])

@@ -416,8 +416,7 @@ def test_retry_reads_the_spans_with_rejects_again(tmp_path: Path) -> None:
     assert build_days(data, "out", more=more).manifest.rows["rejected"] == 1
     with opened() as paths, pytest.raises(NothingMendedError, match="the 1 rows that .* rejected are rejected again"):
         build_days(data, "out", more=more, again=True)
-    assert f"{data}/b/rows.csv" in paths
-    assert f"{data}/a/rows.csv" not in paths
+    assert 0 < paths.count(f"{data}/a/rows.csv") < paths.count(f"{data}/b/rows.csv")  # its content is compared
 
 
 def test_a_day_without_rows_is_left_out(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_prefix_is_listed_once_and_again_when_changes_are_looked_for(bucket: F
     assert [len(files.match(f"s3://b/in/{pattern}")) for pattern in ("*.csv", "*.tsv")] == [2, 0]
     assert bucket.asked == []
     bucket.objects["in/a.csv"] = Listed(3, "another")
-    assert list(files.changes()) == ["s3://b/in/a.csv is another"]
+    assert list(files.changes()) == [("s3://b/in/a.csv", "is another")]
 
 
 ODD = {

@@ -4,6 +4,7 @@ import os
 import pickle
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ def pictures():
     yield {"image": b"\\xff", "tags": ("a", "b"), "meta": {"boxes": [{"x": 1}, {"x": 2}]}}
     yield {"image": Path("x/a.png"), "tags": [], "meta": {"boxes": []}}
     yield {"image": "../a.png", "tags": None}
+
+def opened(folder, part=""):
+    assert Path(folder).is_dir()
+    yield {"text": folder, "id": part + Path("notes.txt").read_text()}
+
+def opened_parts(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
 
 def none(): return None
 def empty(): return iter(())
@@ -93,6 +101,25 @@ def test_parts_are_chunks() -> None:
     assert [row["id"] for row in found.rows] == ["0-0", "0-1", "1-0", "1-1"]
     assert [chunk.file for chunk in found.plan.chunks] == ["reader:rows 0", "reader:rows 1"]
     assert source().locate(found.plan.chunks[1], 1) == ("reader:rows 1", 2)
+
+
+def test_relative_paths_begin_in_the_specs_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From wherever the command runs, at the plan and in each worker's threads, which may be inside at once."""
+    (folder / "notes.txt").write_text("notes")
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    asked = source("reader:opened", parts="reader:opened_parts", options={"folder": "lib"})
+    parts = [path.name for path in sorted((folder / "lib").iterdir())]
+    chunks = asked.plan(FILES, {"id": TEXT}, 1).chunks
+    with ThreadPoolExecutor(4) as pool:
+        ids = pool.map(
+            lambda chunk: next(iter(asked.read(chunk, FILES, {"id": TEXT}, ()))).table["id"][0].as_py(), chunks
+        )
+    assert list(ids) == [f"{part}notes" for part in parts]
+    assert os.getcwd() == str(folder / "elsewhere")
+    with pytest.raises(UserCodeError, match="No such file or directory: 'gone'"):
+        source("reader:opened_parts", options={"folder": "gone"}).plan(FILES, {"id": TEXT}, 1)
+    assert os.getcwd() == str(folder / "elsewhere")
 
 
 def test_values_of_any_type(tmp_path: Path) -> None:

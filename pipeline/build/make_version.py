@@ -205,7 +205,7 @@ class _Attempt:
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""
-        before = find_version(self.build.base, self.plan)
+        before = find_version(self.build, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
@@ -234,7 +234,7 @@ class _Attempt:
         manifest = replace(manifest, gate=gate)
         manifest = publishing.publish(self.build.base, context.assembled, manifest, self.lease, live=goes_live)
         if goes_live:
-            self.build.remember(manifest, self.plan)
+            self.build.remember(manifest, self.plan.source_key, self.build.listing_key)
         for name in (name for name, split in manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")
         return Published(
@@ -252,7 +252,7 @@ class _Attempt:
         """Leaves the live version, which holds the same bytes."""
         published = self.build.live()
         end_uploads(self.build.output, self.plan.build_key)
-        self.build.remember(published.manifest, self.plan)
+        self.build.remember(published.manifest, self.build.sighting)
         self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
         return published
 

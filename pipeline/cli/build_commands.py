@@ -57,7 +57,7 @@ FlinkWorkers = Annotated[
 ]
 Again = Annotated[
     bool,
-    typer.Option("--again", help="Build although nothing has changed; publish if other rows are rejected than before."),
+    typer.Option("--again", help="Read all content; publish if it changed, or if other rows are rejected than before."),
 ]
 Spans = Annotated[
     list[str] | None,

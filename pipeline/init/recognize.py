@@ -13,16 +13,16 @@ from typing import Any
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.dialect import WHY, find_dialect
 from recordmill.pipeline.init.doubts import Doubt, commas, document_doubts, folder_doubts
 from recordmill.pipeline.init.encoding import find_encoding
+from recordmill.pipeline.init.json_objects import DESCRIPTIONS, keys_of_object, says_one_row
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.csv import SEPARATORS
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
-from recordmill.pipeline.sources.formats.jsonl import LIST, lines_hint
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
@@ -40,6 +40,7 @@ NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 """A number as a cell."""
 POINT = re.compile(r"[+-]?\d+\.\d+")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
+HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
 WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
 PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`), and give their folder"
@@ -47,6 +48,7 @@ FOREIGN = {
     **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
     **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
+    ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
     **dict.fromkeys((".yaml", ".yml"), "YAML, which is no data: give the data that it describes"),
     **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
@@ -141,6 +143,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
     by_format, by_ending = dict[str, list[FileInfo]](), dict[str, str]()
     for file in filled:
+        if _describes(files, file.path):
+            continue
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
             raise UnknownDataError(f"{folder} holds a dataset that is built already: see `recordmill show`")
         ending = posixpath.splitext(SHARD.sub("", file.path))[1]
@@ -153,7 +157,9 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
-    chosen = by_format.get(form, filled)
+    chosen = (
+        _rows(files, folder, by_format[form]) if form == "json" and form in by_format else by_format.get(form, filled)
+    )
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     sources = _sources(folder, chosen, filled)
     used = {file.path for _, _, some in sources for file in some}
@@ -247,10 +253,8 @@ def _table(
 ) -> Recognized:
     """The sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
-    if form == "json" and len(every) == 1:
-        path, head = every[0].path, read_head(files, every[0].path).strip()
-        if b"\n" not in head and LIST.search(head):
-            raise UnknownDataError(f"{path} is one JSON object, and would be one row{lines_hint([head], path)}")
+    if form == "json" and len(every) == 1 and (said := says_one_row(read_head(files, every[0].path), every[0].path)):
+        raise UnknownDataError(said)
     options, why, doubts = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
     if len(every) > 1 == len(sources):
         why["format"] = count(len(every), "file")
@@ -306,7 +310,8 @@ def format_of(files: Files, path: str) -> str:
         UnknownDataError: no source reads it.
         OSError: it cannot be read.
     """
-    foreign = FOREIGN.get(posixpath.splitext(path)[1].lower())
+    described = f"Hugging Face's description of a dataset, and no data: {HUGGING_FACE}"
+    foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
     if foreign:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
@@ -326,6 +331,21 @@ def format_by_name(path: str) -> str | None:
     """The format that a file's name states: a source's, or `json`; None where it states none."""
     name = SHARD.sub("", posixpath.basename(uncompressed_name(path)).lower())
     return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
+
+
+def _describes(files: Files, path: str) -> bool:
+    mark = DESCRIPTIONS.get(posixpath.basename(path))
+    return mark is not None and mark in read_head(files, path)
+
+
+def _rows(files: Files, folder: str, chosen: Sequence[FileInfo]) -> Sequence[FileInfo]:
+    """Leaves out objects beside JSON files of rows. Raises: UnknownDataError: all are objects that share no key."""
+    keys = [keys_of_object(read_head(files, file.path)) for file in chosen]
+    objects = [each for each in keys if each is not None]
+    if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
+        said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), SHOWN)
+        raise UnknownDataError(f"{folder} holds JSON files of one object each that share no key, so no rows: {said}")
+    return [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
 
 
 def read_head(files: Files, path: str) -> bytes:
@@ -351,23 +371,21 @@ def cell_options(
         The options that are not the source's defaults, the reason of each, and what is in doubt. Where a file beside
         them names classes, numbers with a comma are codes if they may be.
     """
-    first, *others = (line.strip("\r") for line in head.decode(errors="replace").split("\n"))
-    default, lines = "\t" if form == "tsv" else ",", list(filter(None, others[:-1]))[:SHOWN_LINES]
-    separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
-    names = next(csv.reader(first.split("\r"), delimiter=separator), [])
+    first, *others = re.split("\r\n?|\n", head.decode(errors="replace"))
+    default = "\t" if form == "tsv" else ","
+    options, why, names, lines = find_dialect(list(filter(None, [first, *others[:-1]]))[:SHOWN_LINES], default)
+    separator = options.get("separator", default)
     rows = ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
     columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
-    firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in more)], list[Doubt]()
-    options, why = dict[str, Any](), dict[str, str]()
-    if separator != default:
-        options["separator"], why["separator"] = separator, f"{len(names):,} cells in the first line"
-    if data := _not_names(firsts, columns):
+    others = [] if "skip" in options else more
+    firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in others)], list[Doubt]()
+    if "header" not in options and (data := _not_names(firsts, columns)):
         options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
         doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
     elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
         remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
         doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
-    if _are_plain(lines, separator, len(names)):
+    if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
         options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
     kinds = [] if separator == "," else list(map(commas, columns))
     is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes())

@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.formats.csv_records import Dialect, read_record
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.formats.webdataset import KEY
 from recordmill.pipeline.sources.globs import glob_pattern
-from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, SourceOptions
+from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, DelimitedOptions, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
 
@@ -85,7 +85,8 @@ def _format_of_rows(source: SourceOptions, path: str) -> str:
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
     """The first rows of a file of text, compressed and encoded as it is; None where it has no more."""
-    dialect = Dialect(getattr(source, "separator", ","), getattr(source, "quote", '"' if form in CELLS else None))
+    is_plain_csv = Dialect(quote='"' if form in CELLS else None)
+    dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else is_plain_csv
     encoding = getattr(source, "encoding", "utf-8")
     if is_plain(encoding):
         with open_plain(files, path) as opened:

@@ -41,6 +41,19 @@ class FileInfo(NamedTuple):
     modified: float
     tag: str = ""
     """An object's ETag or generation, which changes with its content; its time is 0 then."""
+    changed: float = 0.0
+    """Its ctime (Unix seconds), which no program sets; of a file at a URL `modified`."""
+    inode: int = 0
+
+    @property
+    def keyed(self) -> str:
+        """The text that stands for its content in keys."""
+        return self.tag or repr(self.modified)
+
+    @property
+    def seen(self) -> str:
+        """The text that proves to this machine, beside the size, that its content is as it was."""
+        return self.tag or repr((self.changed, self.inode))
 
 
 class Files(Protocol):
@@ -74,7 +87,7 @@ class Files(Protocol):
 
 
 class FileList(Sequence[FileInfo]):
-    """Files, packed: about 20 bytes each, where a list of `FileInfo` takes 250. Made to be iterated over.
+    """Files, packed: about 30 bytes each, where a list of `FileInfo` takes 300. Made to be iterated over.
 
     >>> [file.path for file in FileList([FileInfo("a.txt", 3, 0.0), FileInfo("b.txt", 5, 0.0)])]
     ['a.txt', 'b.txt']
@@ -182,7 +195,7 @@ def _regular(path: str) -> Iterator[FileInfo]:
         yield FileInfo(path, 0, 0.0)
         return
     if stat.S_ISREG(state.st_mode):
-        yield FileInfo(path, state.st_size, state.st_mtime)
+        yield FileInfo(path, state.st_size, state.st_mtime, "", state.st_ctime, state.st_ino & 2**63 - 1)  # an int64
 
 
 class StoreFiles:

@@ -7,6 +7,7 @@
 import codecs
 import re
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -109,6 +110,12 @@ class DelimitedOptions(EncodedOptions):
     """The character between two cells."""
     quote: Character | None = '"'
     """The character around a cell that holds separators, line breaks or itself, which is doubled; none: no cell is."""
+    escape: Character | None = None
+    """The character that makes the next one a plain character: a backslash, where quotes are written as `\\"`."""
+    trim: bool = False
+    """True: blanks at the beginning of a cell, also before its quote, are no part of it."""
+    skip: int = Field(default=0, ge=0)
+    """The number of records before the header, or before the first row, of each file; blank lines do not count."""
     header: Header = True
     """True: the first record names the columns; otherwise their names, of files without a header."""
     decimal: Literal[".", ","] = "."
@@ -116,8 +123,10 @@ class DelimitedOptions(EncodedOptions):
 
     @model_validator(mode="after")
     def _check(self) -> "DelimitedOptions":
-        if self.quote == self.separator:
-            raise ValueError(f"`quote` and `separator` are both {self.quote!r}")
+        characters = {"quote": self.quote, "separator": self.separator, "escape": self.escape}
+        for (name, character), (other, same) in combinations(characters.items(), 2):
+            if character == same is not None:
+                raise ValueError(f"`{name}` and `{other}` are both {same!r}")
         if self.header is not True and len(set(self.header)) < len(self.header):
             raise ValueError(f"`header` has a name twice: {', '.join(self.header)}")
         return self

@@ -22,9 +22,10 @@ import os
 import site
 import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.abc import SourceLoader
@@ -121,12 +122,13 @@ def split_reference(reference: str) -> tuple[str, str]:
 def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeError:
     """Makes the error for an exception in the user's code: its type, its message, and the user's line.
 
-    Texts in `given`, what the code was called with, may be secret: where it says one of them, stars stand for it.
+    Texts in `given`, what the code was called with, may be secret: where it says one that names no file, stars stand
+    for it.
     """
     where = _line(error, reference)
     says = (str(error).splitlines() or [""])[0]
     for text in sorted(_texts(given), key=len, reverse=True):
-        says = says.replace(text, HIDDEN)
+        says = says if _is_file(text, error) else says.replace(text, HIDDEN)
     says = says[:MESSAGE]
     return UserCodeError(f"`{reference}` failed{where}: {type(error).__name__}{says and ': '}{says}")
 
@@ -137,6 +139,33 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (value, quote(value), quote(value, safe=""), quote_plus(value), repr(value)[1:-1])
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _texts(inner)
+
+
+def _is_file(text: str, error: BaseException) -> bool:
+    """Whether a text names something that is there, or lies in a folder that is, or could not be opened."""
+    path, opened = Path(_Finder.code.folder if _Finder.code else "", text), str(getattr(error, "filename", "://"))
+    is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
+    return is_opened or os.path.lexists(path) or ("/" in text.strip("./") and os.path.isdir(path.parent))
+
+
+_LOCK, _BEFORE = threading.Lock(), list[str]()
+"""The working folders before each thread went into the user's code; a process has one, for all threads."""
+
+
+@contextmanager
+def in_its_folder() -> Iterator[None]:
+    """Makes the spec's folder the working folder; on a cluster's worker it may not be there."""
+    with _LOCK:
+        _BEFORE.append(_BEFORE[0] if _BEFORE else os.getcwd())
+        with suppress(OSError):
+            os.chdir(_Finder.code.folder if _Finder.code else "")
+    try:
+        yield
+    finally:
+        with _LOCK:
+            before = _BEFORE.pop()
+            if not _BEFORE:
+                os.chdir(before)
 
 
 def _line(error: BaseException, reference: str) -> str:
@@ -176,7 +205,7 @@ class UserCode:
                 raise UserCodeError(
                     f"`{reference}`: there is no {name.replace('.', '/')}.py in {folder}, and no such package{near}"
                 )
-        return cls(folder, dict(sorted(files.items())))
+        return cls(os.path.abspath(folder), dict(sorted(files.items())))
 
     @cached_property
     def sha256(self) -> str:

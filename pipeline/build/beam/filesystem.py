@@ -109,7 +109,9 @@ def _reason(error: Exception) -> str:
 def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:
     with _os_errors("list", pattern):
         listed = _filesystems().match([pattern], [limit])[0].metadata_list
-    files = [FileInfo(file.path, file.size_in_bytes, float(file.last_updated_in_seconds or 0)) for file in listed]
+    times = [float(file.last_updated_in_seconds or 0) for file in listed]
+    pairs = zip(listed, times, strict=True)
+    files = [FileInfo(file.path, file.size_in_bytes, time, "", time) for file, time in pairs]
     return [file for file in files if not file.path.endswith("/")]  # an empty "folder" on an object store
 
 

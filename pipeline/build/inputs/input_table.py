@@ -1,15 +1,18 @@
 """The inputs that a version remembers, in its `inputs.arrow`: each file with its size, its times and its digest.
 
-    source  span  path          bytes  modified  identity  sha256  tag
-    0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   null
+    source  span  path          bytes  modified  identity  sha256  tag   changed  inode
+    0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   null  1.7e9    1311
 
-`modified` is the file's time of change. `identity` is the time that stands for its content in keys: a file of another
-time with the content of the remembered one keeps the remembered identity, so that `touch` changes no key. Objects of a
-store have a tag, an ETag or a generation, in place of both; they have no digest.
+A file of the same size, `changed` (its ctime) and `inode` is unchanged; `modified`, which `rsync` and `cp -p` keep,
+proves nothing. Any other file is read. `identity` is the time that stands for its content in keys: a file with the
+remembered content keeps the remembered identity, so that `touch` changes no key, and the identity of other content of
+that path and size is a number that follows from its digest. Objects of a store have a tag, an ETag or a generation,
+in place of all; they have no digest.
 """
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -35,7 +38,10 @@ INPUTS_FILE = "inputs.arrow"
 MOST_BYTES = 2 << 30  # 2 GiB: of some 20 million inputs, whose digests do not compress
 BLOCK = 1 << 16  # rows that are looked at together
 READ_BYTES = 1 << 20
+IDENTITY_BYTES = 6  # of a digest: a float64 holds them exactly, and they are far from any time
 HASHING_THREADS = 4
+COARSE_SECONDS = 2.0  # the coarsest clock of a file system, FAT's
+FACTS = np.dtype([("changed", "f8"), ("inode", "i8")])
 SCHEMA = pa.schema(
     {
         "source": pa.int32(),
@@ -46,6 +52,8 @@ SCHEMA = pa.schema(
         "identity": pa.float64(),
         "sha256": pa.binary(32),
         "tag": pa.string(),
+        "changed": pa.float64(),
+        "inode": pa.int64(),
     }
 )
 """The columns of `inputs.arrow`, a Feather file; `source` is the number of the source in the spec."""
@@ -83,11 +91,12 @@ class Times:
 
 
 class Remembered:
-    """The inputs of a version, found by source, path and size, and by span where paths name spans: 40 bytes a file."""
+    """The inputs of a version, found by source, path and size, and by span where paths name spans: 60 bytes a file."""
 
     def __init__(self, table: pa.Table, *, by_span: bool) -> None:
         self.table, self._by_span = table, by_span
-        self._modified, self._identity = (table[name].to_numpy() for name in ("modified", "identity"))
+        self._identity, self._facts = table["identity"].to_numpy(), np.empty(len(table), FACTS)
+        self._facts["changed"], self._facts["inode"] = table["changed"].to_numpy(), table["inode"].to_numpy()
         self._found = HashedRows(self._names())
 
     @classmethod
@@ -105,8 +114,11 @@ class Remembered:
         return None
 
     def of_spans(self, names: Sequence[str]) -> pa.Table:
-        """Returns the inputs of some spans."""
-        return self.table.filter(pc.is_in(self.table["span"], pa.array(names, pa.string())))
+        """Returns the inputs of some spans, with what proves now that they are unchanged."""
+        table = self.table.select(SCHEMA.names[:-2])
+        for name in SCHEMA.names[-2:]:
+            table = table.append_column(name, pa.array(self._facts[name]))
+        return table.filter(pc.is_in(table["span"], pa.array(names, pa.string())))
 
     def row(self, group: Group, path: str) -> dict[str, Any] | None:
         """Returns what is remembered of a file of any size; None where there was none of its path."""
@@ -120,22 +132,27 @@ class Remembered:
         known = (rows >= 0) & (self._identity[rows] == times)
         return taken(self.table["sha256"], np.where(known, rows, -1))
 
-    def times(self, groups: Iterable[Group], files: Files) -> Times:
-        """Compares the content of listed files whose time of change is another than the remembered one."""
+    def times(self, groups: Iterable[Group], files: Files, *, reads_all: bool = False) -> Times:
+        """Compares the content of listed files that may have changed, or of all; gives their identities."""
         times = Times()
         for group in groups:
-            rows, now, path = self._rows(group), _times(group), group.of.reader.input_path(files)
-            is_same = (rows >= 0) & (self._modified[rows] == now)
+            rows, now, path = self._rows(group), _facts(group), group.of.reader.input_path(files)
+            is_same = (rows >= 0) & (self._facts[rows] == now)
             is_local = np.fromiter(("://" not in path(file.path) for file in group.files), np.bool_, len(group.files))
-            digests = taken(self.table["sha256"], np.where((rows >= 0) & ~is_same & is_local, rows, -1))
-            asked = [path(file.path) for file, digest in zip(group.files, digests, strict=True) if digest is not None]
+            is_read = is_local & (rows >= 0) & (reads_all | ~is_same)
+            digests = taken(self.table["sha256"], np.where(is_read, rows, -1))
+            asked = [path(file.path) for file, reads in zip(group.files, is_read, strict=True) if reads]
+            settle([group] if asked else [])
             with ThreadPoolExecutor(HASHING_THREADS) as pool:
                 found = pool.map(lambda name: file_sha256(files, name), asked)
                 for number, (file, digest) in enumerate(zip(group.files, digests, strict=True)):
-                    if is_same[number] or (digest is not None and next(found) == digest):
-                        identity = float(self._identity[rows[number]])
-                        if identity != file.modified:
-                            times.add(file._replace(path=path(file.path)), identity)
+                    identity = file.modified
+                    if is_read[number] and (sha256 := next(found)):
+                        is_same[number], identity = sha256 == digest, int.from_bytes(sha256[:IDENTITY_BYTES], "big")
+                    identity = float(self._identity[rows[number]] if is_same[number] else identity)
+                    if identity != file.modified:
+                        times.add(file._replace(path=path(file.path)), identity)
+            self._facts[rows[is_same]] = now[is_same]
         return times
 
     def _rows(self, group: Group) -> npt.NDArray[np.int64]:
@@ -147,6 +164,12 @@ class Remembered:
         for batch in self.table.select(["source", "span", "path", "bytes"]).to_batches(BLOCK):
             source, span, path, size = (column.to_pylist() for column in batch.columns)
             yield from zip(source, span if self._by_span else repeat(None), path, size, strict=False)
+
+
+def settle(groups: Iterable[Group]) -> None:
+    """Waits before files are read until a later change of one would get another ctime than the one that was listed."""
+    newest = max((file.changed for group in groups for file in group.files), default=0.0)
+    time.sleep(min(COARSE_SECONDS, max(0.0, newest + COARSE_SECONDS - time.time())))  # at most, if clocks were set back
 
 
 def file_sha256(files: Files, path: str) -> bytes | None:
@@ -161,6 +184,10 @@ def file_sha256(files: Files, path: str) -> bytes | None:
 
 def _times(group: Group) -> npt.NDArray[np.float64]:
     return np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
+
+
+def _facts(group: Group) -> npt.NDArray[np.void]:
+    return np.fromiter(((file.changed, file.inode) for file in group.files), FACTS, len(group.files))
 
 
 def encoded(path: str) -> bytes:
@@ -193,6 +220,7 @@ class TableInMaking:
         """Begins with the inputs that are used, which have their identity times, and those of spans that are kept."""
         self._groups, self._files, self._times, self._remembered = groups, files, times, remembered
         self._blocks = [SCHEMA.empty_table() if kept is None else kept]
+        settle(groups)
         self._ended = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="inputs")
         self._early = self._pool.submit(lambda: [list(self._without_images(group)) for group in groups])
@@ -234,7 +262,7 @@ class TableInMaking:
             sha256 = early or late or self._sha256(path(file.path))
             rows.append((
                 group.of.index, group.of.name, encoded(file.path), file.bytes, modified, file.modified, sha256,
-                file.tag or None,
+                file.tag or None, file.changed, file.inode,
             ))  # fmt: skip
         columns = zip(*rows, strict=True)
         return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)

@@ -1,7 +1,6 @@
-"""Checks that the inputs are unchanged: lists the sources again, or plans them, and compares the digests.
+"""The sources' files as they were listed first, to which a build compares them when it has read them.
 
-Only names, sizes and times of change count, as in the build's key; a file that was touched between two builds has its
-old time all the while. `Listings` remembers the files, to name the changes.
+A file that was touched between two builds has the time that stands for its content all the while.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -67,8 +66,8 @@ class Listings(Files):
         """The paths of all files by their hashes, where a set of the paths takes 200 bytes a file."""
         return HashedRows(file.path for listed in self._listed.values() for file in listed)
 
-    def changes(self) -> Iterator[str]:
-        """Lists everything again; yields a line for each file that differs, or several."""
+    def changes(self) -> Iterator[tuple[str, str]]:
+        """Lists everything again; yields each file that differs, once or more, with the difference."""
         again = self.again()
         for pattern, before in self._listed.items():
             try:
@@ -82,7 +81,7 @@ def _identified(times: Times, listed: Iterable[FileInfo]) -> FileList:
     return FileList(map(times.identified, listed))
 
 
-def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[str]:
+def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[tuple[str, str]]:
     """Compares two listings, both sorted by path, without holding either."""
     both = merge(
         ((file, "is gone") for file in before), ((file, "is new") for file in now), key=lambda pair: pair[0].path
@@ -90,6 +89,6 @@ def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterato
     for path, pairs in groupby(both, key=lambda pair: pair[0].path):
         (file, difference), *others = pairs
         if not others:
-            yield f"{path} {difference}"
+            yield path, difference
         elif others[0][0] != file:
-            yield f"{path} is another"
+            yield path, "is another"

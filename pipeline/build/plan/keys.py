@@ -6,7 +6,8 @@ listed, with sizes and times of change. What the live version gives is added by 
 
 import hashlib
 import importlib.metadata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from recordmill.pipeline import VERSION
@@ -57,6 +58,12 @@ def listing_key(spec: Spec, files: Files) -> str:
     return sha256_of(parts | {"inputs": files_digest(group.files for group in list_groups(spec, files))})
 
 
+def sighting_key(spec: Spec, files: Files) -> str:
+    """Digests what `listing_key` does, and of local files what only this machine knows. Raises: as `listing_key`."""
+    listed = files_digest((group.files for group in list_groups(spec, files)), attrgetter("seen"))
+    return sha256_of(key_parts(spec, user_code(spec), digest_files(spec, files)) | {"seen": listed})
+
+
 def user_code(spec: Spec) -> UserCode | None:
     """The user's modules beside the spec that it names; None if it names no function."""
     references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
@@ -69,12 +76,13 @@ def package_versions() -> dict[str, str]:
     return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
-def files_digest(inputs: Iterable[Iterable[FileInfo]]) -> str:
-    """Digests the names, sizes and times of the files of each source."""
+def files_digest(inputs: Iterable[Iterable[FileInfo]], content: Callable[[FileInfo], str] = attrgetter("keyed")) -> str:
+    """Digests the names and sizes of the files of each source, and what stands for their content."""
     digest = hashlib.sha256()
     for index, files in enumerate(inputs):
-        for path, size, modified, tag in files:
-            digest.update(f"{index}\0{path}\0{size}\0{tag or repr(modified)}\n".encode("utf-8", "surrogateescape"))
+        for file in files:
+            line = f"{index}\0{file.path}\0{file.bytes}\0{content(file)}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -98,11 +99,12 @@ class BuildPlan:
 
     @cached_property
     def pieces(self) -> list[tuple[int, str, int]]:
-        """The source, file and bytes of each chunk: finished work on other chunks is useless."""
+        """The source, file and bytes of each chunk, and what was seen: finished work on anything else is useless."""
         prefixes = [source.key_prefix for source in self.sources]  # of spans: two days' files may have one name
         listed = [(chunk.source, prefixes[chunk.source] + chunk.file, chunk.bytes) for chunk in self.chunks]
         if any(isinstance(source, UserRows) and not source.inputs for source in self.spec.source):
             listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
+        listed.append((-1, files_digest((group.files for group in self.inputs), attrgetter("seen")), 0))
         return listed
 
     @property

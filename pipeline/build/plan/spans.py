@@ -226,7 +226,7 @@ def _span(
             continue
         full.append(each)
         for file in listed:
-            line = f"{each.index}\0{file.path}\0{file.bytes}\0{file.tag or repr(file.modified)}\n"
+            line = f"{each.index}\0{file.path}\0{file.bytes}\0{file.keyed}\n"
             digest.update(line.encode("utf-8", "surrogateescape"))
             count, total = count + 1, total + file.bytes
     options = [[each.index, each.key_prefix, spec.source[each.index].model_dump(mode="json")] for each in full]

@@ -1,12 +1,11 @@
 """A build under way: what was asked for, the base, and the inputs as they are listed.
 
 A build begins by comparing the inputs with those of the live version: there may be nothing to do. The sources are
-listed and not planned, so no file is opened, and neither TensorFlow nor Beam is needed. A listing may show more files
-than a build uses, so that a build may come to the live version where this finds no answer. Such keys, and those of
-inputs that only came to the same bytes, are remembered in `LATEST`.
+listed and not planned, so neither TensorFlow nor Beam is needed, and what may have changed is read. `LATEST` remembers
+such a listing by its `sighting_key`, so that the next build opens nothing, and by its key where a build uses less.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,15 +14,17 @@ from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.build.inputs.input_table import Remembered
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan.keys import files_digest, list_groups, listing_key
+from recordmill.pipeline.build.plan.keys import list_groups, listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
 from recordmill.pipeline.errors import ExitCode, UserError
+from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base, source_key_of
+from recordmill.pipeline.versions.stores.open_store import open_location
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,10 @@ class Build:
         options, live = self.options, self.base.live
         if live is None or options.spans or options.compact or options.limit is not None or self.repeats(live):
             return None
-        if self.listing_key not in self._known_keys:
-            if not self._known_keys or self.remembered is None or self._list() not in self._known_keys:
+        if options.again or self.sighting not in self._known_keys:
+            if not self._known_keys or self.remembered is None or self.listing_key not in self._known_keys:
                 return None
-            with suppress(UserError):  # the next build compares contents again
-                publishing.remember_same(self.output, live.version, self.listing_key)
+            self.remember(live, self.sighting)
         return self.live()
 
     def again(self) -> "Build":
@@ -83,31 +83,42 @@ class Build:
         live = self.base.live
         return Published(str(self.base.folder), live, is_new=False, went_live=False, before=live.version)
 
-    def remember(self, version: Manifest, plan: BuildPlan) -> None:
-        """Notes that these inputs come to the live version, so that the next build has no plan to make."""
+    def remember(self, version: Manifest, *keys: str) -> None:
+        """Notes that inputs of these keys come to the live version, so that the next build has no plan to make."""
         with suppress(UserError):  # the next build is only slower
-            for key in {plan.source_key, self.listing_key} - {source_key_of(version), ""}:
+            for key in {*keys} - {source_key_of(version), ""}:
                 publishing.remember_same(self.output, version.version, key)
 
-    @cached_property
+    @property
     def listing_key(self) -> str:
-        """The source key of the first listing; empty where it cannot be computed, or only some spans are listed."""
-        return "" if self.options.spans else self._list()
+        """The source key of the listing; empty where it cannot be computed, or only some spans are listed."""
+        return self._key(listing_key)
+
+    @cached_property
+    def sighting(self) -> str:
+        """The same of what this machine saw: no file of other content has it."""
+        return self._key(sighting_key)
 
     @cached_property
     def remembered(self) -> Remembered | None:
-        """The inputs of the live version; None where it has none, or they are those that are listed.
+        """The inputs of the live version, with which the listed ones were compared; None where it has none.
 
-        Files of another time of change than the remembered ones are compared by their content: where it is the same,
-        `files` gives them their old time from then on.
+        Files that may have changed, all with `--again`, are compared by their content: from then on `files` gives them
+        the time that stands for it.
         """
-        if self.base.live is None or self.listing_key in self._known_keys:
+        if self.base.live is None:
             return None
-        return take_times(self.spec, self.base.folder, self.files, self.options.spans)
+        return take_times(self.spec, self.base.folder, self.files, self.options.spans, reads_all=self.options.again)
 
-    def _list(self) -> str:
+    def holds(self, version: Manifest, plan: BuildPlan) -> bool:
+        """Whether a version of the plan's key was built of the content that the files have now."""
+        folder = version_folder(open_location(self.output), version.version)
+        remembered = Remembered.read(folder, by_span=self.spec.has_templates)
+        return remembered is None or not remembered.times(plan.inputs, self.files)  # of one key, identities are equal
+
+    def _key(self, key: Callable[[Spec, Files], str]) -> str:
         with suppress(UserError, OSError):  # the plan says what is wrong
-            return listing_key(self.spec, self.files)
+            return "" if self.options.spans else key(self.spec, self.files)
         return ""
 
     @cached_property
@@ -124,18 +135,17 @@ class Build:
         return set()
 
 
-def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str] = ()) -> Remembered | None:
-    """Sets the remembered time for files that have the content, but not the time, that a version remembers.
+def take_times(
+    spec: Spec, folder: Location, files: Listings, only: Sequence[str] = (), *, reads_all: bool = False
+) -> Remembered | None:
+    """Sets the times that stand for contents, as a version remembers them; returns what it remembers, if anything.
 
-    Only files of some spans are listed, where `only` names any.
-
-    Returns:
-        The inputs that the version remembers; None where it has none.
+    Only files of some spans are listed, where `only` names any; `reads_all` compares unchanged ones, too.
     """
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     if remembered is not None:
         with suppress(UserError, OSError):  # the plan says what is wrong
-            files.take(remembered.times(list_groups(spec, files, only), files))
+            files.take(remembered.times(list_groups(spec, files, only), files, reads_all=reads_all))
     return remembered
 
 
@@ -150,18 +160,15 @@ class InputsChangedError(UserError):
 
 def check_unchanged(plan: BuildPlan, files: Listings) -> None:
     """Checks that a build of these inputs would still be the same. Raises: InputsChangedError: it would differ."""
-    listed, now = files.again(), ""
-    with suppress(SourceError, OSError):
-        groups = () if plan.spec.has_spans else list_groups(plan.spec, listed)
-        if groups and files_digest(group.files for group in groups) == plan.inputs_sha256:
-            return
-        now = inputs_digest(plan, listed)  # a listing may hold files that are not used
-    if now == plan.inputs_sha256:
+    changed = dict(files.changes())
+    if not changed:
         return
-    changed = sorted(set(files.changes()))
-    if now or changed:  # otherwise the source cannot be planned for another reason
-        more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
-        named = f" ({', '.join(changed[:SHOWN])}{more})" if changed else ""
-        raise InputsChangedError(
-            f"the inputs changed while they were read{named}: build again when nothing writes to them"
-        )
+    used = (group.of.reader.input_path(files)(file.path) for group in plan.inputs for file in group.files)
+    with suppress(SourceError, OSError):
+        if changed.keys().isdisjoint(used) and inputs_digest(plan, files.again()) == plan.inputs_sha256:
+            return
+    more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    named = ", ".join(f"{path} {changed[path]}" for path in sorted(changed)[:SHOWN])
+    raise InputsChangedError(
+        f"the inputs changed while they were read ({named}{more}): build again when nothing writes to them"
+    )

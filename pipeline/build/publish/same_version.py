@@ -26,7 +26,7 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     The gate compares it with the live one first: it may be held back, rolled back, or be the data of long ago.
     """
     base = build.base
-    version = find_version(base, plan)
+    version = find_version(build, plan)
     if version is None or build.repeats(version):
         return None
     folder = version_folder(open_location(base.output), version.version)
@@ -40,7 +40,7 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
             return version
 
         publishing.make_live(open_store(base.output), choose)
-        build.remember(version, plan)
+        build.remember(version, plan.source_key, build.listing_key)
     return Published(
         str(folder),
         version,
@@ -52,7 +52,7 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     )
 
 
-def find_version(base: Base, plan: BuildPlan) -> Manifest | None:
+def find_version(build: Build, plan: BuildPlan) -> Manifest | None:
     """Finds the newest version of the same spec and inputs in which every name has the id of the live version.
 
     Its graph is the one that is taken over, or was learned from its own rows.
@@ -65,11 +65,11 @@ def find_version(base: Base, plan: BuildPlan) -> Manifest | None:
         if not (is_own if plan.frozen is None else graph_digest(version) == plan.frozen.digest):
             return False
         with suppress(UserError):  # a build never goes back to a damaged version
-            folder = version_folder(open_location(base.output), version.version)
-            return continues(names_to_keep(plan.spec, folder, version), plan.kept)
+            folder = version_folder(open_location(build.output), version.version)
+            return build.holds(version, plan) and continues(names_to_keep(plan.spec, folder, version), plan.kept)
         return False
 
-    return publishing.find_version(base.output, plan.rows_key, fits)
+    return publishing.find_version(build.output, plan.rows_key, fits)
 
 
 def undone(base: Base, version: Manifest) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from 0, where it starts; the header's lines and blank lines are positions too, a
 """
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import (
+    OPEN_QUOTE,
     CsvRecords,
     Dialect,
     RecordRange,
@@ -45,6 +47,8 @@ HEADER_BYTES = 64 << 10  # 64 KiB: read at once for a header
 KEYED_CELLS = 10_000  # of a record with more, as of a line of commas, there is no key
 csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit is 128 KiB, less than a long text
 SEPARATORS = ",;\t|"
+SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
+"""The first line of files for Excel."""
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
 LONG_NAME = 64  # characters of a column's name; sentences are longer
 
@@ -69,9 +73,13 @@ class CsvReader(TableReader[DelimitedOptions]):
 
     def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
         """Returns the range of a file that is all of it, and checks its columns."""
-        dialect = Dialect(self.source.separator, self.source.quote)
+        dialect, skip = Dialect.of(self.source), self.source.skip
         given, encoding, needed = self.source.header, self.source.encoding, required(columns)
-        names = read_header(files, path, dialect, encoding) if given is True else given
+        first = list[str]()
+        with suppress(*([] if given is True else [SourceError])):  # a first row that is broken is a reject
+            first = read_header(files, path, dialect, encoding, skip)
+        names = first if given is True else given
+        _check_first(path, first, dialect.separator, given, needed)
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.source.separator:
@@ -82,7 +90,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         for name in columns:
             if names.count(name) > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
-        return RecordRange(dialect, encoding, tuple(names), has_header=given is True)
+        return RecordRange(dialect, encoding, tuple(names), skip + (given is True))
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the records of a chunk; a row's default key is the digest of its cells."""
@@ -108,6 +116,17 @@ class CsvReader(TableReader[DelimitedOptions]):
                 ]
                 raw = TypedRows(typed, lines[good], keys, covered, faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
+
+
+def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, needed: Sequence[str]) -> None:
+    """Refuses a first record that is neither a header nor a row."""
+    line, skips = separator.join(cells), "leave it out by `skip: 1`"
+    if SEPARATOR_LINE.fullmatch(line):
+        raise SourceError(f"{path} begins with the line {line!r}: {skips}, and set `separator: {line[4]!r}`")
+    if header is not True and cells == list(header):
+        raise SourceError(f"{path} begins with the names of `header`, which would be a row: {skips}")
+    if header is True and line.startswith("#") and needed and set(needed).isdisjoint(cells):
+        raise SourceError(f"{path} begins with a comment: {skips}, or by the number of such lines before the header")
 
 
 def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> None:
@@ -137,26 +156,61 @@ def _is_value(cell: str) -> bool:
     return False
 
 
-def read_header(files: Files, path: str, dialect: Dialect, encoding: str) -> list[str]:
-    """Reads the first record; returns no cells of an empty file. Raises: SourceError: it is no CSV of the encoding."""
+def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: int) -> list[str]:
+    """Reads the first record behind skipped ones; no cells where none is. Raises: SourceError: it is no CSV."""
     with open_utf8(files, path, encoding) as file:
         for records in read_records(file, dialect, HEADER_BYTES):
-            for record in records.filled[:1].tolist():
-                if record in records.faults:
-                    raise SourceError(f"{path}: {records.faults[record].replace('record', 'header', 1)}")
-                [names] = cells_of([records.text(record)], dialect)
+            for record in records.filled[skip : skip + 1].tolist():
+                [names] = cells_of([records.line(record)], dialect) if record not in records.faults else [None]
+                if names is None:
+                    fault = records.faults.get(record, OPEN_QUOTE).replace("record", "header", 1)
+                    raise SourceError(f"{path}: {fault}{_remedy(records.line(record), dialect)}")
                 if not all(map(is_utf8, names)):
                     other = "utf-16 or cp1252" if encoding == "utf-8" else "utf-8"
                     raise SourceError(f"{path}: the header is not {encoding}; set `encoding`, such as {other}")
                 return names
+            skip = max(0, skip - len(records.filled))
     return []
 
 
-def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str]]:
-    """Yields the cells of records that are not broken, by Python's `csv`; bytes that are not UTF-8 as surrogates."""
+def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] | None]:
+    r"""Yields the cells of records that are not broken, by Python's `csv`; bytes that are not UTF-8 as surrogates.
+
+    None stands for a record that ends in an escape, or in a line break that is escaped: the last of a file. With an
+    escape, a cell that is `\N`, as MySQL writes NULL, is empty.
+    """
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
+    if dialect.escape:
+        texts = (_without_nulls(text, dialect.separator, f"{dialect.escape}N") for text in texts)
     quoting: Literal[0, 3] = csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL
-    return csv.reader(texts, delimiter=dialect.separator, quotechar=dialect.quote or '"', quoting=quoting, strict=True)
+    rows = csv.reader(
+        texts, delimiter=dialect.separator, quotechar=dialect.quote or '"', quoting=quoting, strict=True,
+        escapechar=dialect.escape, skipinitialspace=dialect.trim,
+    )  # fmt: skip
+    while True:
+        try:
+            yield next(rows)
+        except csv.Error:
+            yield None
+        except StopIteration:
+            return
+
+
+def _without_nulls(text: str, separator: str, null: str) -> str:
+    line = text.rstrip("\r\n")
+    return separator.join("" if cell == null else cell for cell in line.split(separator)) + text[len(line) :]
+
+
+def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
+    """Says which option may read a record that is no row; `extra` are cells without names, or names without cells."""
+    quote, separator = (dialect.quote or "").encode(), dialect.separator.encode()
+    if quote and not dialect.escape and b"\\" + quote in record:
+        return f"; if quotes are written as \\{dialect.quote}, set `escape: '\\'`"
+    if quote and not dialect.trim and separator + b" " + quote in record:
+        return "; if blanks stand before quotes, set `trim: true`"
+    if extra and not any(extra):
+        return "; if separators end every line, name all columns by `header`, and leave the file's own out by `skip: 1`"
+    return ""
 
 
 Broken = dict[int, tuple[str, str | None]]
@@ -184,7 +238,9 @@ def _by_arrow(
     if not len(batch) or not columns:
         return None
     start, stop = int(records.starts[batch[0]]), int(records.stops[batch[-1]])
-    if records.data.startswith(BYTE_ORDER_MARK, start):  # Arrow would leave it out
+    dialect = part.dialect
+    is_escaped = dialect.escape is not None and records.data.find(dialect.escape.encode(), start, stop) >= 0
+    if is_escaped or dialect.trim or records.data.startswith(BYTE_ORDER_MARK, start):  # which Arrow would leave out
         return None
     names = [str(column) for column in columns]
     try:
@@ -194,7 +250,7 @@ def _by_arrow(
                 use_threads=False, block_size=stop - start + 1, column_names=list(map(str, range(len(part.names))))
             ),
             pyarrow.csv.ParseOptions(
-                delimiter=part.dialect.separator, quote_char=part.dialect.quote or False, newlines_in_values=True
+                delimiter=dialect.separator, quote_char=dialect.quote or False, newlines_in_values=True
             ),
             pyarrow.csv.ConvertOptions(
                 check_utf8=False, include_columns=names, column_types=dict.fromkeys(names, pa.string())
@@ -213,18 +269,20 @@ def _by_python(
     """Finds the records that are rows, their columns, and what is wrong with the others."""
     good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
     readable = [record for record in batch.tolist() if record not in records.faults]
-    rows = cells_of(map(records.text, readable), part.dialect)
+    rows = cells_of(map(records.line, readable), part.dialect)
     for record in batch.tolist():
-        if record in records.faults:
-            faults[record] = records.faults[record], None
-            continue
-        cells = next(rows)
-        if len(cells) == len(part.names):
+        cells = None if record in records.faults else next(rows)
+        if cells is None:
+            fault = records.faults.get(record, OPEN_QUOTE)
+            faults[record] = fault + _remedy(records.line(record), part.dialect), None
+        elif len(cells) == len(part.names):
             good.append(record)
             parsed.append(cells)
         else:
             key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
-            faults[record] = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}", key
+            said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
+            extra = cells[len(part.names) :] or part.names[len(cells) :]
+            faults[record] = said + _remedy(records.line(record), part.dialect, extra), key
     return np.array(good, np.int64), {name: strings([row[name] for row in parsed]) for name in columns}, faults
 
 

@@ -20,10 +20,12 @@ import numpy.typing as npt
 from recordmill.pipeline.sources.encoded import EncodedFile, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES
+from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Chunk
 
 LINE_BREAKS = b"\r\n"
+LETTER, BLANK = b"a "
 CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
 TEXT_BEHIND_QUOTE = "the record is not CSV: text stands behind a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
@@ -35,11 +37,39 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Dialect:
-    """The characters around cells; each is one ASCII character."""
+    """The characters and rules of cells; each is one ASCII character."""
 
     separator: str = ","
     quote: str | None = '"'
     """None where cells are not quoted."""
+    escape: str | None = None
+    """Makes the next character a plain one."""
+    trim: bool = False
+    """Whether blanks at the beginning of a cell are left out."""
+
+    @classmethod
+    def of(cls, options: DelimitedOptions) -> "Dialect":
+        """That of a source's files."""
+        return cls(options.separator, options.quote, options.escape, options.trim)
+
+    def plain(self, buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """Writes letters for escapes and what they escape, and separators for blanks at the beginning of a cell."""
+        plain = buffer.copy() if self.escape or self.trim else buffer
+        if self.escape:
+            escapes = np.flatnonzero(buffer == ord(self.escape))
+            escapes = escapes[(escapes - _runs(escapes)) % 2 == 0]
+            plain[escapes] = plain[np.minimum(escapes + 1, len(plain) - 1)] = LETTER
+        if self.trim:
+            blanks = np.flatnonzero(plain == BLANK)
+            before = _runs(blanks) - 1
+            opens = (before < 0) | np.isin(plain[before], [*LINE_BREAKS, ord(self.separator)])
+            plain[blanks[opens]] = ord(self.separator)
+        return plain
+
+
+def _runs(positions: Rows) -> Rows:
+    """Returns for each position the first one of those that follow one another up to it."""
+    return np.maximum.accumulate(np.where(np.diff(positions, prepend=-2) == 1, 0, positions))
 
 
 @dataclass(frozen=True)
@@ -77,6 +107,11 @@ class CsvRecords:
         """The bytes of a record."""
         return self.data[self.starts[record] : self.stops[record]]
 
+    def line(self, record: int) -> bytes:
+        """The bytes of a record with its line break, if it has one: an escaped one may stand before it."""
+        stop = self.starts[record + 1] if record + 1 < len(self.starts) else self.end
+        return self.data[self.starts[record] : stop]
+
 
 def read_records(
     file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None
@@ -103,10 +138,14 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     """Finds the records in some bytes that begin with one; what may not be whole is left, unless it `is_last`."""
     buffer = np.frombuffer(data, np.uint8)
     breaks = _line_breaks(data, buffer, is_last)
-    bounds, broken = _quoted_cells(data, buffer, breaks, dialect)
-    ending = np.flatnonzero(np.searchsorted(bounds, breaks) % 2 == 0)
+    plain = dialect.plain(buffer)
+    is_break = (plain[breaks] == NEWLINE) | (plain[breaks] == CARRIAGE_RETURN)
+    bounds, broken = _quoted_cells(plain, breaks, dialect)
+    ends_broken = np.searchsorted(breaks, broken)
+    is_break[ends_broken[ends_broken < len(breaks)]] = True
+    ending = np.flatnonzero((np.searchsorted(bounds, breaks) % 2 == 0) & is_break)
     ends, lines, line_count = breaks[ending] + 1, np.append(0, ending + 1), int(ending[-1]) + 1 if len(ending) else 0
-    is_crlf = (buffer[ends - 1] == NEWLINE) & (ends > 1) & (buffer[ends - 2] == CARRIAGE_RETURN)
+    is_crlf = (plain[ends - 1] == NEWLINE) & (ends > 1) & (plain[ends - 2] == CARRIAGE_RETURN)
     stops = ends - 1 - is_crlf  # the ends of the texts
     if is_last and len(data) > (ends[-1] if len(ends) else 0):
         ends, stops = np.append(ends, len(data)), np.append(stops, len(data))
@@ -130,7 +169,7 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> R
     return np.sort(np.concatenate([breaks, returns[alone]]))
 
 
-def _quoted_cells(data: bytes, buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
+def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
     """Finds the opening and the closing quotes by turns, and the closing ones that text follows.
 
     Where every second quote begins a cell or follows another, and the others end one or precede another, they are taken
@@ -142,11 +181,11 @@ def _quoted_cells(data: bytes, buffer: npt.NDArray[np.uint8], breaks: Rows, dial
     opening, closing = quotes[0::2], quotes[1::2]
     beside = np.zeros(256, bool)
     beside[[*LINE_BREAKS, ord(dialect.separator), ord(dialect.quote)]] = True
-    is_first, is_last = opening == 0, closing == len(data) - 1
-    before, after = buffer[opening - 1], buffer[np.minimum(closing + 1, len(data) - 1)]
+    is_first, is_last = opening == 0, closing == len(buffer) - 1
+    before, after = buffer[opening - 1], buffer[np.minimum(closing + 1, len(buffer) - 1)]
     if (beside[before] | is_first).all() and (beside[after] | is_last).all():
         return quotes, []
-    return _walk(data, quotes.tolist(), breaks, LINE_BREAKS + dialect.separator.encode())
+    return _walk(buffer.tobytes(), quotes.tolist(), breaks, LINE_BREAKS + dialect.separator.encode())
 
 
 def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[Rows, list[int]]:
@@ -196,7 +235,8 @@ class RecordRange:
     dialect: Dialect = Dialect()
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
-    has_header: bool = True
+    head: int = 1
+    """The number of records before the rows: those that are skipped, and the header."""
     start: int = 0
     """A byte where a record starts."""
     end: int | None = None
@@ -217,7 +257,7 @@ def cut_file(files: Files, root: str, file: FileInfo, whole: RecordRange, chunk_
     can_cut = can_start_anywhere(path, whole.encoding)
     parts = -(-file.bytes // chunk_bytes) if can_cut else 1
     starts, wanted = [whole], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
-    seen, line = -int(whole.has_header), 0
+    seen, line = -whole.head, 0
     with open_utf8(files, path, "utf-8" if can_cut else whole.encoding) as opened:
         first = opened.mark_bytes
         for records in read_records(opened, whole.dialect):
@@ -242,7 +282,7 @@ def read_range(files: Files, path: str, part: RecordRange) -> Iterator[tuple[Csv
     Yields:
         CsvRecords; the rows among them, neither blank nor the header; and the line of the first one in the range.
     """
-    to_skip, line = int(part.has_header and not part.start), 0
+    to_skip, line = 0 if part.start else part.head, 0
     with open_utf8(files, path, part.encoding, part.start, part.end) as file:
         for records in read_records(file, part.dialect):
             filled = records.filled

@@ -68,7 +68,7 @@ class TextReader(TableReader[TextFiles]):
         names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.source.document == "line" else [])]
         check_names(self.source.path, required(columns), names)
         if self.source.document == "line":
-            whole = RecordRange(Dialect(quote=None), self.source.encoding, has_header=False)
+            whole = RecordRange(Dialect(quote=None), self.source.encoding, head=0)
             cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
             chunks = [chunk for ranges, _ in cuts for chunk in ranges]
             rows = sum(count for _, count in cuts)

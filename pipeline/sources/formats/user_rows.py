@@ -6,6 +6,7 @@
         for path in sorted(Path(folder).glob("*.xml")):
             yield {"id": path.stem, "text": read(path), "image": path.with_suffix(".png").read_bytes()}
 
+It runs in the spec's folder, so its relative paths begin there.
 What values are taken: `typing.python_values`. The order of the rows is the function's promise: the same rows
 in the same order, whenever it is called.
 """
@@ -29,7 +30,7 @@ from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, Source
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block, row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
-from recordmill.pipeline.sources.user_code import blame, load
+from recordmill.pipeline.sources.user_code import blame, in_its_folder, load
 
 BLOCK_ROWS = 4096
 PEEKED_ROWS = 20
@@ -95,10 +96,9 @@ class UserRowsReader(SourceReader[UserRows]):
         rows = _call(name, {**self.source.options, **part})
         if not isinstance(rows, Iterable):
             raise SourceError(f"`{name}` should yield dictionaries, it gave a value of the type {type(rows).__name__}")
-        try:
-            yield from rows
-        except Exception as error:
-            raise blame(error, name, self.source.options) from None
+        each, end = _called(lambda: iter(rows), name, self.source.options), object()
+        while (row := _called(lambda: next(each, end), name, self.source.options)) is not end:
+            yield row
 
     def input_path(self, files: Files) -> Callable[[str], str]:
         """Returns the function that makes a full path: `inputs` may name others than those below the root."""
@@ -134,7 +134,8 @@ def _values(row: Any, columns: Columns) -> list[Any] | Fault:
 
 
 def _call(reference: str, options: Mapping[str, Any]) -> Any:
-    function: Callable[..., Any] = load(reference)
+    with in_its_folder():
+        function: Callable[..., Any] = load(reference)
     try:
         inspect.signature(function).bind(**options)
     except ValueError:  # a function in C has none
@@ -143,8 +144,13 @@ def _call(reference: str, options: Mapping[str, Any]) -> Any:
         raise SourceError(
             f"`{reference}` cannot be called with {', '.join(options) or 'no options'}: {error}"
         ) from None
+    return _called(lambda: function(**options), reference, options)
+
+
+def _called(call: Callable[[], Any], reference: str, options: Mapping[str, Any]) -> Any:
     try:
-        return function(**options)
+        with in_its_folder():
+            return call()
     except Exception as error:
         raise blame(error, reference, dict(options)) from None
 

@@ -1,0 +1,91 @@
+r"""How `init` finds the way in which cells are written, and that what it writes reads the rows of Python's `csv`."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from recordmill.pipeline.init.recognize import cell_options
+from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.files import LocalFiles
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.options import Csv
+
+ROWS = [[str(row), f"the {'word' if row % 3 else 'quoted'} {row}", "np"[row % 2]] for row in range(12)]
+BACKSLASH = {"escape": "\\"}
+
+
+def lines(pattern: str, separator: str = ",") -> str:
+    return "".join(pattern.format(*row) + "\n" for row in ROWS)
+
+
+DIALECTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "Spark": ("id,text,label\n" + lines('{},"say \\"hi, {}\\"",{}'), BACKSLASH, {"escapechar": "\\"}),
+    "MySQL": ("id,text,label\n" + lines("{},{}\\, and\\\nmore,{}"), BACKSLASH, {"escapechar": "\\"}),
+    "Excel": ("sep=;\nid;text;label\n" + lines("{};a, {};{}"), {"separator": ";", "skip": 1}, {"delimiter": ";"}),
+    "Excel, quoted": (
+        '"sep=|"\nid|text|label\n' + lines("{}|{}|{}"), {"separator": "|", "skip": 1}, {"delimiter": "|"}
+    ),
+    "blanks": ("id, text, label\n" + lines('{}, "{}, too", {}'), {"trim": True}, {"skipinitialspace": True}),
+    "blanks without quotes": ("id, text, label\n" + lines("{}, {}, {}"), {"trim": True}, {"skipinitialspace": True}),
+    "comments": ("# a list, by me\n# 2026\n\nid,text,label\n" + lines("{},{},{}"), {"skip": 2}, {}),
+    "metadata": ("##version=1\n#id,text,label\n" + lines("{},{},{}"), {"skip": 1}, {}),
+    "NumPy": ("# id,text,label\n" + lines("{},{},{}"), {}, {}),
+    "a header with a mark": ("#id,text,label\n" + lines('{},"{}, or",{}'), {}, {}),
+    "a comma at each end": (
+        "id,text,label\n" + lines("{},{},{},"), {"header": ["id", "text", "label", "column_4"], "skip": 1}, {}
+    ),
+    "a comma at the header's end": (
+        "id,text,label,\n" + lines("{},{},{}"), {"header": ["id", "text", "label"], "skip": 1}, {}
+    ),
+    "commas at all ends": ("id,text,label,\n" + lines("{},{},{},"), {}, {}),
+    "all at once": (
+        "# by me\nsep=;\nid; text; label\n" + lines('{}; "a \\"{}\\"; b"; {}'),
+        {"separator": ";", "escape": "\\", "trim": True, "skip": 2},
+        {"delimiter": ";", "escapechar": "\\", "skipinitialspace": True},
+    ),
+    "plain": ("id,text,label\n" + lines("{},C:\\{},{}"), {}, {}),
+    "quotes without a meaning": ("id,text,label\n" + lines('{},"{},{}'), {"quote": None}, {"quoting": csv.QUOTE_NONE}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "options", "dialect"), DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("chunk_bytes", [30, 1 << 20])
+def test_what_is_found_reads_pythons_rows(
+    tmp_path: Path, content: str, options: dict[str, Any], dialect: dict[str, Any], chunk_bytes: int
+) -> None:
+    (tmp_path / "rows.csv").write_text(content)
+    found, why, _ = cell_options(content.encode(), "csv")
+    assert (found, why.keys()) == (options, options.keys())
+    source = reader_of(Csv(format="csv", path=str(tmp_path), **found))
+    head = options.get("skip", 0) + ("header" not in options)
+    expected = [row for row in csv.reader(io.StringIO(content), **dialect) if row][head:]
+    names = source.plan(LocalFiles(), {}, chunk_bytes).names[:3]
+    columns = {name: Column(ColumnType.TEXT) for name in names}
+    chunks = source.plan(LocalFiles(), columns, chunk_bytes).chunks
+    tables = [block.table for chunk in chunks for block in source.read(chunk, LocalFiles(), columns, ())]
+    assert [[row[name] for name in names] for table in tables for row in table.to_pylist()] == [
+        row[:3] for row in expected
+    ]
+    assert (len(expected), len(chunks) > 3) == (12, chunk_bytes == 30)
+
+
+def test_a_header_that_has_a_name_twice_stays() -> None:
+    assert cell_options(("id,text,id\n" + lines("{},{},{},")).encode(), "csv")[0] == {}
+
+
+def test_nulls_of_mysql_are_found() -> None:
+    assert cell_options(("id,text,label\n" + lines("{},\\N,{}")).encode(), "csv")[0] == BACKSLASH
+
+
+@pytest.mark.parametrize("name", ["Spark", "Excel", "comments", "a comma at each end"])
+def test_the_spec_says_it(tmp_path: Path, name: str) -> None:
+    content, options, _ = DIALECTS[name]
+    (tmp_path / "rows.csv").write_text(content)
+    spec = starter(str(tmp_path), LocalFiles())
+    assert "The 12 rows: none would be a reject" in spec
+    assert {option: yaml.safe_load(spec)["source"][option] for option in options} == options
