@@ -27,9 +27,9 @@ from recordmill.pipeline.dataset.placement import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init import sample
 from recordmill.pipeline.init.choose import feature_names, valid_name
+from recordmill.pipeline.init.dialect import cell_options
 from recordmill.pipeline.init.guess import ID, share_of
 from recordmill.pipeline.init.images import Answers, fitting_orders
-from recordmill.pipeline.init.recognize import cell_options
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import comment, dataset_name, first_lines, option_line, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo

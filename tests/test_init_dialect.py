@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from recordmill.pipeline.init.recognize import cell_options
+from recordmill.pipeline.init.dialect import cell_options
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import LocalFiles

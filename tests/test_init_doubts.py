@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill.pipeline.init.dialect import cell_options
 from recordmill.pipeline.init.doubts import box_doubts, column_doubts, commas, document_doubts, folder_doubts
-from recordmill.pipeline.init.recognize import cell_options
 from recordmill.pipeline.init.starter import first_lines
 from tests.forked import recordmill
 from tests.test_init import guessed, image_bytes, lines, write

@@ -78,5 +78,5 @@ def test_objects_beside_files_of_rows_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "data/labels.json").write_text('{"0": "cat", "1": "dog"}')
     text = starter(str(tmp_path / "data"), LocalFiles())
     assert yaml.safe_load(text)["source"]["path"].endswith("part-*.json")
-    assert "left out: 3 (dataset_info.json, labels.json, state.json)" in text.replace("\n#   ", " ")
+    assert "left out: 2 (dataset_info.json, state.json)" in text.replace("\n#   ", " ")
     assert "The 24 rows" in text

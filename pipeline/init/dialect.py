@@ -4,14 +4,78 @@ r"""Finds how files of cells are written by their first lines: what stands befor
 {'separator': ';', 'skip': 1}
 """
 
-from collections.abc import Sequence
+import csv
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
+from recordmill.pipeline.init.doubts import Doubt, commas
 from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS, cells_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect
+from recordmill.pipeline.sources.paths import is_image, listed
 
+NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+"""A number as a cell."""
+POINT = re.compile(r"[+-]?\d+\.\d+")
+SHOWN, SHOWN_LINES, SENTENCE = 3, 1_000, 4
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
 WHY = {"escape": 'quotes are written as \\", or NULL as \\N', "trim": "blanks stand before cells"}
+
+
+def cell_options(
+    head: bytes, form: str, path: str = "", more: Sequence[str] = (), names_classes: Callable[[], Any] = list
+) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
+    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines, and the first lines of more files.
+
+    >>> cell_options(b"a;b\n1;2\n", "csv")[0]
+    {'separator': ';'}
+
+    Returns:
+        The options that are not the source's defaults, the reason of each, and what is in doubt. Where a file beside
+        them names classes, numbers with a comma are codes if they may be.
+    """
+    first, *others = re.split("\r\n?|\n", head.decode(errors="replace"))
+    default = "\t" if form == "tsv" else ","
+    options, why, names, lines = find_dialect(list(filter(None, [first, *others[:-1]]))[:SHOWN_LINES], default)
+    separator = options.get("separator", default)
+    rows = ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
+    columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
+    behind = [] if "skip" in options else more
+    firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in behind)], list[Doubt]()
+    if "header" not in options and (data := _not_names(firsts, columns)):
+        options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
+        doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
+    elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
+        remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
+        doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
+    if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
+        options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
+    kinds = [] if separator == "," else list(map(commas, columns))
+    is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes())
+    if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
+        options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
+    return options, why, doubts
+
+
+def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:
+    """Says why the cells of files' first lines are no names of columns; nothing where they may be."""
+    names, are_alike = firsts[0], len(set(map(len, firsts))) == 1 < len(firsts)
+    data = [cell for cell in names if is_image(cell) or NUMERIC.fullmatch(cell)]
+    again = [name for name, cells in zip(names, columns, strict=False) if name and name in cells]
+    if data or 0 < len(again) < len(names):  # all names again: the header of a file that was appended
+        return f"'{[*data, *again][0]}' is {'a value' if data else 'in its column again'}"
+    return "the files share no name" if are_alike and not set.intersection(*map(set, firsts)) else ""
+
+
+def _are_plain(lines: Sequence[str], separator: str, cells: int) -> bool:
+    """Whether each line has all cells where quotes are characters as others, and not where they enclose cells."""
+    if cells == 1 or any(line.count(separator) != cells - 1 for line in lines):
+        return False
+    with suppress(csv.Error):
+        return len(list(csv.reader(lines, delimiter=separator, strict=True))) < len(lines)
+    return True
 
 
 Found = tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]

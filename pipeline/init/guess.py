@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.init.dialect import NUMERIC
 from recordmill.pipeline.init.doubts import CODE, commas
-from recordmill.pipeline.init.recognize import NUMERIC
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType

@@ -1,20 +1,17 @@
 """Lists the data at a path, once, and finds the sources that read it, with their options and the reasons."""
 
-import csv
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.dialect import WHY, find_dialect
-from recordmill.pipeline.init.doubts import Doubt, commas, document_doubts, folder_doubts
+from recordmill.pipeline.init.dialect import cell_options
+from recordmill.pipeline.init.doubts import Doubt, document_doubts, folder_doubts
 from recordmill.pipeline.init.encoding import find_encoding
 from recordmill.pipeline.init.json_objects import DESCRIPTIONS, keys_of_object, says_one_row
 from recordmill.pipeline.safe_text import count
@@ -36,9 +33,6 @@ ENDINGS = {
 FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
 """The format of a file by the ending of its name: a source's, or `json`."""
 SHARD = re.compile(r"-\d+-of-\d+$")
-NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
-"""A number as a cell."""
-POINT = re.compile(r"[+-]?\d+\.\d+")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
@@ -63,7 +57,7 @@ TEXTS = (*CELLS, "jsonl", "json", "text")
 """The formats of text, whose encoding may be given."""
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
 """The usual names of a file that names the classes."""
-SHOWN, SHOWN_LINES, SENTENCE, FIRST_LINE = 3, 1_000, 4, 1 << 16
+SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source that are looked at
 SMALL_FILES = 1_000  # the same where a file is a row: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
@@ -357,57 +351,3 @@ def read_head(files: Files, path: str) -> bytes:
     """
     with naming_damage(path), open_plain(files, path) as file:
         return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
-
-
-def cell_options(
-    head: bytes, form: str, path: str = "", more: Sequence[str] = (), names_classes: Callable[[], Any] = list
-) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
-    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines, and the first lines of more files.
-
-    >>> cell_options(b"a;b\n1;2\n", "csv")[0]
-    {'separator': ';'}
-
-    Returns:
-        The options that are not the source's defaults, the reason of each, and what is in doubt. Where a file beside
-        them names classes, numbers with a comma are codes if they may be.
-    """
-    first, *others = re.split("\r\n?|\n", head.decode(errors="replace"))
-    default = "\t" if form == "tsv" else ","
-    options, why, names, lines = find_dialect(list(filter(None, [first, *others[:-1]]))[:SHOWN_LINES], default)
-    separator = options.get("separator", default)
-    rows = ([cell.strip('" ') for cell in line.split(separator)] for line in lines)
-    columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
-    others = [] if "skip" in options else more
-    firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in others)], list[Doubt]()
-    if "header" not in options and (data := _not_names(firsts, columns)):
-        options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
-        doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
-    elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
-        remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
-        doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
-    if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
-        options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
-    kinds = [] if separator == "," else list(map(commas, columns))
-    is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes())
-    if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
-        options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
-    return options, why, doubts
-
-
-def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:
-    """Says why the cells of files' first lines are no names of columns; nothing where they may be."""
-    names, are_alike = firsts[0], len(set(map(len, firsts))) == 1 < len(firsts)
-    data = [cell for cell in names if is_image(cell) or NUMERIC.fullmatch(cell)]
-    again = [name for name, cells in zip(names, columns, strict=False) if name and name in cells]
-    if data or 0 < len(again) < len(names):  # all names again: the header of a file that was appended
-        return f"'{[*data, *again][0]}' is {'a value' if data else 'in its column again'}"
-    return "the files share no name" if are_alike and not set.intersection(*map(set, firsts)) else ""
-
-
-def _are_plain(lines: Sequence[str], separator: str, cells: int) -> bool:
-    """Whether each line has all cells where quotes are characters as others, and not where they enclose cells."""
-    if cells == 1 or any(line.count(separator) != cells - 1 for line in lines):
-        return False
-    with suppress(csv.Error):
-        return len(list(csv.reader(lines, delimiter=separator, strict=True))) < len(lines)
-    return True

@@ -41,7 +41,9 @@ READ_BYTES = 1 << 20
 IDENTITY_BYTES = 6  # of a digest: a float64 holds them exactly, and they are far from any time
 HASHING_THREADS = 4
 COARSE_SECONDS = 2.0  # the coarsest clock of a file system, FAT's
-FACTS = np.dtype([("changed", "f8"), ("inode", "i8")])
+FACTS = ("changed", "inode")
+"""The columns that prove that a file is as it was; those of earlier Recordmills are 0, which proves nothing."""
+FACT_TYPES = np.dtype([("changed", "f8"), ("inode", "i8")])
 SCHEMA = pa.schema(
     {
         "source": pa.int32(),
@@ -95,8 +97,9 @@ class Remembered:
 
     def __init__(self, table: pa.Table, *, by_span: bool) -> None:
         self.table, self._by_span = table, by_span
-        self._identity, self._facts = table["identity"].to_numpy(), np.empty(len(table), FACTS)
-        self._facts["changed"], self._facts["inode"] = table["changed"].to_numpy(), table["inode"].to_numpy()
+        self._identity, self._facts = table["identity"].to_numpy(), np.empty(len(table), FACT_TYPES)
+        for name in FACTS:
+            self._facts[name] = table[name].fill_null(0).to_numpy()
         self._found = HashedRows(self._names())
 
     @classmethod
@@ -109,14 +112,14 @@ class Remembered:
                 files are added to a folder, a file is listed without its span.
         """
         with suppress(UserError):
-            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA)
+            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA, FACTS)
             return cls(table, by_span=by_span) if table.num_rows else None
         return None
 
     def of_spans(self, names: Sequence[str]) -> pa.Table:
         """Returns the inputs of some spans, with what proves now that they are unchanged."""
-        table = self.table.select(SCHEMA.names[:-2])
-        for name in SCHEMA.names[-2:]:
+        table = self.table.drop_columns([*FACTS])
+        for name in FACTS:
             table = table.append_column(name, pa.array(self._facts[name]))
         return table.filter(pc.is_in(table["span"], pa.array(names, pa.string())))
 
@@ -187,7 +190,7 @@ def _times(group: Group) -> npt.NDArray[np.float64]:
 
 
 def _facts(group: Group) -> npt.NDArray[np.void]:
-    return np.fromiter(((file.changed, file.inode) for file in group.files), FACTS, len(group.files))
+    return np.fromiter(((file.changed, file.inode) for file in group.files), FACT_TYPES, len(group.files))
 
 
 def encoded(path: str) -> bytes:
