@@ -100,7 +100,8 @@ lint: $(READY)  ## Check style, types, and which room imports which
 	$(BIN)/mypy --ignore-missing-imports --explicit-package-bases benchmarks examples
 
 # One file each for every interpreter and system, by markers; versions stay as they are unless ARGS=--upgrade.
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	--override .ci/overrides.txt
 
 lock: $(READY)  ## Write the files of pinned requirements anew; newer versions: make lock ARGS=--upgrade
 	echo uv | $(COMPILE) - --output-file .ci/uv.lock $(ARGS)
