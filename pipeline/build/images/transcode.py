@@ -203,7 +203,7 @@ def _uncompressed(image: Image.Image, facts: PngInfo, exif: bytes) -> bytes:
         putchunk(file, kind, data)
     for top in range(0, height, ROWS):
         band = np.asarray(image.crop((0, top, width, min(top + ROWS, height))))
-        putchunk(file, b"IDAT", packer.compress(np.insert(band.reshape(len(band), -1), 0, 0, axis=1)))  # 0: no filter
+        putchunk(file, b"IDAT", packer.compress(np.insert(band.reshape(len(band), -1), 0, 0, axis=1).data))  # no filter
     putchunk(file, b"IDAT", packer.flush())
     putchunk(file, b"IEND")
     return file.getvalue()
