@@ -39,8 +39,7 @@ LARGE = 256
 SPARE = 2
 DEPTH = 24  # where a PNG states the bits of a sample
 INKS = ("CMYK", "YCCK")
-SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}
-"""simplejpeg's names of pixels, by their channels."""
+SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
 ROWS = 128  # of an image that are converted at once, since values in between take more memory
 FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
 
@@ -141,7 +140,7 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, mo
 
 
 def _mended(data: bytes, channels: int, ratio: int, most: int) -> Array | None:
-    """Decodes a JPEG with stray bytes or of a rare subsampling, as the graph does; None where OpenCV would have to."""
+    """Decodes a JPEG with stray bytes or of a rare subsampling, as the graph does; None where OpenCV is missing."""
     high, wide, _ = _jpeg_header(data)
     _check_pixels(high * wide // ratio**2, most)
     data = without_metadata(data)  # and without stray bytes before the pixels
@@ -164,11 +163,11 @@ def inks(data: Data) -> Array:
     return 255 - jpeg(data, 4) if counts_paper else jpeg(data, 4)
 
 
-def without_ink(inks: Array) -> Array:
+def without_ink(ink: Array) -> Array:
     """Shows inks, uint8 [height, width, 4], as the graph's libjpeg does: uint8 [height, width, 3]."""
-    rgb = np.empty((*inks.shape[:2], 3), np.uint8)
-    for top in range(0, len(inks), ROWS):
-        paper = 255 - inks[top : top + ROWS].astype(np.uint16)
+    rgb = np.empty((*ink.shape[:2], 3), np.uint8)
+    for top in range(0, len(ink), ROWS):
+        paper = 255 - ink[top : top + ROWS].astype(np.uint16)
         rgb[top : top + ROWS] = paper[..., :3] * paper[..., 3:] // 255
     return rgb
 

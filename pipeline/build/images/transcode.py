@@ -3,10 +3,10 @@
 JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF and AVIF (their first frame), TIFF (its first page),
 HEIF (its primary image), animated WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency
 and their orientation; so does an image whose colour profile is not sRGB's, its colours converted by
-`transforms.numpy.color`. A client of the serving model calls the same function; it needs Pillow and this package, no
-TensorFlow. After the graph, its pixels become JPEG with restart markers, which a reader cuts parts out of
-(`transforms.numpy.jpeg_parts`). They are those of the graph's own encoder: libjpeg-turbo both times, with the same
-tables. A marker every few blocks adds one to three percent of bytes.
+`transforms.numpy.color`. Pillow decodes all but JPEG, which libjpeg-turbo does. A client of the serving model calls the
+same function; it needs Pillow and this package, no TensorFlow. After the graph, its pixels become JPEG with restart
+markers, which a reader cuts parts out of (`transforms.numpy.jpeg_parts`). They are those of the graph's own encoder:
+libjpeg-turbo both times, with the same tables. A marker every few blocks adds one to three percent of bytes.
 
     encoded = decodable(data, {"max_pixels": 64_000_000})
 """
@@ -94,8 +94,8 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
     Args:
         data: the file.
-        options: those of an image; only `max_pixels` is read, `color`, by default `srgb`, and `compress`, by default
-            True: without it the PNG is larger, and takes a tenth of the time to make and to decode.
+        options: those of an image; of them `max_pixels` and `color`, by default `srgb`. `compress: False` makes a PNG
+            that is larger, in a tenth of the time.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile;
@@ -162,7 +162,7 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int, compre
             return data
         tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
         turn = 1 if header.in_graph else image.getexif().get(ORIENTATION, 1)
-        exif = image.info.get("exif", b"") if header.in_graph else b""  # the graph turns it, by its own rule
+        exif: Any = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph has its own rule
         image = _of_jpeg(data, image.mode) if form.name == "JPEG" else image
         image.load()
         plain = image if convert and image.mode == "CMYK" else _plain(image, tags)
@@ -174,13 +174,11 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int, compre
             facts.add(b"tEXt", FROM_JPEG)
     plain.info.clear()  # a broken colour profile would make a broken PNG
     if turn in TURNED_BACK:
-        facts_of_turn = Image.Exif()
-        facts_of_turn[ORIENTATION] = turn  # the graph turns it, and knows that it did
-        exif = facts_of_turn.tobytes()
+        exif[ORIENTATION] = turn  # the graph turns it, and knows that it did
         if form.turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     if not compress:
-        return _uncompressed(plain, facts, exif)
+        return _uncompressed(plain, facts, exif.tobytes() if turn in TURNED_BACK else exif or b"")
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=exif, pnginfo=facts)
     return file.getvalue()
@@ -198,7 +196,7 @@ def _uncompressed(image: Image.Image, facts: PngInfo, exif: bytes) -> bytes:
     (width, height), packer, file = image.size, zlib.compressobj(0), io.BytesIO()
     file.write(PNG)
     colours = {"L": 0, "RGB": 2, "RGBA": 6}[image.mode]
-    putchunk(file, b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colours, 0, 0, 0))
+    putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8, colours, 0, 0, 0))
     for kind, data, *_ in (*facts.chunks, *([(b"eXIf", exif.removeprefix(EXIF))] if exif else ())):
         putchunk(file, kind, data)
     for top in range(0, height, ROWS):
