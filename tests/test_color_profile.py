@@ -21,6 +21,7 @@ from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.images.transcode import as_jpeg, decodable
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.sources.images import inline
+from recordmill.pipeline.spec.features.image import ImageSequence
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.color_profile import PRIMARIES, foreign_profile, profile_name
 from recordmill.transforms.contract.image_header import ImageError, read_header
@@ -266,7 +267,9 @@ def test_only_a_file_that_is_stored_is_compressed(form: str, mode: str) -> None:
     flat = Picture.new(mode, (64, 48), "teal")
     file = saved(flat.convert("RGB") if form == "JPEG" and mode == "RGBA" else flat, form, icc_profile=P3)
     stored, carried = (loaded(file, store=store, size=(8, 8))[0] for store in ("original", "auto"))
+    with_others = READER.load(0, inline(file), ImageSequence(kind="image_sequence", size=(8, 8)).options()).data
     assert len(stored) < 64 * 48 <= len(carried)
+    assert with_others == stored  # all images of a row are held at once
     np.testing.assert_array_equal(opened(stored, "RGBA"), opened(carried, "RGBA"))
 
 

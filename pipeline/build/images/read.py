@@ -147,7 +147,8 @@ class BuildImageReader(ImageFiles):
             return Loaded(data, None, data, needs, file)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
-        limits = {"max_pixels": options.max_pixels, "color": options.color, "compress": options.store == "original"}
+        is_kept = options.store == "original" or options.kind != "image"  # in the record, or with all of its row
+        limits = {"max_pixels": options.max_pixels, "color": options.color, "compress": is_kept}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
         name = profile and (profile_name(profile) if is_converted(ready) else "broken")
         return Loaded(ready, None if header.in_graph else header.format, data, needs, file, name or None)
