@@ -135,6 +135,20 @@ def test_lossless_jpegs_too() -> None:
     )
 
 
+@pytest.mark.usefixtures("without_opencv")
+@pytest.mark.parametrize("has_simplejpeg", [True, False])
+def test_pillow_decodes_to_the_same_pixels_what_nothing_else_can(
+    has_simplejpeg: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_simplejpeg:
+        monkeypatch.setattr(image_decode, "simplejpeg", None)
+    for data, expected, half in CASES:
+        np.testing.assert_array_equal(jpeg(data, 3), expected["RGB"], strict=True)
+        np.testing.assert_array_equal(jpeg(data, 3, ratio=2), half, strict=True)
+    for data, seen in zip(MARKED, SEEN, strict=True):
+        np.testing.assert_array_equal(inks(data), seen)
+
+
 @pytest.mark.parametrize(("version", "warned"), [("12.3.0", True), ("13.0.0", False), ("14.1.0", False)])
 def test_an_old_pillow_is_named_once(
     version: str, warned: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -40,7 +40,7 @@ SPARE = 2
 DEPTH = 24  # where a PNG states the bits of a sample
 INKS = ("CMYK", "YCCK")
 SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
-ROWS = 128  # of an image that are converted at once, since values in between take more memory
+ROWS = 64  # of an image that are converted at once, since values in between take more memory
 FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
 
 
@@ -143,18 +143,17 @@ def _mended(data: bytes, channels: int, ratio: int, most: int) -> Array | None:
     """Decodes a JPEG with stray bytes or of a rare subsampling, as the graph does; None where OpenCV is missing."""
     high, wide, _ = _jpeg_header(data)
     _check_pixels(high * wide // ratio**2, most)
-    data = without_metadata(data)  # and without stray bytes before the pixels
-    if not data.endswith(b"\xff\xd9"):
-        raise DecodeError("the JPEG is cut off or damaged")
-    with suppress(ValueError):
-        return simplejpeg.decode_jpeg(data, SPACES[channels], False, False, high // ratio, wide // ratio, strict=False)
-    if opencv.cv2 is None or channels == 4:
-        return None
-    way = 128 | (8 * ratio if ratio > 1 else 0) | (channels == 3)  # OpenCV's numbers; 128: not turned
-    pixels = opencv.cv2.imdecode(np.frombuffer(data, np.uint8), way)
-    if pixels is None:
-        raise DecodeError("the JPEG is cut off or damaged")
-    return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], -1)[..., ::-1])  # OpenCV has blue first
+    data, least = without_metadata(data), (high // ratio, wide // ratio)  # and without stray bytes before the pixels
+    if data.endswith(b"\xff\xd9"):
+        with suppress(ValueError):
+            return simplejpeg.decode_jpeg(data, SPACES[channels], False, False, *least, strict=False)
+        if opencv.cv2 is None or channels == 4:
+            return None
+        way = 128 | (8 * ratio if ratio > 1 else 0) | (channels == 3)  # OpenCV's numbers; 128: not turned
+        pixels = opencv.cv2.imdecode(np.frombuffer(data, np.uint8), way)
+        if pixels is not None:
+            return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], -1)[..., ::-1])  # OpenCV has blue first
+    raise DecodeError("the JPEG is cut off or damaged")
 
 
 def inks(data: Data) -> Array:

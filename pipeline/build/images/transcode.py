@@ -47,7 +47,7 @@ from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.color import to_srgb
-from recordmill.transforms.numpy.image_decode import ROWS, inks, jpeg, warn_of_old_pillow, without_ink
+from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode that each mode without transparency becomes."""
@@ -193,16 +193,12 @@ def _of_jpeg(data: bytes, mode: str) -> Image.Image:
 
 def _uncompressed(image: Image.Image, facts: PngInfo, exif: bytes) -> bytes:
     """Writes a PNG by hand, since Pillow looks for the filter that compresses best, also where nothing does."""
-    (width, height), packer, file = image.size, zlib.compressobj(0), io.BytesIO()
+    (width, height), colours, file = image.size, {"L": 0, "RGB": 2, "RGBA": 6}[image.mode], io.BytesIO()
     file.write(PNG)
-    colours = {"L": 0, "RGB": 2, "RGBA": 6}[image.mode]
     putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8, colours, 0, 0, 0))
     for kind, data, *_ in (*facts.chunks, *([(b"eXIf", exif.removeprefix(EXIF))] if exif else ())):
         putchunk(file, kind, data)
-    for top in range(0, height, ROWS):
-        band = np.asarray(image.crop((0, top, width, min(top + ROWS, height))))
-        putchunk(file, b"IDAT", packer.compress(np.insert(band.reshape(len(band), -1), 0, 0, axis=1).data))  # no filter
-    putchunk(file, b"IDAT", packer.flush())
+    putchunk(file, b"IDAT", zlib.compress(np.insert(np.asarray(image).reshape(height, -1), 0, 0, axis=1).data, 0))
     putchunk(file, b"IEND")
     return file.getvalue()
 
