@@ -236,7 +236,7 @@ def rebuild(setup: Setup) -> None:
     table("Rebuilds", rebuilding.HEADER, rebuilding.rows(setup.inputs.scaled, setup.inputs.folder, setup.runs))
 
 
-BENCHMARKS = {
+BENCHMARKS: dict[str, Callable[[Setup], None]] = {
     "images": images,
     "images-profiles": partial(images, kind="profiles"),
     "images-p3": partial(images, kind="p3"),
