@@ -100,7 +100,8 @@ lint: $(READY)  ## Check style, types, and which room imports which
 	$(BIN)/mypy --ignore-missing-imports --explicit-package-bases benchmarks examples
 
 # One file each for every interpreter and system, by markers; versions stay as they are unless ARGS=--upgrade.
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	--override .ci/overrides.txt
 
 lock: $(READY)  ## Write the files of pinned requirements anew; newer versions: make lock ARGS=--upgrade
 	echo uv | $(COMPILE) - --output-file .ci/uv.lock $(ARGS)
@@ -118,10 +119,10 @@ sbom:  ## Write sbom.cdx.json (CycloneDX): every package of requirements.lock, w
 	"$$scratch/bin/pip" install --quiet --disable-pip-version-check cyclonedx-bom && \
 	"$$scratch/bin/cyclonedx-py" requirements requirements.lock --output-reproducible --output-file sbom.cdx.json
 
-audit:  ## Ask a service of known vulnerabilities about every package of requirements.lock (needs the network)
+audit: $(READY)  ## Ask a service of known vulnerabilities about every package of the locks; writes .ci/audit.json (needs the network)
 	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
 	"$$scratch/bin/pip" install --quiet --disable-pip-version-check pip-audit && \
-	"$$scratch/bin/pip-audit" --require-hashes --disable-pip --requirement requirements.lock
+	PATH="$$scratch/bin:$$PATH" $(BIN)/python .ci/audit $(ARGS)
 
 clean:  ## Remove what was built and cached; .venv and bench-data stay
 	rm -rf demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

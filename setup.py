@@ -8,9 +8,11 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 
 # Which extra is for what: docs/install.md. The base reads datasets, and does nothing else.
+# Pillow 13 mends its JPEG decoder, but Beam 2.77 asks for an older one: the locks override that (.ci/overrides.txt).
 BASE = ["google-crc32c>=1.5", "numpy>=1.26", "pillow>=12"]
 # JPEG into the batch's own memory, quick resizing; batches in bfloat16, a type that NumPy lacks.
-FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", "simplejpeg>=1.8"]
+JPEG = "simplejpeg>=1.8"
+FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", JPEG]
 # HEIC and HEIF, which phones write.
 HEIF = ["pillow-heif>=1.1"]
 TENSORFLOW = ["keras>=3", "tensorflow>=2.21,<2.22"]
@@ -21,6 +23,7 @@ REPORT = [*CLI, "jinja2>=3.1", "markupsafe>=2.1", "pyarrow>=16"]
 BUILD = [
     *TENSORFLOW,
     *REPORT,
+    JPEG,  # so that no image chooses Pillow's decoder of JPEG
     "apache-beam>=2.77,<2.78",
     "grpcio>=1.60",
     "protobuf>=5",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from documents import write_documents
-from photos import write_photos
+from photos import PROFILES, write_photos
 
 IMAGE_SPEC = """\
 name: photos
@@ -45,9 +45,10 @@ class Inputs:
         """Gives a count at this scale, at least 1."""
         return max(1, round(count * self.scale))
 
-    def photos(self, count: int) -> Path:
-        """A folder of photos in class folders."""
-        return self._once(f"photos-{count}", lambda path: write_photos(path, count))
+    def photos(self, count: int, kind: str = "photos") -> Path:
+        """A folder of photos in class folders: `photos` without profiles, `profiles` as people have them, `p3` all."""
+        profiles = {"photos": [None], "profiles": PROFILES, "p3": PROFILES[:1]}[kind]
+        return self._once(f"{kind}-{count}", lambda path: write_photos(path, count, profiles=profiles))
 
     def documents(self, count: int | None = None, size: int | None = None) -> Path:
         """A JSON Lines file of `count` lines, or of at least `size` bytes."""

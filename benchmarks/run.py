@@ -2,6 +2,7 @@
 
     python benchmarks/run.py                       all that takes minutes: images, text, stock, fixed
     python benchmarks/run.py images --runs 3
+    python benchmarks/run.py images-profiles images-p3      photos with colour profiles as people have them, or all
     python benchmarks/run.py text --documents real.jsonl
     python benchmarks/run.py memory-images memory-text
     python benchmarks/run.py images text --against ../recordmill-before
@@ -24,6 +25,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import rebuild as rebuilding
@@ -115,9 +117,9 @@ def compare(title: str, unit: str, scale: float, found: dict[str, list[Usage]]) 
     table(f"{title} ({unit})", ("", name, "anchor", "its cost", "recordmill / anchor", "anchor / recordmill"), rows)
 
 
-def images(setup: Setup) -> None:
+def images(setup: Setup, kind: str = "photos") -> None:
     """Compares photos that are decoded, resized and stored with a bare tf.data loop."""
-    few, many = (setup.inputs.photos(setup.inputs.scaled(count)) for count in IMAGES)
+    few, many = (setup.inputs.photos(setup.inputs.scaled(count), kind) for count in IMAGES)
     loop = anchor("image_loop")
     commands = {
         name: (build(setup.inputs.image_spec(few)), build(setup.inputs.image_spec(many)))
@@ -234,8 +236,10 @@ def rebuild(setup: Setup) -> None:
     table("Rebuilds", rebuilding.HEADER, rebuilding.rows(setup.inputs.scaled, setup.inputs.folder, setup.runs))
 
 
-BENCHMARKS = {
+BENCHMARKS: dict[str, Callable[[Setup], None]] = {
     "images": images,
+    "images-profiles": partial(images, kind="profiles"),
+    "images-p3": partial(images, kind="p3"),
     "text": text,
     "stock": stock,
     "fixed": fixed,

@@ -21,6 +21,7 @@ from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.images.transcode import as_jpeg, decodable
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.sources.images import inline
+from recordmill.pipeline.spec.features.image import ImageSequence
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.color_profile import PRIMARIES, foreign_profile, profile_name
 from recordmill.transforms.contract.image_header import ImageError, read_header
@@ -153,9 +154,10 @@ def converted(picture: Picture.Image, data: bytes, mode: str = "RGB") -> np.ndar
 @pytest.mark.parametrize("data", [P3, ADOBE, PROPHOTO])
 def test_colours_become_those_of_srgb(form: str, data: bytes) -> None:
     file = saved(LARGE, form, icc_profile=data)
-    ready = decodable(file, MAX_PIXELS)
-    np.testing.assert_array_equal(opened(ready), converted(Picture.open(io.BytesIO(file)).convert("RGB"), data))
-    assert decodable(ready, MAX_PIXELS) is ready
+    for compress in (True, False):
+        ready = decodable(file, MAX_PIXELS | {"compress": compress})
+        np.testing.assert_array_equal(opened(ready), converted(Picture.open(io.BytesIO(file)).convert("RGB"), data))
+        assert decodable(ready, MAX_PIXELS) is ready
     assert not np.array_equal(opened(decodable(file, MAX_PIXELS | {"color": "ignore"})), opened(ready))
 
 
@@ -241,20 +243,34 @@ def test_a_bomb_of_a_profile_costs_its_row(file: bytes) -> None:
     assert loaded(file, color="ignore")[1] is None
 
 
-def test_what_was_a_jpeg_is_stored_as_jpeg_and_upright() -> None:
+@pytest.mark.parametrize("compress", [True, False])
+def test_what_was_a_jpeg_is_stored_as_jpeg_and_upright(compress: bool) -> None:
+    limits = MAX_PIXELS | {"compress": compress}
     exif = Picture.Exif()
     exif[ORIENTATION] = 6
     file = saved(photo(1), icc_profile=P3, quality=95, exif=exif)
     for store, magic in (("auto", b"\xff\xd8"), ("png", b"\x89PNG")):
         keys = options(size=(160, 120), store=store, quality=100, chroma="4:4:4")
-        data = as_jpeg(stored_image(tf.constant(decodable(file, MAX_PIXELS)), keys)[""].numpy(), keys)
+        data = as_jpeg(stored_image(tf.constant(decodable(file, limits)), keys)[""].numpy(), keys)
         assert data.startswith(magic)
         expected = np.rot90(converted(Picture.open(io.BytesIO(file)), P3), 3)
         assert np.abs(opened(data).astype(int) - expected).mean() <= 1.5
-    parts = stored_image(tf.constant(decodable(file, MAX_PIXELS)), options(store="original", size=None))
+    parts = stored_image(tf.constant(decodable(file, limits)), options(store="original", size=None))
     assert parts["orientation"].numpy() == 6
-    was_png = decodable(saved(photo(1), "PNG", icc_profile=P3), MAX_PIXELS)
+    was_png = decodable(saved(photo(1), "PNG", icc_profile=P3), limits)
     assert as_jpeg(stored_image(tf.constant(was_png), options())[""].numpy(), options()).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+def test_only_a_file_that_is_stored_is_compressed(form: str, mode: str) -> None:
+    flat = Picture.new(mode, (64, 48), "teal")
+    file = saved(flat.convert("RGB") if form == "JPEG" and mode == "RGBA" else flat, form, icc_profile=P3)
+    stored, carried = (loaded(file, store=store, size=(8, 8))[0] for store in ("original", "auto"))
+    with_others = READER.load(0, inline(file), ImageSequence(kind="image_sequence", size=(8, 8)).options()).data
+    assert len(stored) < 64 * 48 <= len(carried)
+    assert with_others == stored  # all images of a row are held at once
+    np.testing.assert_array_equal(opened(stored, "RGBA"), opened(carried, "RGBA"))
 
 
 SPEC = """

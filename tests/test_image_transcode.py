@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 from PIL import ImageOps
 
+from recordmill.pipeline.build.images.perceptual_hash import small_pixels
 from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, require_plugin
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import ImageError, read_header
@@ -33,7 +34,11 @@ ALPHA.putalpha(Picture.fromarray(PIXELS[..., 1]))
 
 
 def decoded(data: bytes, **keys) -> np.ndarray:
-    return decode(tf.constant(decodable(data, asdict(options(**keys)))), options(**keys)).numpy()
+    """The graph's pixels, of a build, and of a client, whose PNG is compressed."""
+    limits, way = asdict(options(**keys)), lambda ready: decode(tf.constant(ready), options(**keys)).numpy()
+    pixels = way(decodable(data, limits | {"compress": False}))
+    np.testing.assert_array_equal(pixels, way(decodable(data, limits)))
+    return pixels
 
 
 def tiff(rows: bytes, height: int, width: int, order: str = "<", **more: int) -> bytes:
@@ -86,6 +91,19 @@ def test_what_the_graph_takes_stays_as_it_is(data):
 )
 def test_opaque_images_are_what_pillow_decodes(data, mode):
     np.testing.assert_array_equal(decoded(data, channels=len(mode)), opened(data, mode))
+
+
+def test_pixels_that_spell_chunks_are_pixels():
+    """They stand in the PNG as they are."""
+    words = (
+        np.frombuffer(b"IHDReXIftRNSIDATIENDsRGB" * 1_000, np.uint8).reshape(80, 100, 3)
+        ^ np.arange(80, dtype=np.uint8)[:, None, None] // 40
+    )
+    data = saved(words, "TIFF")
+    np.testing.assert_array_equal(decoded(data), words)
+    ready = decodable(data, {"max_pixels": 10_000, "compress": False})
+    assert b"IHDReXIftRNS" in ready
+    np.testing.assert_array_equal(small_pixels(ready, 10_000), small_pixels(data, 10_000))
 
 
 def test_a_lossless_jpeg_is_decoded():
@@ -197,7 +215,7 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
     data = turned("TIFF", orientation)
     expected = np.asarray(ImageOps.exif_transpose(Picture.open(io.BytesIO(data))))
     np.testing.assert_array_equal(decoded(data), expected)
-    sides = geometry(tf.constant([decodable(data, asdict(options()))]))
+    sides = geometry(tf.constant([decodable(data, asdict(options()) | {"compress": False})]))
     np.testing.assert_array_equal(sides, [[*expected.shape[:2], orientation]])
 
 

@@ -34,7 +34,7 @@ from tests import published
 ROOT = Path(__file__).parents[1]
 EXTRAS = {"cli", "report", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "dev"}
 LOADED_BY_OTHERS = {"boto3"}  # by the store and by Beam, for s3://
-ONLY_SOME_SPECS = {"sentencepiece", "tensorflow-text"}
+ONLY_SOME_SPECS = {"sentencepiece", "simplejpeg", "tensorflow-text"}
 WITH_OTHERS = {
     "grpcio",
     "requests",

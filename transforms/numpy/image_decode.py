@@ -1,23 +1,29 @@
 """Decoding of images without TensorFlow: equal to `transforms.tensorflow.image_decode` bit for bit.
 
-JPEG by libjpeg-turbo's accurate integer DCT with smooth chroma, through simplejpeg where it is installed, else through
-Pillow: the same pixels. PNG, WebP and BMP by Pillow. The rules for alpha, grey, CMYK, palettes, 16 bits and EXIF are
-those of `transforms.tensorflow.image_decode`.
+JPEG by libjpeg-turbo's accurate integer DCT with smooth chroma, through simplejpeg, and OpenCV for what that refuses;
+where they are not installed, through Pillow: the same pixels. PNG, WebP and BMP by Pillow. The rules for alpha, grey,
+CMYK, palettes, 16 bits and EXIF are those of `transforms.tensorflow.image_decode`.
 
 >>> decode(data, 3).shape  # doctest: +SKIP
 (256, 256, 3)
 """
 
 import io
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
+import PIL
 from PIL import Image
 
 from recordmill.transforms.contract.image_header import JPEG, PNG, read_header
+from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PixelOptions
+from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 from recordmill.transforms.numpy.pixels import placed
 
@@ -33,7 +39,17 @@ LARGE = 256
 SPARE = 2
 DEPTH = 24  # where a PNG states the bits of a sample
 INKS = ("CMYK", "YCCK")
+SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
+ROWS = 64  # of an image that are converted at once, since values in between take more memory
 FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
+
+
+@cache
+def warn_of_old_pillow() -> None:
+    """Warns once a process, before Pillow opens an image of somebody else."""
+    if int(PIL.__version__.partition(".")[0]) < 13:
+        text = 'Pillow %s opens images here, whose JPEG decoder has a known heap overflow: pip install "pillow>=13"'
+        logging.getLogger("recordmill").warning(text, PIL.__version__)
 
 
 class DecodeError(ValueError):
@@ -95,9 +111,9 @@ def grey(rgb: Array) -> Array:
 
 
 def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, most: int = MOST_PIXELS) -> Array:
-    """Decodes a JPEG, not of CMYK, without turning it: uint8 [height / ratio, width / ratio, channels].
+    """Decodes a JPEG without turning it: uint8 [height / ratio, width / ratio, channels].
 
-    `out` and `most` are as in `decode`.
+    `out` and `most` are as in `decode`; of CMYK there are 4 channels, the numbers as the file has them.
 
     Raises:
         DecodeError: it is cut off or damaged.
@@ -106,20 +122,53 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, mo
         try:
             high, wide = simplejpeg.decode_jpeg_header(data)[:2] if out is None else (0, 0)
             _check_pixels(high * wide // ratio**2, most)
-            space = "RGB" if channels == 3 else "GRAY"
             # Neither the fast DCT nor fast chroma; the least sides make libjpeg choose the ratio.
             least = (high // ratio, wide // ratio) if ratio > 1 else (0, 0)
-            pixels = simplejpeg.decode_jpeg(data, space, False, False, *least, buffer=out)
+            pixels = simplejpeg.decode_jpeg(data, SPACES[channels], False, False, *least, buffer=out)
             return pixels if out is None or pixels.shape != out.shape else out
         except DecodeError:
             raise
-        except ValueError:  # `out` is too small, or libjpeg warns of what it could make good, and so can Pillow
-            pass
-    image, mode = _opened(data, ("JPEG",), load=False), "RGB" if channels == 3 else "L"
+        except ValueError:  # `out` is too small, or libjpeg warns of what it could make good
+            if (pixels := _mended(bytes(data), channels, ratio, most)) is not None:
+                return pixels
+    image, mode = _opened(data, ("JPEG",), load=False), {1: "L"}.get(channels, SPACES[channels])
     _check_pixels(image.width * image.height // ratio**2, most)
     # Grey is the file's own luma, not computed from its colours again.
     image.draft(mode, (image.width // ratio, image.height // ratio))
-    return _channels(_loaded(image).convert(mode))
+    pixels = _channels(_loaded(image).convert(mode))
+    return 255 - pixels if mode == "CMYK" else pixels
+
+
+def _mended(data: bytes, channels: int, ratio: int, most: int) -> Array | None:
+    """Decodes a JPEG with stray bytes or of a rare subsampling, as the graph does; None where OpenCV is missing."""
+    high, wide, _ = _jpeg_header(data)
+    _check_pixels(high * wide // ratio**2, most)
+    data, least = without_metadata(data), (high // ratio, wide // ratio)  # and without stray bytes before the pixels
+    if data.endswith(b"\xff\xd9"):
+        with suppress(ValueError):
+            return simplejpeg.decode_jpeg(data, SPACES[channels], False, False, *least, strict=False)
+        if opencv.cv2 is None or channels == 4:
+            return None
+        way = 128 | (8 * ratio if ratio > 1 else 0) | (channels == 3)  # OpenCV's numbers; 128: not turned
+        pixels = opencv.cv2.imdecode(np.frombuffer(data, np.uint8), way)
+        if pixels is not None:
+            return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], -1)[..., ::-1])  # OpenCV has blue first
+    raise DecodeError("the JPEG is cut off or damaged")
+
+
+def inks(data: Data) -> Array:
+    """Decodes a JPEG of CMYK: uint8 [height, width, 4], 255 where the ink covers the paper. Raises: as `jpeg`."""
+    counts_paper = "adobe_transform" in _opened(data, ("JPEG",), load=False).info  # by Adobe's marker, as in the graph
+    return 255 - jpeg(data, 4) if counts_paper else jpeg(data, 4)
+
+
+def without_ink(ink: Array) -> Array:
+    """Shows inks, uint8 [height, width, 4], as the graph's libjpeg does: uint8 [height, width, 3]."""
+    rgb = np.empty((*ink.shape[:2], 3), np.uint8)
+    for top in range(0, len(ink), ROWS):
+        paper = 255 - ink[top : top + ROWS].astype(np.uint16)
+        rgb[top : top + ROWS] = paper[..., :3] * paper[..., 3:] // 255
+    return rgb
 
 
 def _original_jpeg(data: Data, options: PixelOptions, orientation: int) -> Array:
@@ -127,8 +176,7 @@ def _original_jpeg(data: Data, options: PixelOptions, orientation: int) -> Array
     if not is_ink:
         sides = (width, height) if is_transposed(orientation) else (height, width)
         return jpeg(data, options.channels, ratio=_reduction(sides, options))
-    inks = 255 - np.asarray(_opened(data, ("JPEG",)), np.uint16)
-    rgb = (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
+    rgb = without_ink(inks(data))
     return rgb if options.channels == 3 else grey(rgb)
 
 
@@ -164,6 +212,7 @@ def _check_pixels(pixels: int, most: int) -> None:
 
 
 def _opened(data: Data, formats: tuple[str, ...], load: bool = True) -> Image.Image:
+    warn_of_old_pillow()
     try:
         read_header(bytes(data))  # counts what would hold Pillow up
         image = Image.open(io.BytesIO(data), formats=formats)

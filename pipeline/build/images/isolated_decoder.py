@@ -49,8 +49,8 @@ def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     """Returns the answer to a request; `spare` is the address space in bytes that this process had at first."""
-    max_pixels, seconds, is_srgb = REQUEST.unpack_from(request)
-    options = {"max_pixels": max_pixels, "color": "srgb" if is_srgb else "ignore"}
+    max_pixels, seconds, is_srgb, compress = REQUEST.unpack_from(request)
+    options = {"max_pixels": max_pixels, "color": "srgb" if is_srgb else "ignore", "compress": compress}
     data = request[REQUEST.size :]
     header = read_header(data)
     _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height)

@@ -41,8 +41,8 @@ SETTINGS = {
     "PYTHONSAFEPATH": "1",
     "MALLOC_ARENA_MAX": "1",
 }
-REQUEST = struct.Struct("<QQ?")
-"""The header before an image's bytes: the pixels that it may have, the CPU seconds that it may take, `color: srgb`."""
+REQUEST = struct.Struct("<QQ??")
+"""The header before an image's bytes: most pixels, most CPU seconds, `color: srgb`, whether a PNG is compressed."""
 AS_IS, PNG, REJECT = b"=", b"p", b"r"
 """The first byte of an answer: nothing follows, the bytes of a PNG, or a reason, a NUL and a message."""
 COMMAND = struct.Struct("<q")
@@ -85,8 +85,8 @@ class Isolation:
         decoder = self._idle.pop() if self._idle else self._fork()
         decoder.channel.settimeout(seconds * self._wall)
         try:
-            is_srgb = options.get("color", "srgb") == "srgb"
-            send(decoder.channel, REQUEST.pack(options["max_pixels"], seconds, is_srgb) + data)
+            given = options["max_pixels"], seconds, options.get("color") != "ignore", options.get("compress", True)
+            send(decoder.channel, REQUEST.pack(*given) + data)
             answer = receive(decoder.channel)
         except OSError as error:
             decoder.channel.close()

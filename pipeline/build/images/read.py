@@ -149,7 +149,8 @@ class BuildImageReader(ImageFiles):
             return Loaded(data, data, needs, file, lost)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
-        limits = {"max_pixels": options.max_pixels, "color": options.color}
+        is_kept = options.store == "original" or options.kind != "image"  # in the record, or with all of its row
+        limits = {"max_pixels": options.max_pixels, "color": options.color, "compress": is_kept}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
         transcoded = [] if header.in_graph else [("transcoded", header.format)]
         profiles = [("profiles", profile_name(profile) if is_converted(ready) else "broken")] if profile else []

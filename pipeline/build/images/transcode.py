@@ -3,16 +3,17 @@
 JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF and AVIF (their first frame), TIFF (its first page),
 HEIF (its primary image), animated WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency
 and their orientation; so does an image whose colour profile is not sRGB's, its colours converted by
-`transforms.numpy.color`. A client of the serving model calls the same function; it needs Pillow and this package, no
-TensorFlow. After the graph, its pixels become JPEG with restart markers, which a reader cuts parts out of
-(`transforms.numpy.jpeg_parts`). They are those of the graph's own encoder: libjpeg-turbo both times, with the same
-tables. A marker every few blocks adds one to three percent of bytes.
+`transforms.numpy.color`. Pillow decodes all but JPEG, which libjpeg-turbo does. A client of the serving model calls the
+same function; it needs Pillow and this package, no TensorFlow. After the graph, its pixels become JPEG with restart
+markers, which a reader cuts parts out of (`transforms.numpy.jpeg_parts`). They are those of the graph's own encoder:
+libjpeg-turbo both times, with the same tables. A marker every few blocks adds one to three percent of bytes.
 
     encoded = decodable(data, {"max_pixels": 64_000_000})
 """
 
 import io
 import re
+import struct
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -24,32 +25,34 @@ from typing import Any
 import numpy as np
 from PIL import Image
 from PIL.Image import Transpose
-from PIL.PngImagePlugin import PngInfo
+from PIL.PngImagePlugin import PngInfo, putchunk
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.color_profile import foreign_profile
+from recordmill.transforms.contract.exif import EXIF
 from recordmill.transforms.contract.image_header import (
     FROM_JPEG,
     NAMED,
+    PNG,
     Header,
     ImageError,
     ImageFormat,
     check_header,
     check_pixels,
     check_tile,
+    png_chunks,
 )
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.color import to_srgb
+from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode that each mode without transparency becomes."""
 PHOTOMETRIC, BITS = 262, 258  # TIFF's tags
 WHITE_IS_ZERO = 0
-ROWS = 64
-"""The number of an image's rows that are converted at once."""
 UPRIGHT = {
     2: Transpose.FLIP_LEFT_RIGHT,
     3: Transpose.ROTATE_180,
@@ -91,7 +94,8 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
     Args:
         data: the file.
-        options: those of an image; only `max_pixels` is read, and `color`, by default `srgb`.
+        options: those of an image; of them `max_pixels` and `color`, by default `srgb`. `compress: False` makes a PNG
+            that is larger, in a tenth of the time.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile;
@@ -104,7 +108,7 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     if header.in_graph and not profile:
         return data
     try:
-        return _to_png(data, header, profile, options["max_pixels"])
+        return _to_png(data, header, profile, options["max_pixels"], options.get("compress", True))
     except ImageError:
         raise
     except Image.DecompressionBombError:
@@ -126,10 +130,12 @@ def open_image(data: bytes, form: ImageFormat, max_pixels: int) -> Image.Image:
         MissingPluginError: an extra is not installed.
         Exception: any other, of hostile bytes.
     """
+    warn_of_old_pillow()
     if form.plugin:
         require_plugin(form)
         import_module(form.plugin)
-    if form.name == "PNG" and data.count(b"IHDR") > 1:  # Pillow takes the last one's size, and fills a canvas first
+    if form.name == "PNG" and sum(kind == b"IHDR" for kind, *_ in png_chunks(data)) > 1:
+        # Pillow takes the last one's size, and fills a canvas first
         raise UndecodableError("undecodable_image", "the PNG has more than one header")
     image = Image.open(io.BytesIO(data), formats=[form.pillow])
     check_pixels(*image.size, max_pixels)
@@ -148,7 +154,7 @@ def require_plugin(form: ImageFormat) -> None:
         )
 
 
-def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int) -> bytes:
+def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:
     form, facts = NAMED[header.format], PngInfo()
     with open_image(data, form, max_pixels) as image:
         convert = to_srgb(profile, image.mode) if profile else None
@@ -156,8 +162,9 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int) -> byt
             return data
         tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
         turn = 1 if header.in_graph else image.getexif().get(ORIENTATION, 1)
+        exif: Any = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph has its own rule
+        image = _of_jpeg(data, image.mode) if form.name == "JPEG" else image
         image.load()
-        exif = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph turns it, by its own rule
         plain = image if convert and image.mode == "CMYK" else _plain(image, tags)
     del image  # 4 bytes a pixel
     if convert:
@@ -170,8 +177,29 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int) -> byt
         exif[ORIENTATION] = turn  # the graph turns it, and knows that it did
         if form.turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
+    if not compress:
+        return _uncompressed(plain, facts, exif.tobytes() if turn in TURNED_BACK else exif or b"")
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=exif, pnginfo=facts)
+    return file.getvalue()
+
+
+def _of_jpeg(data: bytes, mode: str) -> Image.Image:
+    """Decodes a JPEG by libjpeg-turbo, so that nobody chooses Pillow's decoder by a profile."""
+    pixels = inks(data) if mode == "CMYK" else jpeg(data, len(mode))
+    height, width, _ = pixels.shape
+    return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
+
+
+def _uncompressed(image: Image.Image, facts: PngInfo, exif: bytes) -> bytes:
+    """Writes a PNG by hand, since Pillow looks for the filter that compresses best, also where nothing does."""
+    (width, height), colours, file = image.size, {"L": 0, "RGB": 2, "RGBA": 6}[image.mode], io.BytesIO()
+    file.write(PNG)
+    putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8, colours, 0, 0, 0))
+    for kind, data, *_ in (*facts.chunks, *([(b"eXIf", exif.removeprefix(EXIF))] if exif else ())):
+        putchunk(file, kind, data)
+    putchunk(file, b"IDAT", zlib.compress(np.insert(np.asarray(image).reshape(height, -1), 0, 0, axis=1).data, 0))
+    putchunk(file, b"IEND")
     return file.getvalue()
 
 
@@ -186,23 +214,13 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
         grey = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
         return Image.fromarray(255 - grey if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else grey)
     if image.mode == "CMYK":
-        return _without_ink(image)
+        return Image.fromarray(without_ink(np.asarray(image)))
     if image.has_transparency_data:
         return image.convert("RGBA")
     if image.mode not in EIGHT_BITS:
         message = f"the pixels are of Pillow's mode {image.mode}, which has no range of colours or needs a profile"
         raise ImageError("unsupported_format", message)
     return image.convert(EIGHT_BITS[image.mode])
-
-
-def _without_ink(image: Image.Image) -> Image.Image:
-    """Converts CMYK to RGB as the graph's libjpeg does; some rows at a time, since intermediate values take 16 bits."""
-    converted = Image.new("RGB", image.size)
-    for top in range(0, image.height, ROWS):
-        inks = np.asarray(image.crop((0, top, image.width, min(top + ROWS, image.height))))
-        rest = 255 - inks.astype(np.uint16)
-        converted.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
-    return converted
 
 
 def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
