@@ -7,9 +7,10 @@
 >>> train.resume(state)  # doctest: +SKIP
 """
 
-import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import count, takewhile
 from operator import index
@@ -21,7 +22,7 @@ import numpy as np
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.parallel import in_order
+from recordmill.pipeline.parallel import Iteration, in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource, SplitSource
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
@@ -241,7 +242,7 @@ class Position:
     step: int
 
 
-class NumpyBatches(Iterator[Batch]):
+class NumpyBatches(Iteration):
     """One iteration over an input: batches of NumPy arrays, made ahead in threads or processes.
 
     Attributes:
@@ -251,14 +252,13 @@ class NumpyBatches(Iterator[Batch]):
 
     def __init__(self, source: BatchSource, steps: range) -> None:
         self.source = source
-        self._batches = source.open()
-        self._made = _made(source, self._batches, steps)
+        self._batches, self._stop = source.open(), steps.stop
+        made = _made(source, self._batches, steps)
+        super().__init__(made, partial(_close, made, self._batches))
         self.position = Position(steps.start)
         self.meter = Meter(self._batches.counters)
-        self._close = weakref.finalize(self, _close, self._made, self._batches)
 
-    def __next__(self) -> Batch:
-        """Returns the next batch."""
+    def _next(self) -> Batch:
         batch = None
         while batch is None:  # all of its records were left out
             with self.meter.waiting():
@@ -278,9 +278,11 @@ class NumpyBatches(Iterator[Batch]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Ends the iteration with its threads, processes, files and memory, as dropping it does."""
-        self._close()
+    def after_error(self) -> "NumpyBatches":
+        """Begins behind the step that failed; where several were made together, with the first of them, alone."""
+        source = copy(self.source)
+        source.steps_together = 1
+        return NumpyBatches(source, range(self.step + (self.source.steps_together == 1), self._stop))
 
     @property
     def step(self) -> int:

@@ -44,16 +44,15 @@ def in_groups(
     """Yields batches as a dataset.
 
     Args:
-        begin: begins an iteration over the batches.
+        begin: begins an iteration over the batches; what it gives after an error comes too.
         specs: the shape and dtype of each of their arrays.
         structured: makes an element of the tensors of a batch, which are in the order of its arrays.
         most: the batches of a call of Python.
     """
 
-    def groups() -> Iterator[tuple[tuple[Any, ...], int]]:
-        for group in _grouped(begin(), most):
-            filled = [*group, *[group[-1]] * (most - len(group))]  # each call has as many tensors
-            yield tuple(array for batch in filled for array in batch), len(group)
+    def filled(group: list[Arrays]) -> tuple[tuple[Any, ...], int]:
+        batches = [*group, *[group[-1]] * (most - len(group))]  # each call has as many tensors
+        return tuple(array for batch in batches for array in batch), len(group)
 
     def elements(arrays: Sequence[tf.Tensor], count: tf.Tensor) -> tf.data.Dataset:
         starts = range(0, len(arrays), len(specs))
@@ -61,33 +60,43 @@ def in_groups(
         return tf.data.experimental.from_list(batches).take(count)
 
     signature = tuple(specs) * most, tf.TensorSpec([], tf.int64)
-    return tf.data.Dataset.from_generator(groups, output_signature=signature).prefetch(1).flat_map(elements)
+    groups = tf.data.Dataset.from_generator(lambda: map(filled, _Groups(begin(), most)), output_signature=signature)
+    return groups.prefetch(1).flat_map(elements)
 
 
-def _grouped(batches: Iterable[Arrays], most: int) -> Iterator[list[Arrays]]:
-    """Yields the first batch alone, so that it comes at once, then twice as many each time, up to the limits."""
-    group: list[Arrays] = []
-    size, limit = 0, 1
-    try:
-        for batch in batches:
-            group.append(batch)
-            size += sum(array.nbytes for array in batch)
-            if len(group) >= limit or size >= MOST_BYTES:
-                yield group
-                group, size, limit = [], 0, min(2 * limit, most)
-    except Exception:
-        if group:  # the batches before an error come before it
-            yield group
-        raise
-    if group:
-        yield group
+class _Groups(Iterator[list[Arrays]]):
+    """The first batch alone, so that it comes at once, then twice as many each time, up to the limits.
+
+    An error, or the end, comes after the batches before it; what comes after an error follows it.
+    """
+
+    def __init__(self, batches: Iterable[Arrays], most: int) -> None:
+        self._batches, self._most, self._limit = iter(batches), most, 1
+        self._error: Exception | None = None
+
+    def __next__(self) -> list[Arrays]:
+        group: list[Arrays] = []
+        size, error, self._error = 0, self._error, None
+        if error:
+            raise error
+        while len(group) < self._limit and size < MOST_BYTES:
+            try:
+                group.append(next(self._batches))
+            except Exception as error:
+                if not group:
+                    raise
+                self._error = error
+                break
+            size += sum(array.nbytes for array in group[-1])
+        self._limit = min(2 * self._limit, self._most)
+        return group
 
 
 MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
 AHEAD = 2  # batches that tf.data holds ready, besides those that the reader makes ahead
 
-Begin: TypeAlias = Callable[[BatchSource], Iterable[Batch]]
-"""Begins the next iteration over a source."""
+Begin: TypeAlias = Callable[[BatchSource], Any]
+"""Begins the next iteration over a source: `NumpyBatches`."""
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
@@ -96,7 +105,7 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
     batches = _generated(_for_tf_data(source), begin)
     if _is_whole(source):  # Keras shows its progress by the number of batches
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
-        batches = batches.apply(tf.data.experimental.assert_cardinality(count))
+        batches = _counted(batches, count, tf.data.Dataset.from_tensors("").repeat())
     options = tf.data.Options()
     options.autotune.enabled = False  # all numbers are given, and its thread delays dropping an iterator by seconds
     return batches.prefetch(AHEAD).with_options(options)
@@ -122,7 +131,7 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     spec = source.element_spec
     specs = _mapped(_tensor_spec, spec)
     batches = in_groups(
-        lambda: (tf.nest.flatten(batch) for batch in begin(source)),
+        lambda: _going_on(begin, source),
         tf.nest.flatten(specs),
         lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
         min(MOST_TOGETHER, _ready(source)),
@@ -130,6 +139,34 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     if not _has_ragged(spec):
         return batches
     return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
+
+
+def _going_on(begin: Begin, source: BatchSource) -> Iterator[Arrays]:
+    """Yields an iteration's batches, and after an error the next one, as TensorFlow's own pipelines do."""
+    batches = begin(source)
+
+    def make() -> Arrays:
+        nonlocal batches
+        try:
+            return tf.nest.flatten(next(batches))
+        except StopIteration:
+            raise
+        except Exception:
+            batches = batches.after_error()
+            raise
+
+    return iter(make, None)
+
+
+def _counted(batches: tf.data.Dataset, count: int, ticks: tf.data.Dataset) -> tf.data.Dataset:
+    """Says how many batches there are.
+
+    Where errors are ignored there are fewer, and an assertion fails at every call: `ticks`, enough for a batch and an
+    error a step, end it.
+    """
+    assert_, most = tf.data.experimental.assert_cardinality, count if count < 0 else 2 * count + 2
+    pairs = tf.data.Dataset.zip((batches.apply(assert_(count)), ticks.take(most).apply(assert_(most))))
+    return pairs.map(lambda batch, _: batch)
 
 
 def _ready(source: BatchSource) -> int:
@@ -203,6 +240,8 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
     files = tf.data.Dataset.from_tensor_slices(
         (tf.constant(paths, tf.string), tf.constant(skips, tf.int64), tf.constant(takes, tf.int64))
     )
+    endless = tf.data.Dataset.from_tensors("").repeat()  # no file: TensorFlow could not shard it by file
+    ticks = files.flat_map(lambda path, *_: tf.data.TFRecordDataset(path).take(0).concatenate(endless))
     if shuffles and pieces:
         files = files.shuffle(len(pieces), given.seed)
     records = files.interleave(
@@ -221,7 +260,7 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
         batches, steps = batches.repeat(), tf.data.INFINITE_CARDINALITY if steps else 0
     elif given.epochs is not None:
         batches, steps = batches.repeat(given.epochs), steps * given.epochs
-    return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
+    return _counted(batches, steps, ticks if steps else endless).prefetch(tf.data.AUTOTUNE)
 
 
 def _of_host(request: Request) -> Iterator[Piece]:
