@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import Iteration, in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource, SplitSource
@@ -30,7 +29,7 @@ from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request
-from recordmill.pipeline.reader.rows import DamagedRecordError
+from recordmill.pipeline.reader.rows import too_many
 from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
 from recordmill.pipeline.reader.workers import default_workers, in_processes
 
@@ -120,12 +119,13 @@ class Input:
         # All the rest works without TensorFlow, and without the seconds that it takes to load.
         from recordmill.pipeline.reader.tf_data import as_tf_data, mapped, native_tf_data
 
-        batches = native_tf_data(self.source) if native else as_tf_data(self.source, self.passes, self._begin)
+        given = self if model is None or native else self._for_keras()
+        batches = native_tf_data(self.source) if native else as_tf_data(given.source, given.passes, given._begin)
         if model is None:
             return batches
         from recordmill.pipeline.reader.keras_data import for_model
 
-        return mapped(batches, for_model(self, model))
+        return mapped(batches, for_model(given, model))
 
     def as_torch(self, device: Any = None) -> "TorchBatches":
         """Returns the batches as a PyTorch `IterableDataset` of tensors, which a loop takes without a `DataLoader`.
@@ -186,7 +186,26 @@ class Input:
         check_installed("keras", "Keras")
         from recordmill.pipeline.reader.keras_data import KerasBatches, for_model
 
-        return KerasBatches(self, None if model is None else for_model(self, model))
+        given = self._for_keras()
+        return KerasBatches(given, None if model is None else for_model(given, model))
+
+    def _for_keras(self) -> "Input":
+        """Returns an evaluation without filler rows, which Keras would count, and without empty batches.
+
+        Raises:
+            DatasetError: this host has no record.
+        """
+        source, given = self.source, self.source.given
+        if not isinstance(source, SplitSource) or given.pad is None or not (given.pad or given.host_count > 1):
+            return self
+        steps = replace(source.request.steps, alone=True)
+        if source.of_epoch and not steps.of_epoch:
+            raise DatasetError(
+                f"host {given.host_index} of {given.host_count} has no record of '{given.split}', and Keras no figures "
+                f"of none: take a batch_size below {given.batch_size}"
+            )
+        request = replace(source.request, given=replace(given, pad=False), steps=steps)
+        return Input(SplitSource(request), self.folder)
 
     def _begin(self, source: BatchSource) -> "NumpyBatches":
         batches = NumpyBatches(source, self.passes.begin())
@@ -265,10 +284,7 @@ class NumpyBatches(Iteration):
                 step, batch = next(self._made)
             self.position.step = step + 1
             if self.skipped > self.source.given.max_skipped:
-                raise DamagedRecordError(
-                    f"{self.skipped} records could not be read, more than max_skipped={self.source.given.max_skipped}: "
-                    f"the log names them; {ADVICE}"
-                )
+                raise too_many(self.skipped, self.source.given.max_skipped)
         self.meter.count(batch)
         return batch
 

@@ -64,9 +64,14 @@ class Request:
         return self.given.threads or (cores() if images_of(self.features) else 1)
 
     @property
+    def refills(self) -> bool:
+        """Whether another record takes the place of a damaged one: with `pad`, and on several hosts in training."""
+        return self.steps.host_count > 1 if self.given.pad is None else self.given.pad
+
+    @property
     def rows(self) -> int | None:
         """The rows of a batch; None where their number differs."""
-        full = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
+        full = (self.given.drop_remainder or self.given.pad) and (self.given.on_error == "raise" or self.refills)
         return self.given.batch_size if full and self.given.text != "packed" else None
 
 
