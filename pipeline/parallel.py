@@ -75,9 +75,11 @@ def in_order(
 
 
 class Iteration(Iterator[Any]):
-    """An iterator that belongs to the process that made it, and remembers how it ended.
+    """An iterator of one process, which ends as it ended: a forked process would take answers of its parent's workers.
 
-    A forked process has no threads of its parent's, and would take answers of its parent's workers.
+    Raises:
+        DatasetError: another process made it, or it was closed.
+        BaseException: the error or Ctrl-C that ended it, again at each further `next`.
     """
 
     def __init__(self, made: Iterator[Any], close: Callable[[], None]) -> None:
@@ -87,16 +89,9 @@ class Iteration(Iterator[Any]):
         self._close = weakref.finalize(self, _close_in, self._process, close)
 
     def __next__(self) -> Any:
-        """Returns the next value.
-
-        Raises:
-            DatasetError: another process made the iteration, or it was closed.
-            BaseException: the error or Ctrl-C that ended it, again at each further call.
-        """
-        if os.getpid() != self._process:
-            raise DatasetError(
-                f"this iteration belongs to process {self._process}: begin one here, in process {os.getpid()}"
-            )
+        """Returns the next value."""
+        if (here := os.getpid()) != self._process:
+            raise DatasetError(f"this iteration belongs to process {self._process}: begin one here, in process {here}")
         if self._end is not None:
             raise self._end
         try:

@@ -87,8 +87,7 @@ class SplitBatches(Batches):
 
     def _batch(self, chosen: Chosen, read: tuple[dict[str, Any], Integers]) -> Batch | None:
         ready, kept = read
-        steps = self.rows.request.steps
-        if not len(kept) and len(chosen.positions) and (steps.host_count == 1 or steps.alone):
+        if not len(kept) and len(chosen.positions) and self.rows.request.steps.host_count == 1:
             return None
         chosen = chosen.keep(kept)
         return structured(self.rows.request, ready, self.rows.mixed(chosen), chosen.weights)

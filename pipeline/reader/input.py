@@ -28,7 +28,7 @@ from recordmill.pipeline.reader.metrics import SKIPPED, Meter
 from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
-from recordmill.pipeline.reader.request import make_request
+from recordmill.pipeline.reader.request import make_request, of_host
 from recordmill.pipeline.reader.rows import too_many
 from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
 from recordmill.pipeline.reader.workers import default_workers, in_processes
@@ -190,21 +190,16 @@ class Input:
         return KerasBatches(given, None if model is None else for_model(given, model))
 
     def _for_keras(self) -> "Input":
-        """Returns an evaluation without filler rows, which Keras would count, and without empty batches.
-
-        Raises:
-            DatasetError: this host has no record.
-        """
+        """Returns an evaluation of this host's records alone: Keras would count filler rows. Raises: DatasetError."""
         source, given = self.source, self.source.given
         if not isinstance(source, SplitSource) or given.pad is None or not (given.pad or given.host_count > 1):
             return self
-        steps = replace(source.request.steps, alone=True)
-        if source.of_epoch and not steps.of_epoch:
+        request = of_host(source.request)
+        if source.of_epoch and not request.steps.records:
             raise DatasetError(
                 f"host {given.host_index} of {given.host_count} has no record of '{given.split}', and Keras no figures "
                 f"of none: take a batch_size below {given.batch_size}"
             )
-        request = replace(source.request, given=replace(given, pad=False), steps=steps)
         return Input(SplitSource(request), self.folder)
 
     def _begin(self, source: BatchSource) -> "NumpyBatches":

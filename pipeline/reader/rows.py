@@ -160,7 +160,8 @@ class Rows:
                 return make(chosen.keep(rows)), rows
             except RowError as error:
                 row = rows[error.row]
-                self._blame(int(chosen.numbers[row]), error, is_counted=bool(chosen.weights[row]))
+                if chosen.weights[row]:
+                    self._blame(int(chosen.numbers[row]), error)
                 if not self.request.refills:
                     rows = np.delete(rows, error.row)
                     continue
@@ -261,15 +262,14 @@ class Rows:
                 self._blame(int(numbers[error.row]), error, may_skip=False)
         return np.concatenate(parts)
 
-    def _blame(self, number: int, error: RowError, *, may_skip: bool = True, is_counted: bool = True) -> None:
+    def _blame(self, number: int, error: RowError, *, may_skip: bool = True) -> None:
         """Counts a damaged record, or raises."""
         message = f"{self.records.where(number)} cannot be read: {error.message}"
         if self.request.given.on_error == "raise" or not may_skip:
             remedy = "on_error='skip' leaves such records out" if may_skip else "balance=True needs every label"
             raise DamagedRecordError(f"{message}; {remedy}") from error
-        if is_counted:
-            LOG.warning("%s; it is left out", message)
-            self.counters.add({SKIPPED: 1})
+        LOG.warning("%s; it is left out", message)
+        self.counters.add({SKIPPED: 1})
 
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
         payloads = self.payloads(chosen.numbers)

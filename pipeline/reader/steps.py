@@ -49,8 +49,6 @@ class Steps:
     lanes: int = 0
     """The lanes to which the order deals the positions (`order.Lanes`); hosts then take every `host_count`-th position;
     0: each host takes a slice of the global batch."""
-    alone: bool = False
-    """Leaves out the steps in which this host has no record: hosts may differ then."""
 
     @property
     def global_batch(self) -> int:
@@ -59,22 +57,16 @@ class Steps:
 
     @property
     def of_epoch(self) -> int:
-        """Steps of an epoch: the same on every host, unless it reads alone."""
-        if self.drop_remainder:
-            return self.records // self.global_batch
-        return -(-max(0, self.records - self.alone * self._first) // self.global_batch)
-
-    @property
-    def _first(self) -> int:
-        """This host's first position in a step."""
-        return self.host_index * (1 if self.lanes else self.batch_size)
+        """Steps of an epoch: the same on every host."""
+        full = self.records // self.global_batch
+        return full if self.drop_remainder else -(-self.records // self.global_batch)
 
     def positions(self, step: int) -> Integers:
         """Returns this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
-        start = step * self.global_batch
+        start, host = step * self.global_batch, self.host_index
         if self.lanes:
-            return np.arange(start + self._first, min(start + self.global_batch, self.records), self.host_count)
-        start += self._first
+            return np.arange(start + host, min(start + self.global_batch, self.records), self.host_count)
+        start += host * self.batch_size
         return np.arange(start, min(start + self.batch_size, self.records))
 
     def consumed(self, step: int) -> int:

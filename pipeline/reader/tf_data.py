@@ -44,13 +44,15 @@ def in_groups(
     """Yields batches as a dataset.
 
     Args:
-        begin: begins an iteration over the batches; what it gives after an error comes too.
+        begin: begins an iteration over the batches; its `after_error`, if it has that, goes on.
         specs: the shape and dtype of each of their arrays.
         structured: makes an element of the tensors of a batch, which are in the order of its arrays.
         most: the batches of a call of Python.
     """
 
-    def filled(group: list[Arrays]) -> tuple[tuple[Any, ...], int]:
+    def filled(group: Any) -> tuple[tuple[Any, ...], int]:
+        if isinstance(group, Exception):
+            raise group
         batches = [*group, *[group[-1]] * (most - len(group))]  # each call has as many tensors
         return tuple(array for batch in batches for array in batch), len(group)
 
@@ -60,36 +62,38 @@ def in_groups(
         return tf.data.experimental.from_list(batches).take(count)
 
     signature = tuple(specs) * most, tf.TensorSpec([], tf.int64)
-    groups = tf.data.Dataset.from_generator(lambda: map(filled, _Groups(begin(), most)), output_signature=signature)
+    groups = tf.data.Dataset.from_generator(
+        lambda: map(filled, _grouped(_going_on(begin()), most)), output_signature=signature
+    )
     return groups.prefetch(1).flat_map(elements)
 
 
-class _Groups(Iterator[list[Arrays]]):
-    """The first batch alone, so that it comes at once, then twice as many each time, up to the limits.
+def _going_on(batches: Any) -> Iterator[Arrays | Exception]:
+    """Yields batches, each error in its place, and what follows an error, as TensorFlow's own pipelines do."""
+    while batches is not None:
+        try:
+            yield from map(tf.nest.flatten, batches)
+            return
+        except Exception as error:
+            yield error
+            batches = batches.after_error() if hasattr(batches, "after_error") else None
 
-    An error, or the end, comes after the batches before it; what comes after an error follows it.
-    """
 
-    def __init__(self, batches: Iterable[Arrays], most: int) -> None:
-        self._batches, self._most, self._limit = iter(batches), most, 1
-        self._error: Exception | None = None
-
-    def __next__(self) -> list[Arrays]:
-        group: list[Arrays] = []
-        size, error, self._error = 0, self._error, None
-        if error:
-            raise error
-        while len(group) < self._limit and size < MOST_BYTES:
-            try:
-                group.append(next(self._batches))
-            except Exception as error:
-                if not group:
-                    raise
-                self._error = error
-                break
-            size += sum(array.nbytes for array in group[-1])
-        self._limit = min(2 * self._limit, self._most)
-        return group
+def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[Arrays] | Exception]:
+    """Yields the first batch alone, so that it comes at once, then twice as many each time, up to the limits."""
+    group: list[Arrays] = []
+    size, limit = 0, 1
+    for batch in batches:
+        if not isinstance(batch, Exception):
+            group.append(batch)
+            size += sum(array.nbytes for array in batch)
+        if group and (isinstance(batch, Exception) or len(group) >= limit or size >= MOST_BYTES):
+            yield group
+            group, size, limit = [], 0, min(2 * limit, most)
+        if isinstance(batch, Exception):
+            yield batch
+    if group:
+        yield group
 
 
 MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
@@ -131,7 +135,7 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     spec = source.element_spec
     specs = _mapped(_tensor_spec, spec)
     batches = in_groups(
-        lambda: _going_on(begin, source),
+        lambda: begin(source),
         tf.nest.flatten(specs),
         lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
         min(MOST_TOGETHER, _ready(source)),
@@ -139,23 +143,6 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     if not _has_ragged(spec):
         return batches
     return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
-
-
-def _going_on(begin: Begin, source: BatchSource) -> Iterator[Arrays]:
-    """Yields an iteration's batches, and after an error the next one, as TensorFlow's own pipelines do."""
-    batches = begin(source)
-
-    def make() -> Arrays:
-        nonlocal batches
-        try:
-            return tf.nest.flatten(next(batches))
-        except StopIteration:
-            raise
-        except Exception:
-            batches = batches.after_error()
-            raise
-
-    return iter(make, None)
 
 
 def _counted(batches: tf.data.Dataset, count: int, ticks: tf.data.Dataset) -> tf.data.Dataset:

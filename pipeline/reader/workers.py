@@ -90,7 +90,7 @@ def _by_processes(
         with ThreadPoolExecutor(1) as starter:  # a process takes 10 ms to start, and 300 until it is ready
             started = starter.submit(_start, pool, workers, task)
             if threads:
-                yield from _in_threads(make, _until(partial(_is_decided, started, pool), steps), threads)
+                yield from _in_threads(make, _until(partial(_are_decided, started, pool), steps), threads)
             started.result()
         for worker in pool:
             if worker.ended:
@@ -124,12 +124,9 @@ def _start(pool: list["_Worker"], workers: int, task: bytes) -> None:
         raise _no_start(error) from None
 
 
-def _is_decided(started: "Future[None]", pool: Sequence["_Worker"]) -> bool:
-    """Whether all processes are ready, or cannot be started."""
-    if not started.done() or started.exception():
-        return started.done()
-    are_ready = [worker.is_ready() for worker in pool]
-    return all(are_ready) or any(worker.ended for worker in pool)
+def _are_decided(started: "Future[None]", pool: Sequence["_Worker"]) -> bool:
+    """Whether all processes are ready, or have ended, or cannot be started."""
+    return started.done() and (bool(started.exception()) or all(worker.is_decided() for worker in pool))
 
 
 def _until(is_over: Callable[[], bool], steps: Iterator[Asked]) -> Iterator[Asked]:
@@ -216,7 +213,7 @@ class _Worker:
     def __init__(self, number: int) -> None:
         self._number, self._is_ready = number, False
         self.ended: NoProcesses | None = None
-        """Says how the process ended, where it did so before it was ready."""
+        """Set where the process ended before it was ready."""
         self._dropped: deque[int] = deque()  # numbers of arrays whose memory the worker may use again
         if not sys.executable or getattr(sys, "frozen", False):  # which would start the program again
             raise OSError(f"sys.executable is {sys.executable!r}, no Python")
@@ -237,19 +234,16 @@ class _Worker:
         with suppress(ConnectionError):  # it has died, which `batch` raises after the batches that it made
             self._pipe.send_bytes(task)
 
-    def is_ready(self) -> bool:
-        """Whether the process has loaded the task, without waiting for it; sets `ended`."""
-        if not self._is_ready and self.ended is None and self._pipe.poll():
-            self._wait()
-        return self._is_ready
-
-    def _wait(self) -> None:
-        try:
-            self._pipe.recv_bytes()
-            self._is_ready = True
-        except (EOFError, ConnectionError):
-            self._process.kill()  # another program may run on, with the pipe closed
-            self.ended = _no_start(f"{sys.executable}: {self._died()}")
+    def is_decided(self, *, wait: bool = False) -> bool:
+        """Whether the process has loaded the task, or `ended` before."""
+        if not self._is_ready and not self.ended and (wait or self._pipe.poll()):
+            try:
+                self._pipe.recv_bytes()
+                self._is_ready = True
+            except (EOFError, ConnectionError):
+                self._process.kill()  # another program may run on, with the pipe closed
+                self.ended = _no_start(f"{sys.executable}: {self._died()}")
+        return self._is_ready or self.ended is not None
 
     def ask(self, step: Any) -> None:
         """Requests a batch, and releases memory that the worker may use again."""
@@ -259,9 +253,8 @@ class _Worker:
 
     def batch(self) -> tuple[Any, dict[str, float]]:
         """Waits for the oldest batch that was requested, and returns it with the worker's counts since the last one."""
-        if not self._is_ready:
-            self._wait()
-        if self.ended is not None:
+        self.is_decided(wait=True)
+        if self.ended:
             raise self.ended
         try:
             answer: Answer = self._pipe.recv()
