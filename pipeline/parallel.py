@@ -1,4 +1,4 @@
-"""Work side by side: this process's cores, a map in threads, iterations that have an owner, and sockets.
+"""Work side by side: this process's cores, a map in threads, and sockets between processes.
 
 >>> list(in_order(abs, [-1, -2], threads=2, ahead=4))
 [1, 2]
@@ -6,15 +6,12 @@
 
 import os
 import socket
-import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
-
-from recordmill.pipeline.errors import DatasetError
+from typing import TypeVar
 
 MEMORY, MEMORY_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of CPU, and in how many of time
@@ -72,48 +69,6 @@ def in_order(
             yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-class Iteration(Iterator[Any]):
-    """An iterator of one process, which ends as it ended: a forked process would take answers of its parent's workers.
-
-    Raises:
-        DatasetError: another process made it, or it was closed.
-        BaseException: the error or Ctrl-C that ended it, again at each further `next`.
-    """
-
-    def __init__(self, made: Iterator[Any], close: Callable[[], None]) -> None:
-        """Takes an iterator, and what frees its threads, processes and files."""
-        self._made, self._process = made, os.getpid()
-        self._end: BaseException | None = None
-        self._close = weakref.finalize(self, _close_in, self._process, close)
-
-    def __next__(self) -> Any:
-        """Returns the next value."""
-        if (here := os.getpid()) != self._process:
-            raise DatasetError(f"this iteration belongs to process {self._process}: begin one here, in process {here}")
-        if self._end is not None:
-            raise self._end
-        try:
-            return self._next()
-        except BaseException as error:
-            # What was raised holds this frame, and so the iteration: the usual end is another one.
-            self._end = StopIteration() if isinstance(error, StopIteration) else error
-            self._close()
-            raise
-
-    def _next(self) -> Any:
-        return next(self._made)
-
-    def close(self) -> None:
-        """Ends the iteration with its threads, processes, files and memory, as dropping it does."""
-        self._end = self._end or DatasetError("this iteration was closed: begin another one")
-        self._close()
-
-
-def _close_in(process: int, close: Callable[[], None]) -> None:
-    if os.getpid() == process:
-        close()
 
 
 def waiting_pair() -> tuple[socket.socket, socket.socket]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, open_dataset, with_progress
-from recordmill.pipeline.parallel import Iteration
+from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.pipeline.reader.keras_data import KerasBatches
 from recordmill.pipeline.reader.on_device import OnDevice
 from tests import hand_made

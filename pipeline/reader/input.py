@@ -21,9 +21,10 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.parallel import Iteration, in_order
+from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource, SplitSource
 from recordmill.pipeline.reader.block_cache import BlockCache
+from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
 from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from recordmill.pipeline.parallel import Iteration
+from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.transforms.contract.stored import Ragged
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from recordmill.pipeline.parallel import Iteration
 from recordmill.pipeline.reader.batches import Batch
+from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.pipeline.reader.steps import State
 from recordmill.transforms.contract.stored import Ragged
 

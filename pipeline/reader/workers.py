@@ -22,7 +22,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -90,7 +89,8 @@ def _by_processes(
         with ThreadPoolExecutor(1) as starter:  # a process takes 10 ms to start, and 300 until it is ready
             started = starter.submit(_start, pool, workers, task)
             if threads:
-                yield from _in_threads(make, _until(partial(_are_decided, started, pool), steps), threads)
+                until = iter(lambda: None if _are_decided(started, pool) else next(steps, None), None)
+                yield from _in_threads(make, until, threads)
             started.result()
         for worker in pool:
             if worker.ended:
@@ -127,15 +127,6 @@ def _start(pool: list["_Worker"], workers: int, task: bytes) -> None:
 def _are_decided(started: "Future[None]", pool: Sequence["_Worker"]) -> bool:
     """Whether all processes are ready, or have ended, or cannot be started."""
     return started.done() and (bool(started.exception()) or all(worker.is_decided() for worker in pool))
-
-
-def _until(is_over: Callable[[], bool], steps: Iterator[Asked]) -> Iterator[Asked]:
-    """Yields steps until something is over, and takes none that it does not yield."""
-    while not is_over():
-        with suppress(StopIteration):
-            yield next(steps)
-            continue
-        return
 
 
 def default_workers(source: BatchSource, steps: int) -> int:
