@@ -130,6 +130,34 @@ def keras_bits(path: str) -> Any:
     }
 
 
+def padded(path: str) -> Any:
+    """Compares Keras' loss on hosts with padding, and a loop over JAX's arrays, with the loss of all records."""
+    import jax
+    import jax.numpy as jnp
+
+    dataset, model = open_dataset(path), keras_model(path)
+
+    def hosts(count: int) -> Iterator[Input]:
+        for host in range(count):
+            given = {"batch_size": 7, "features": ["image", "text"], "host_index": host, "host_count": count}
+            yield dataset.evaluation_input("validation", pad=True, **given)
+
+    whole = model.evaluate(dataset.evaluation_input("validation", batch_size=64).as_keras(model), verbose=0)
+    differences = []
+    for count in (1, 3):
+        total = rows = looped = 0.0
+        for host in hosts(count):
+            of_host = 0.0
+            for features, label, weight in host.as_jax():
+                scores = jnp.log(model([features["image"], features["text"]]))
+                loss = -jnp.sum(scores * jax.nn.one_hot(label, dataset.num_classes), axis=-1)
+                looped, of_host = looped + float(jnp.sum(weight * loss)), of_host + float(jnp.sum(weight))
+            total += of_host * model.evaluate(host.as_keras(model), verbose=0)
+            rows += of_host
+        differences += [abs(total / rows - whole), abs(looped / rows - whole)]
+    return {"equal": max(differences) < 1e-5, "differences": differences}
+
+
 def keras_resumed(path: str, folder: str) -> Any:
     """Compares the weights of a `fit` of three epochs with those of one that ends in each epoch and goes on."""
     whole = keras_model(path)

@@ -123,6 +123,11 @@ def test_keras_fits_to_the_bits_of_the_reader(backend: str, interpreter: str, sh
     assert "'key'" in found["strings"]
 
 
+def test_hosts_with_padding_have_the_loss_of_all_records(interpreter: str, shapes: Path) -> None:
+    found = answer(start(interpreter, "padded", str(shapes), KERAS_BACKEND="jax"))
+    assert found["equal"], found
+
+
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_a_fit_that_ended_in_an_epoch_goes_on_exactly(
     backend: str, interpreter: str, shapes: Path, tmp_path: Path

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recordmill import DamagedRecordError, Dataset, DatasetError, open_dataset
+from recordmill import DamagedRecordError, Dataset, DatasetError, mix, open_dataset
 from recordmill.pipeline.reader.input import Input
 from tests import hand_made
 
@@ -99,11 +99,53 @@ def test_a_batch_of_which_nothing_is_left_does_not_come(folder: Path) -> None:
     assert state.step == 7  # the lost batch is counted too
 
 
-def test_rows_that_fill_a_batch_up_may_be_left_out_too(folder: Path) -> None:
+def test_with_pad_a_damaged_record_is_a_filler_row_too(folder: Path) -> None:
     dataset = damage(folder, 1, 40)
     given = dataset.evaluation_input("train", batch_size=4, pad=True, on_error="skip", with_key=True)
-    batches = list(given.as_numpy())
-    assert [weight.tolist() for *_, weight in batches] == [[1, 1, 1, 1], [1, 1, 1], [1, 1, 0, 0]]
+    assert given.element_spec[1].shape == (4,)
+    batches = given.as_numpy()
+    seen = list(batches)
+    assert [weight.tolist() for *_, weight in seen] == [[1, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 0]]
+    there = [key for features, _, weight in seen for key in features["key"][weight > 0].tolist()]
+    assert there == [f"row/{number}".encode() for number in range(10) if number != 5]
+    assert batches.skipped == 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize("kind", ["training", "mixture", "padded", "unpadded"])
+def test_hosts_that_leave_records_out_have_as_many_batches(kind: str, batch_size: int, folder: Path) -> None:
+    dataset = damage(folder, 1, 40)
+    lost, sizes, skipped = [], [], 0
+    for host in range(3):
+        options = {"batch_size": batch_size, "with_key": True, "features": ["price"], "on_error": "skip"}
+        options |= {"host_index": host, "host_count": 3}
+        if kind == "training" or kind == "mixture":
+            given = dataset.training_input("train", seed=4, epochs=2, **options)
+            given = mix([given, given], [1, 1], epochs=2) if kind == "mixture" else given
+        else:
+            given = dataset.evaluation_input("train", pad=kind == "padded", **options)
+        batches = given.as_numpy()
+        seen = list(batches)
+        sizes.append([len(features["key"]) for features, *_ in seen])
+        lost += [key for features, *_ in seen for key in features["key"].tolist() if key == b"row/5"]
+        skipped += batches.skipped
+        if kind != "mixture":
+            state = given.state(1)
+            assert keys(given.resume(state).as_numpy()) == keys(seen[1:])
+    assert len({len(of_host) for of_host in sizes}) == 1
+    assert lost == []
+    assert skipped >= 1
+    assert kind == "unpadded" or {size for of_host in sizes for size in of_host} == {batch_size}
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_a_split_of_damaged_records_alone_ends(batch_size: int, folder: Path) -> None:
+    for record in range(3):
+        dataset = damage(folder, record, 40)
+    options: dict[str, Any] = {"batch_size": batch_size, "pad": True, "on_error": "skip", "max_skipped": 7}
+    given = dataset.evaluation_input("train[4:7]", **options)
+    with pytest.raises(DamagedRecordError, match="records could not be read, more than max_skipped=7: the log names"):
+        list(given.as_numpy())
 
 
 def test_a_picture_that_cannot_be_decoded_is_a_damaged_record(tmp_path: Path) -> None:

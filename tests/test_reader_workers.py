@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -257,14 +258,45 @@ def test_a_default_timeout_of_the_program_changes_nothing() -> None:
         socket.setdefaulttimeout(before)
 
 
-def test_threads_make_the_batches_until_the_processes_are_ready() -> None:
-    made = list(in_processes(Pids(), iter(range(300)), 2, threads=2))
-    assert [step for step, _ in made] == list(range(300))
-    makers = [pid for _, pid in made]
-    of_threads = makers.count(os.getpid())
-    assert 0 < of_threads < 300
-    assert makers[:of_threads] == [os.getpid()] * of_threads
-    assert len(set(makers)) == 3
+def test_threads_make_the_batches_until_the_processes_are_ready(tmp_path: Path) -> None:
+    batches = in_processes(Pids(tmp_path / "go"), itertools.count(), 2, threads=2)
+    made = [next(batches) for _ in range(9)]
+    assert {maker for _, maker in made} == {os.getpid()}
+    (tmp_path / "go").touch()
+    while len({maker for _, maker in made}) < 3:
+        made.append(next(batches))
+    batches.close()
+    assert [step for step, _ in made] == list(range(len(made)))
+    is_here = [maker == os.getpid() for _, maker in made]
+    assert is_here == sorted(is_here, reverse=True)
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python", "", None])
+def test_threads_stay_where_a_program_has_no_python(
+    program: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    assert_threads_stay(Each("process"), program or repr(program), caplog)
+
+
+def test_threads_stay_where_a_process_ends_before_it_is_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "go").touch()
+    assert_threads_stay(Pids(tmp_path / "go", ends=True), "ended with status 3", caplog)
+
+
+def assert_threads_stay(task: Any, reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    batches, decided = in_processes(task, itertools.count(), 2, threads=1, may_stay=True), list[Any]()
+    while not caplog.records:
+        decided.append(next(batches))
+    decided += [next(batches) for _ in range(5)]
+    batches.close()
+    assert decided == [(step, os.getpid()) for step in range(len(decided))]
+    (warning,) = caplog.messages
+    assert all(part in warning for part in (reason, "threads make the batches"))
+    for threads in (0, 1):
+        with pytest.raises(DatasetError, match="workers=0") as refused:
+            deque(in_processes(task, itertools.count(), 2, threads), maxlen=0)
+        assert reason in str(refused.value)
 
 
 def test_threads_stay_where_there_can_be_no_processes() -> None:
@@ -273,9 +305,10 @@ def test_threads_stay_where_there_can_be_no_processes() -> None:
         list(in_processes(unpicklable, iter(range(3)), 2, threads=1))
     assert list(in_processes(unpicklable, iter(range(3)), 2, threads=1, may_stay=True)) == [(0, 0), (1, 1), (2, 2)]
     with constants(worker_module.subprocess, Popen=refuse):
-        assert set(dict(in_processes(Pids(), iter(range(3)), 2, threads=1, may_stay=True)).values()) == {os.getpid()}
+        here = in_processes(Each("process"), iter(range(3)), 2, threads=1, may_stay=True)
+        assert set(dict(here).values()) == {os.getpid()}
         with pytest.raises(DatasetError, match=r"cannot be started \(no more processes\): workers=0 reads without"):
-            list(in_processes(Pids(), iter(range(3)), 2, threads=1))
+            list(in_processes(Each("process"), iter(range(3)), 2, threads=1))
 
 
 def refuse(*_: object, **__: object) -> None:

@@ -3,7 +3,6 @@
 import errno
 import io
 import threading
-import time
 import zlib
 from collections import Counter
 from dataclasses import asdict
@@ -92,16 +91,18 @@ def test_what_fails_once_is_done_again_and_what_fails_twice_is_believed() -> Non
 
 def test_the_second_time_nothing_else_is_under_way() -> None:
     gate, running, most, alone = MemoryGate(), Counter[str](), [0], list[int]()
+    all_at_once = threading.Barrier(6)
 
     def work(fails: bool) -> None:
-        tries = 0
+        tries, calls = 0, 0
 
         def action() -> None:
-            nonlocal tries
-            tries += 1
+            nonlocal tries, calls
+            tries, calls = tries + 1, calls + 1
             running["now"] += 1
             most[0] = max(most[0], running["now"])
-            time.sleep(0.002)
+            if calls == 1:
+                all_at_once.wait()
             if tries == 2:
                 alone.append(running["now"])
             running["now"] -= 1
@@ -119,7 +120,7 @@ def test_the_second_time_nothing_else_is_under_way() -> None:
         thread.join(timeout=20)
         assert not thread.is_alive()
     assert alone == [1] * 15
-    assert most[0] > 1
+    assert most[0] == 6
 
 
 @pytest.mark.parametrize("error", [MemoryError(), EXHAUSTED, pa.ArrowMemoryError()])

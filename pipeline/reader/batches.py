@@ -7,7 +7,6 @@ from operator import index
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.metrics import Counters
@@ -80,34 +79,33 @@ class SplitBatches(Batches):
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         chosen = [choose(self.rows, step) for step in steps]
         self.rows.read_ahead(steps[0])
-        read = self.rows.read([records for records, _ in chosen])
-        return [self._batch(*of_step, *result) for of_step, result in zip(chosen, read, strict=True)]
+        return [self._batch(*each) for each in zip(chosen, self.rows.read(chosen), strict=True)]
 
     def read(self, chosen: Chosen) -> Batch:
         """Returns a batch of some records. Raises: DamagedRecordError: one cannot be read."""
-        ((ready, kept),) = self.rows.read([chosen])
-        return self._batch(chosen, None, ready, kept)
+        return self._batch(chosen, *self.rows.read([chosen]))
 
-    def _batch(self, chosen: Chosen, weights: Any, ready: dict[str, Any], kept: Integers) -> Batch | None:
-        if not len(kept) and len(chosen.positions):
+    def _batch(self, chosen: Chosen, read: tuple[dict[str, Any], Integers]) -> Batch | None:
+        ready, kept = read
+        if not len(kept) and len(chosen.positions) and self.rows.request.steps.host_count == 1:
             return None
-        draws = self.rows.mixed(chosen.keep(kept))
-        return structured(self.rows.request, ready, draws, None if weights is None else weights[kept])
+        chosen = chosen.keep(kept)
+        return structured(self.rows.request, ready, self.rows.mixed(chosen), chosen.weights)
 
     def close(self) -> None:
         self.rows.close()
 
 
-def choose(rows: Rows, step: int) -> tuple[Chosen, npt.NDArray[np.float32] | None]:
-    """Returns the records of a step, and with `pad` the rows' weights; the split's first record fills a batch up."""
+def choose(rows: Rows, step: int) -> Chosen:
+    """Returns the records of a step; with `pad` the split's first record fills a batch up."""
     request = rows.request
     epoch, in_epoch = divmod(step, request.steps.of_epoch)
     positions = request.steps.positions(in_epoch)
     if not request.given.pad:
-        return rows.choose(epoch, positions), None
-    missing = request.given.batch_size - len(positions)
-    weights = np.repeat(np.array([1, 0], np.float32), [len(positions), missing])
-    return rows.choose(epoch, np.pad(positions, (0, missing))), weights
+        return rows.choose(epoch, positions)
+    chosen = rows.choose(epoch, np.pad(positions, (0, request.given.batch_size - len(positions))))
+    chosen.weights[len(positions) :] = 0
+    return chosen
 
 
 def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:

@@ -7,9 +7,10 @@
 >>> train.resume(state)  # doctest: +SKIP
 """
 
-import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import count, takewhile
 from operator import index
@@ -19,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource, SplitSource
 from recordmill.pipeline.reader.block_cache import BlockCache
+from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
 from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
-from recordmill.pipeline.reader.request import make_request
-from recordmill.pipeline.reader.rows import DamagedRecordError
+from recordmill.pipeline.reader.request import make_request, of_host
+from recordmill.pipeline.reader.rows import too_many
 from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
 from recordmill.pipeline.reader.workers import default_workers, in_processes
 
@@ -119,12 +120,13 @@ class Input:
         # All the rest works without TensorFlow, and without the seconds that it takes to load.
         from recordmill.pipeline.reader.tf_data import as_tf_data, mapped, native_tf_data
 
-        batches = native_tf_data(self.source) if native else as_tf_data(self.source, self.passes, self._begin)
+        given = self if model is None or native else self._for_keras()
+        batches = native_tf_data(self.source) if native else as_tf_data(given.source, given.passes, given._begin)
         if model is None:
             return batches
         from recordmill.pipeline.reader.keras_data import for_model
 
-        return mapped(batches, for_model(self, model))
+        return mapped(batches, for_model(given, model))
 
     def as_torch(self, device: Any = None) -> "TorchBatches":
         """Returns the batches as a PyTorch `IterableDataset` of tensors, which a loop takes without a `DataLoader`.
@@ -185,7 +187,21 @@ class Input:
         check_installed("keras", "Keras")
         from recordmill.pipeline.reader.keras_data import KerasBatches, for_model
 
-        return KerasBatches(self, None if model is None else for_model(self, model))
+        given = self._for_keras()
+        return KerasBatches(given, None if model is None else for_model(given, model))
+
+    def _for_keras(self) -> "Input":
+        """Returns an evaluation of this host's records alone: Keras would count filler rows. Raises: DatasetError."""
+        source, given = self.source, self.source.given
+        if not isinstance(source, SplitSource) or given.pad is None or not (given.pad or given.host_count > 1):
+            return self
+        request = of_host(source.request)
+        if source.of_epoch and not request.steps.records:
+            raise DatasetError(
+                f"host {given.host_index} of {given.host_count} has no record of '{given.split}', and Keras no figures "
+                f"of none: take a batch_size below {given.batch_size}"
+            )
+        return Input(SplitSource(request), self.folder)
 
     def _begin(self, source: BatchSource) -> "NumpyBatches":
         batches = NumpyBatches(source, self.passes.begin())
@@ -241,7 +257,7 @@ class Position:
     step: int
 
 
-class NumpyBatches(Iterator[Batch]):
+class NumpyBatches(Iteration):
     """One iteration over an input: batches of NumPy arrays, made ahead in threads or processes.
 
     Attributes:
@@ -251,24 +267,20 @@ class NumpyBatches(Iterator[Batch]):
 
     def __init__(self, source: BatchSource, steps: range) -> None:
         self.source = source
-        self._batches = source.open()
-        self._made = _made(source, self._batches, steps)
+        self._batches, self._stop = source.open(), steps.stop
+        made = _made(source, self._batches, steps)
+        super().__init__(made, partial(_close, made, self._batches))
         self.position = Position(steps.start)
         self.meter = Meter(self._batches.counters)
-        self._close = weakref.finalize(self, _close, self._made, self._batches)
 
-    def __next__(self) -> Batch:
-        """Returns the next batch."""
+    def _next(self) -> Batch:
         batch = None
         while batch is None:  # all of its records were left out
             with self.meter.waiting():
                 step, batch = next(self._made)
             self.position.step = step + 1
             if self.skipped > self.source.given.max_skipped:
-                raise DamagedRecordError(
-                    f"{self.skipped} records could not be read, more than max_skipped={self.source.given.max_skipped}: "
-                    f"the log names them; {ADVICE}"
-                )
+                raise too_many(self.skipped, self.source.given.max_skipped)
         self.meter.count(batch)
         return batch
 
@@ -278,9 +290,11 @@ class NumpyBatches(Iterator[Batch]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Ends the iteration with its threads, processes, files and memory, as dropping it does."""
-        self._close()
+    def after_error(self) -> "NumpyBatches":
+        """Begins behind the step that failed; where several were made together, with the first of them, alone."""
+        source = copy(self.source)
+        source.steps_together = 1
+        return NumpyBatches(source, range(self.step + (self.source.steps_together == 1), self._stop))
 
     @property
     def step(self) -> int:

@@ -155,11 +155,11 @@ class KerasBatches(keras.utils.PyDataset):
         """Returns the next batch of a pass. Raises: DatasetError: Keras asks in an order of its own."""
         if index == 0:
             self._steps = self._input.passes.upcoming
-            self._batches = self._input.as_numpy()
+            self._batches, self._asked = self._input.as_numpy(), 0
         elif self._batches is None or index != self._asked:
             raise DatasetError("the input has an order of its own: fit(…, shuffle=False)")
-        self._asked = index + 1
         batch = next(self._batches)
+        self._asked = index + 1
         if self._for_model is None:
             return batch
         return self._for_model(*(batch if isinstance(batch, tuple) else [batch]))

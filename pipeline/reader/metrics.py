@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.transforms.contract.stored import Ragged
 
 if TYPE_CHECKING:
@@ -172,14 +173,18 @@ class Meter:
 
 
 def with_progress(batches: "NumpyBatches", every: float = 10.0, out: TextIO | None = None) -> Iterator[Any]:
-    """Yields the batches, and prints every few seconds how fast they come and how long they were waited for.
+    """Returns the batches, and prints every few seconds how fast they come and how long they were waited for.
 
     Args:
         batches: the iterator that `as_numpy` gave.
         every: seconds between two lines, at least.
         out: the file to write to, by default stderr; on a terminal each line replaces the one before.
     """
-    out = out or sys.stderr
+    shown = _shown(batches, every, out or sys.stderr)
+    return Iteration(shown, shown.close)
+
+
+def _shown(batches: "NumpyBatches", every: float, out: TextIO) -> Generator[Any, None, None]:
     in_place, is_open = out.isatty(), False
     last = batches.meter.figures()
     try:

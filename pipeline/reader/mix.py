@@ -143,7 +143,8 @@ class MixedBatches(Batches):
         if not len(order):
             return None
         ready = merged([ready for _, ready in parts], order, self.rows[0].request.features)
-        draws = self.rows[0].mixed(Chosen(0, positions[: len(order)], positions[: len(order)]))
+        first = positions[: len(order)]
+        draws = self.rows[0].mixed(Chosen(0, first, first, np.ones(len(first), np.float32)))
         return structured(self.rows[0].request, ready, draws, None)
 
     def close(self) -> None:

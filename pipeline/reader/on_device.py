@@ -6,13 +6,13 @@ PyTorch and JAX say how a batch is placed (`pipeline.reader.torch_data`, `Input.
 ...     ...  # arrays on the device; the next iteration is the next epoch
 """
 
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recordmill.pipeline.reader.batches import Batch
+from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.pipeline.reader.steps import State
 from recordmill.transforms.contract.stored import Ragged
 
@@ -58,7 +58,7 @@ class OnDevice:
         self._input, self._latest = self._input.resume(state), None
 
 
-class PlacedBatches(Iterator[Any]):
+class PlacedBatches(Iteration):
     """One iteration over batches on a device.
 
     Attributes:
@@ -68,20 +68,15 @@ class PlacedBatches(Iterator[Any]):
     def __init__(self, batches: "NumpyBatches", place: Place, receive: Place) -> None:
         self.step = batches.step
         self._receive = receive
-        self._pool = ThreadPoolExecutor(1, "recordmill-place")
-        self._next = partial(_placed, batches, place)
-        self._ahead = self._pool.submit(self._next)
-        self._close = weakref.finalize(self, _end, self._pool, batches)
+        pool = ThreadPoolExecutor(1, "recordmill-place")
+        super().__init__(batches, partial(_end, pool, batches))
+        self._begin = partial(pool.submit, _placed, batches, place)
+        self._ahead = self._begin()
 
-    def __next__(self) -> Any:
-        """Returns the next batch, and has the one after it placed meanwhile."""
+    def _next(self) -> Any:
         placed, step = self._ahead.result()
-        self._ahead, self.step = self._pool.submit(self._next), step
+        self._ahead, self.step = self._begin(), step
         return self._receive(placed)
-
-    def close(self) -> None:
-        """Ends the iteration with its threads, processes and files, as dropping it does."""
-        self._close()
 
 
 def _placed(batches: "NumpyBatches", place: Place) -> tuple[Any, int]:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
-from recordmill.pipeline.reader.order import lanes_for
+from recordmill.pipeline.reader.order import Selected, lanes_for
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
@@ -64,9 +66,14 @@ class Request:
         return self.given.threads or (cores() if images_of(self.features) else 1)
 
     @property
+    def refills(self) -> bool:
+        """Whether another record takes the place of a damaged one: with `pad`, and on several hosts in training."""
+        return self.steps.host_count > 1 if self.given.pad is None else self.given.pad
+
+    @property
     def rows(self) -> int | None:
         """The rows of a batch; None where their number differs."""
-        full = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
+        full = (self.given.drop_remainder or self.given.pad) and (self.given.on_error == "raise" or self.refills)
         return self.given.batch_size if full and self.given.text != "packed" else None
 
 
@@ -96,6 +103,20 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     )
     _check_batches(request)
     return request
+
+
+def of_host(request: Request) -> Request:
+    """Returns the records of this host, as those of a host alone, without padding."""
+    steps = request.steps
+    positions = [steps.positions(step) for step in range(steps.of_epoch)]
+    numbers = Selected(request.ranges)(np.concatenate([np.zeros(0, np.int64), *positions]))
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+    return replace(
+        request,
+        given=replace(request.given, pad=False, host_index=0, host_count=1),
+        ranges=tuple((int(run[0]), int(run[-1]) + 1) for run in runs if len(run)),
+        steps=replace(steps, records=len(numbers), host_index=0, host_count=1),
+    )
 
 
 def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) -> dict[str, Description]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import parsing as wire
 from recordmill.pipeline.reader.block_cache import BlockCache
@@ -47,6 +48,13 @@ class DamagedRecordError(DatasetError):
     """A record cannot be read; the message names its shard, its number and its byte offset."""
 
 
+def too_many(skipped: int, most: int) -> DamagedRecordError:
+    """Returns the error of more damaged records than may be left out."""
+    return DamagedRecordError(
+        f"{skipped} records could not be read, more than max_skipped={most}: the log names them; {ADVICE}"
+    )
+
+
 class Chosen(NamedTuple):
     """The records of a batch, by their positions in an epoch and their numbers in the shards."""
 
@@ -55,16 +63,17 @@ class Chosen(NamedTuple):
     """Positions in the epoch: int64 [rows]."""
     numbers: Integers
     """Numbers in the shards: int64 [rows]."""
+    weights: npt.NDArray[np.float32]
+    """0 for a row in the place of one that is missing or damaged, else 1: float32 [rows]."""
 
     @staticmethod
     def joined(batches: Sequence["Chosen"]) -> "Chosen":
         """Joins the records of several batches, of one epoch or more; only for reading."""
-        parts = [(chosen.positions, chosen.numbers) for chosen in batches]
-        return Chosen(batches[0].epoch, *map(np.concatenate, zip(*parts, strict=True)))
+        return Chosen(batches[0].epoch, *map(np.concatenate, zip(*(chosen[1:] for chosen in batches), strict=True)))
 
     def keep(self, rows: Any) -> "Chosen":
         """Returns the rows that a mask or indices choose."""
-        return Chosen(self.epoch, self.positions[rows], self.numbers[rows])
+        return Chosen(self.epoch, self.positions[rows], self.numbers[rows], self.weights[rows])
 
 
 class Rows:
@@ -90,7 +99,8 @@ class Rows:
 
     def choose(self, epoch: int, positions: Integers) -> Chosen:
         """Returns the records at positions of an epoch."""
-        return Chosen(epoch, positions, self._selected(self.order(epoch, positions)))
+        numbers = self._selected(self.order(epoch, positions))
+        return Chosen(epoch, positions, numbers, np.ones(len(positions), np.float32))
 
     def read_ahead(self, step: int) -> None:
         """Begins to fetch the blocks of the epoch's steps from `step` on, as far ahead as `AHEAD_BYTES` of records."""
@@ -133,20 +143,32 @@ class Rows:
                 pass
         return self.without_damaged(chosen, lambda good: self._finished(good, self._columns(good)))
 
-    def payloads(self, chosen: Chosen) -> Bytes:
-        """Reads the serialized examples. Raises: RowError."""
+    def payloads(self, numbers: Integers) -> Bytes:
+        """Reads the serialized examples of records. Raises: RowError."""
         with self.counters.timed("reading"):
-            return self.records.read(chosen.numbers)
+            return self.records.read(numbers)
 
     def without_damaged(self, chosen: Chosen, make: Callable[[Chosen], Any]) -> tuple[Any, Integers]:
-        """Calls `make` with records, without those that raise RowError where these may be skipped."""
+        """Calls `make` with records, without those that raise RowError where these may be skipped.
+
+        In batches of one size the record of the next position takes the place, with the weight 0.
+        """
         rows = np.arange(len(chosen.positions))
-        while True:
+        most = self.request.given.max_skipped
+        for _ in range(len(rows) + most + 1):
             try:
                 return make(chosen.keep(rows)), rows
             except RowError as error:
-                self._blame(int(chosen.numbers[rows[error.row]]), error)
-                rows = np.delete(rows, error.row)
+                row = rows[error.row]
+                if chosen.weights[row]:
+                    self._blame(int(chosen.numbers[row]), error)
+                if not self.request.refills:
+                    rows = np.delete(rows, error.row)
+                    continue
+                chosen.weights[row] = 0
+                chosen.positions[row] = (chosen.positions[row] + 1) % self.request.steps.records
+                chosen.numbers[row] = self.choose(chosen.epoch, chosen.positions[[row]]).numbers[0]
+        raise too_many(len(rows) + most + 1, most)
 
     def parameters(self, chosen: Chosen) -> dict[str, npt.NDArray[np.float64]]:
         """Draws the parameters of each augmented feature's images: float64 [rows, numbers].
@@ -233,11 +255,11 @@ class Rows:
         stored = {label: self._stored[label]}
         for start in range(0, size, LABELS_AT_ONCE):
             positions = np.arange(start, min(start + LABELS_AT_ONCE, size))
-            chosen = Chosen(0, positions, self._selected(positions))
+            numbers = self._selected(positions)
             try:
-                parts.append(np.asarray(wire.parse(self.payloads(chosen), stored)[label]))
+                parts.append(np.asarray(wire.parse(self.payloads(numbers), stored)[label]))
             except RowError as error:
-                self._blame(int(chosen.numbers[error.row]), error, may_skip=False)
+                self._blame(int(numbers[error.row]), error, may_skip=False)
         return np.concatenate(parts)
 
     def _blame(self, number: int, error: RowError, *, may_skip: bool = True) -> None:
@@ -250,7 +272,7 @@ class Rows:
         self.counters.add({SKIPPED: 1})
 
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
-        payloads = self.payloads(chosen)
+        payloads = self.payloads(chosen.numbers)
         with self.counters.timed("parsing"):
             return wire.parse(payloads, self._stored)
 

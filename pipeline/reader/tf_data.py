@@ -44,16 +44,17 @@ def in_groups(
     """Yields batches as a dataset.
 
     Args:
-        begin: begins an iteration over the batches.
+        begin: begins an iteration over the batches; its `after_error`, if it has that, goes on.
         specs: the shape and dtype of each of their arrays.
         structured: makes an element of the tensors of a batch, which are in the order of its arrays.
         most: the batches of a call of Python.
     """
 
-    def groups() -> Iterator[tuple[tuple[Any, ...], int]]:
-        for group in _grouped(begin(), most):
-            filled = [*group, *[group[-1]] * (most - len(group))]  # each call has as many tensors
-            yield tuple(array for batch in filled for array in batch), len(group)
+    def filled(group: Any) -> tuple[tuple[Any, ...], int]:
+        if isinstance(group, Exception):
+            raise group
+        batches = [*group, *[group[-1]] * (most - len(group))]  # each call has as many tensors
+        return tuple(array for batch in batches for array in batch), len(group)
 
     def elements(arrays: Sequence[tf.Tensor], count: tf.Tensor) -> tf.data.Dataset:
         starts = range(0, len(arrays), len(specs))
@@ -61,24 +62,36 @@ def in_groups(
         return tf.data.experimental.from_list(batches).take(count)
 
     signature = tuple(specs) * most, tf.TensorSpec([], tf.int64)
-    return tf.data.Dataset.from_generator(groups, output_signature=signature).prefetch(1).flat_map(elements)
+    groups = tf.data.Dataset.from_generator(
+        lambda: map(filled, _grouped(_going_on(begin()), most)), output_signature=signature
+    )
+    return groups.prefetch(1).flat_map(elements)
 
 
-def _grouped(batches: Iterable[Arrays], most: int) -> Iterator[list[Arrays]]:
+def _going_on(batches: Any) -> Iterator[Arrays | Exception]:
+    """Yields batches, each error in its place, and what follows an error, as TensorFlow's own pipelines do."""
+    while batches is not None:
+        try:
+            yield from map(tf.nest.flatten, batches)
+            return
+        except Exception as error:
+            yield error
+            batches = batches.after_error() if hasattr(batches, "after_error") else None
+
+
+def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[Arrays] | Exception]:
     """Yields the first batch alone, so that it comes at once, then twice as many each time, up to the limits."""
     group: list[Arrays] = []
     size, limit = 0, 1
-    try:
-        for batch in batches:
+    for batch in batches:
+        if not isinstance(batch, Exception):
             group.append(batch)
             size += sum(array.nbytes for array in batch)
-            if len(group) >= limit or size >= MOST_BYTES:
-                yield group
-                group, size, limit = [], 0, min(2 * limit, most)
-    except Exception:
-        if group:  # the batches before an error come before it
+        if group and (isinstance(batch, Exception) or len(group) >= limit or size >= MOST_BYTES):
             yield group
-        raise
+            group, size, limit = [], 0, min(2 * limit, most)
+        if isinstance(batch, Exception):
+            yield batch
     if group:
         yield group
 
@@ -86,8 +99,8 @@ def _grouped(batches: Iterable[Arrays], most: int) -> Iterator[list[Arrays]]:
 MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
 AHEAD = 2  # batches that tf.data holds ready, besides those that the reader makes ahead
 
-Begin: TypeAlias = Callable[[BatchSource], Iterable[Batch]]
-"""Begins the next iteration over a source."""
+Begin: TypeAlias = Callable[[BatchSource], Any]
+"""Begins the next iteration over a source: `NumpyBatches`."""
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
@@ -96,7 +109,7 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
     batches = _generated(_for_tf_data(source), begin)
     if _is_whole(source):  # Keras shows its progress by the number of batches
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
-        batches = batches.apply(tf.data.experimental.assert_cardinality(count))
+        batches = _counted(batches, count, tf.data.Dataset.from_tensors("").repeat())
     options = tf.data.Options()
     options.autotune.enabled = False  # all numbers are given, and its thread delays dropping an iterator by seconds
     return batches.prefetch(AHEAD).with_options(options)
@@ -122,7 +135,7 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     spec = source.element_spec
     specs = _mapped(_tensor_spec, spec)
     batches = in_groups(
-        lambda: (tf.nest.flatten(batch) for batch in begin(source)),
+        lambda: begin(source),
         tf.nest.flatten(specs),
         lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
         min(MOST_TOGETHER, _ready(source)),
@@ -130,6 +143,17 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     if not _has_ragged(spec):
         return batches
     return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
+
+
+def _counted(batches: tf.data.Dataset, count: int, ticks: tf.data.Dataset) -> tf.data.Dataset:
+    """Says how many batches there are.
+
+    Where errors are ignored there are fewer, and an assertion fails at every call: `ticks`, enough for a batch and an
+    error a step, end it.
+    """
+    assert_, most = tf.data.experimental.assert_cardinality, count if count < 0 else 2 * count + 2
+    pairs = tf.data.Dataset.zip((batches.apply(assert_(count)), ticks.take(most).apply(assert_(most))))
+    return pairs.map(lambda batch, _: batch)
 
 
 def _ready(source: BatchSource) -> int:
@@ -203,6 +227,8 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
     files = tf.data.Dataset.from_tensor_slices(
         (tf.constant(paths, tf.string), tf.constant(skips, tf.int64), tf.constant(takes, tf.int64))
     )
+    endless = tf.data.Dataset.from_tensors("").repeat()  # no file: TensorFlow could not shard it by file
+    ticks = files.flat_map(lambda path, *_: tf.data.TFRecordDataset(path).take(0).concatenate(endless))
     if shuffles and pieces:
         files = files.shuffle(len(pieces), given.seed)
     records = files.interleave(
@@ -221,7 +247,7 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
         batches, steps = batches.repeat(), tf.data.INFINITE_CARDINALITY if steps else 0
     elif given.epochs is not None:
         batches, steps = batches.repeat(given.epochs), steps * given.epochs
-    return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
+    return _counted(batches, steps, ticks if steps else endless).prefetch(tf.data.AUTOTUNE)
 
 
 def _of_host(request: Request) -> Iterator[Piece]:

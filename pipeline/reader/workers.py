@@ -10,6 +10,7 @@ so it is simply killed in the end, and ends by itself when its parent is killed.
 """
 
 import io
+import logging
 import math
 import os
 import pickle
@@ -18,10 +19,9 @@ import subprocess
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from itertools import cycle
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from recordmill.pipeline.reader.metrics import counters_of
 from recordmill.pipeline.reader.worker_process import Answer, SharedMemory, new_file
 from recordmill.transforms.contract.stored import ArraySpec
 
+LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 
@@ -64,29 +65,40 @@ def in_processes(
         steps: taken one by one as batches are given out.
         workers: the number of processes; at most two batches each are under way.
         threads: of this process, which make the batches until the processes are ready.
-        may_stay: lets the threads make all batches where there can be no processes.
+        may_stay: lets the threads make all batches where there can be no processes, with a warning.
 
     Raises:
         DatasetError: `make` cannot be sent to other processes, the system starts no further one, or one died.
         Exception: whatever `make` raised, with its own type and message.
     """
     try:
-        task = pickled_task(make)
-    except DatasetError:
-        if not may_stay:
-            raise
-        yield from _in_threads(make, steps, threads)
+        yield from _by_processes(make, steps, workers, threads)
         return
-    with ThreadPoolExecutor(1) as starter:  # a process takes 10 ms to start, and 300 until it is ready
-        starting = starter.submit(_started, workers, task)
-        try:
+    except NoProcesses as error:
+        if not may_stay:
+            raise DatasetError(str(error)) from None
+        LOG.warning("%s; threads make the batches", error)
+    yield from _in_threads(make, steps, threads)
+
+
+def _by_processes(
+    make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int, threads: int
+) -> Generator[tuple[Asked, Made], None, None]:
+    task, pool = pickled_task(make), list[_Worker]()
+    try:
+        with ThreadPoolExecutor(1) as starter:  # a process takes 10 ms to start, and 300 until it is ready
+            started = starter.submit(_start, pool, workers, task)
             if threads:
-                yield from _in_threads(make, _until(partial(_are_ready, starting, may_stay), steps), threads)
-            if not (may_stay and starting.exception()):
-                yield from _in_turn(make, steps, starting.result())
-        finally:
-            for worker in starting.result() if starting.exception() is None else ():
-                worker.close()
+                until = iter(lambda: None if _are_decided(started, pool) else next(steps, None), None)
+                yield from _in_threads(make, until, threads)
+            started.result()
+        for worker in pool:
+            if worker.ended:
+                raise worker.ended
+        yield from _in_turn(make, steps, pool)
+    finally:
+        for worker in pool:
+            worker.close()
 
 
 def _in_threads(
@@ -95,39 +107,26 @@ def _in_threads(
     return in_order(lambda step: (step, make(step)), steps, threads, threads + AHEAD)
 
 
-def _started(workers: int, task: bytes) -> list["_Worker"]:
-    """Starts all processes, or none."""
-    pool: list[_Worker] = []
+class NoProcesses(DatasetError):  # noqa: N818
+    """There can be no worker processes."""
+
+
+def _no_start(reason: object) -> NoProcesses:
+    return NoProcesses(f"worker processes cannot be started ({reason}): workers=0 reads without them")
+
+
+def _start(pool: list["_Worker"], workers: int, task: bytes) -> None:
     try:
         for number in range(workers):
             pool.append(_Worker(number))
             pool[-1].begin(task)
-    except BaseException as error:
-        for worker in pool:
-            worker.close()
-        if not isinstance(error, OSError):
-            raise
-        message = f"worker processes cannot be started ({error.strerror or error}): workers=0 reads without them"
-        raise DatasetError(message) from None
-    return pool
+    except OSError as error:
+        raise _no_start(error) from None
 
 
-def _are_ready(starting: "Future[list[_Worker]]", may_stay: bool) -> bool:
-    """Whether all processes are ready: never where they cannot be started and the threads may stay."""
-    if not starting.done():
-        return False
-    if starting.exception() is not None:
-        return not may_stay
-    return all(worker.is_ready() for worker in starting.result())
-
-
-def _until(is_over: Callable[[], bool], steps: Iterator[Asked]) -> Iterator[Asked]:
-    """Yields steps until something is over, and takes none that it does not yield."""
-    while not is_over():
-        with suppress(StopIteration):
-            yield next(steps)
-            continue
-        return
+def _are_decided(started: "Future[None]", pool: Sequence["_Worker"]) -> bool:
+    """Whether all processes are ready, or have ended, or cannot be started."""
+    return started.done() and (bool(started.exception()) or all(worker.is_decided() for worker in pool))
 
 
 def default_workers(source: BatchSource, steps: int) -> int:
@@ -178,13 +177,13 @@ def pickled_task(task: Any) -> bytes:
     """Pickles the task of worker processes.
 
     Raises:
-        DatasetError: a function or a class of it cannot be imported by another process.
+        NoProcesses: a function or a class of it cannot be imported by another process.
     """
     stream = io.BytesIO()
     try:
         _TaskPickler(stream, protocol=5).dump(task)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise DatasetError(f"this cannot be sent to worker processes ({error}): {_ADVICE}") from error
+        raise NoProcesses(f"this cannot be sent to worker processes ({error}): {_ADVICE}") from error
     return stream.getvalue()
 
 
@@ -195,7 +194,7 @@ class _TaskPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         # Pickle names a function by its module. Another process' `__main__` is another one.
         if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
-            raise DatasetError(f"`{value.__qualname__}` cannot be sent to worker processes from a script: {_ADVICE}")
+            raise NoProcesses(f"`{value.__qualname__}` cannot be sent to worker processes from a script: {_ADVICE}")
         return NotImplemented
 
 
@@ -204,7 +203,11 @@ class _Worker:
 
     def __init__(self, number: int) -> None:
         self._number, self._is_ready = number, False
+        self.ended: NoProcesses | None = None
+        """Set where the process ended before it was ready."""
         self._dropped: deque[int] = deque()  # numbers of arrays whose memory the worker may use again
+        if not sys.executable or getattr(sys, "frozen", False):  # which would start the program again
+            raise OSError(f"sys.executable is {sys.executable!r}, no Python")
         mine, its = waiting_pair()
         file = new_file()
         try:
@@ -222,13 +225,16 @@ class _Worker:
         with suppress(ConnectionError):  # it has died, which `batch` raises after the batches that it made
             self._pipe.send_bytes(task)
 
-    def is_ready(self) -> bool:
-        """Whether the process has loaded the task, or died, without waiting for it."""
-        if not self._is_ready and self._pipe.poll():
-            self._is_ready = True
-            with suppress(EOFError, ConnectionError):  # which `batch` raises
+    def is_decided(self, *, wait: bool = False) -> bool:
+        """Whether the process has loaded the task, or `ended` before."""
+        if not self._is_ready and not self.ended and (wait or self._pipe.poll()):
+            try:
                 self._pipe.recv_bytes()
-        return self._is_ready
+                self._is_ready = True
+            except (EOFError, ConnectionError):
+                self._process.kill()  # another program may run on, with the pipe closed
+                self.ended = _no_start(f"{sys.executable}: {self._died()}")
+        return self._is_ready or self.ended is not None
 
     def ask(self, step: Any) -> None:
         """Requests a batch, and releases memory that the worker may use again."""
@@ -238,10 +244,10 @@ class _Worker:
 
     def batch(self) -> tuple[Any, dict[str, float]]:
         """Waits for the oldest batch that was requested, and returns it with the worker's counts since the last one."""
+        self.is_decided(wait=True)
+        if self.ended:
+            raise self.ended
         try:
-            if not self._is_ready:
-                self._pipe.recv_bytes()
-                self._is_ready = True
             answer: Answer = self._pipe.recv()
         except (EOFError, ConnectionError):
             raise self._died() from None
