@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.spec.features.number import Number
+from recordmill.pipeline.build.worker.shard_report import tiny_numbers
+from recordmill.pipeline.spec.features.number import Number, Numbers
+from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.number import TINY
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
@@ -91,6 +95,20 @@ def test_numbers_below_float32s_normal_range_count_as_0_in_statistics(given: dic
     values = prepared([*TINY, LEAST], **given).values
     assert values is not None
     assert values().numpy().tolist() == [0, 0, 0, 0, LEAST]
+
+
+def test_numbers_that_are_taken_for_0_are_counted() -> None:
+    rows = pa.table(
+        {
+            "a": pa.array([1e-45, -8e-39, 0, LEAST, NAN], pa.float32()),
+            "b": pa.array([[1e-39], [], [1.0, -1e-40]] + [[]] * 2),
+        }
+    )
+    counted = tiny_numbers({"a": options(), "b": Numbers(kind="numbers").options(), "c": options()}, rows)
+    assert counted == {("losses", f"a {TINY}"): 2, ("losses", f"b {TINY}"): 2}
+    (line,) = loss_lines({TINY: 2}, advice=True)
+    assert "2 with values nearer to 0 than 1.2e-38" in line
+    assert "scale them" in line
 
 
 OPTIONS: list[Any] = [

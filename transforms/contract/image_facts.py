@@ -19,6 +19,7 @@ from recordmill.transforms.contract.exif import tiff_numbers, tiff_values
 from recordmill.transforms.contract.image_header import png_chunks
 from recordmill.transforms.contract.iso_media import leaf_boxes
 from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.contract.kinds.number import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # the statistics of a feature's images, of a shard and of a version
 ARRAY = "read NumPy arrays as kind `array` from Parquet, WebDataset or `format: python`"
@@ -29,6 +30,7 @@ LOSSES = {
     "palette colours": ("stored as such, and no index", ""),
     "extra bands": ("left out", f"save them as further images, or {ARRAY}"),
     "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
+    TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "save each as a file, for a row or for `kind: image_sequence`"),
 }
 """The fate of each, and what keeps it; empty where pixels are right. The number of bits stands before `bits`."""

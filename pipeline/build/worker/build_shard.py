@@ -24,7 +24,14 @@ from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, 
 from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.examples import PackedRecords, encode, to_lists
 from recordmill.pipeline.build.worker.packing import Packed, unpack
-from recordmill.pipeline.build.worker.shard_report import Appearance, ProfileSum, ShardTotals, Stored, profile_of
+from recordmill.pipeline.build.worker.shard_report import (
+    Appearance,
+    ProfileSum,
+    ShardTotals,
+    Stored,
+    profile_of,
+    tiny_numbers,
+)
 from recordmill.pipeline.dataset.file_names import shard_names
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel import in_order
@@ -107,6 +114,7 @@ class ShardBuilder:
             batch.totals,
             written=Counter(batch.rows["@source"].to_pylist()),
             labels=Counter(self._labels(stored)),
+            facts=batch.totals.facts + tiny_numbers(self._context.features, batch.rows),
             lengths={name: [each] for name, each in lengths.items()},
             profile=ProfileSum(
                 profile_of(self._context.features, batch.rows, stored, lengths, self._appearance(batch, stored))

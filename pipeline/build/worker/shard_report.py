@@ -41,7 +41,7 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.number import NumberOptions
+from recordmill.transforms.contract.kinds.number import SMALLEST, TINY, NumberOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 
 Ids = npt.NDArray[np.int64]
@@ -77,8 +77,8 @@ class ShardTotals:
     written: Counter[int] = field(default_factory=Counter)
     """The number of rows that became records, by source."""
     labels: Counter[int] = field(default_factory=Counter)
-    images: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """The images that each of `COUNTS` counts, by feature and name: `("profiles", "image Display P3")`."""
+    facts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """What each of `COUNTS` counts, by feature and name: `("profiles", "image Display P3")`."""
     lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
     """The number of ids of each row, by text."""
     profile: ProfileSum = field(default_factory=ProfileSum)
@@ -94,7 +94,7 @@ class ShardTotals:
         self.rejects += batch.rejects
         self.written.update(batch.written)
         self.labels.update(batch.labels)
-        self.images.update(batch.images)
+        self.facts.update(batch.facts)
         for name, lengths in batch.lengths.items():
             self.lengths.setdefault(name, []).extend(lengths)
         self.profile.add(batch.profile.parts)
@@ -109,7 +109,7 @@ class ShardTotals:
         return {
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
             "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
-            **{key: {of: n for (count, of), n in sorted(self.images.items()) if count == key} for key in COUNTS},
+            **{key: {of: n for (count, of), n in sorted(self.facts.items()) if count == key} for key in COUNTS},
             "lengths": {name: measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
             "profile": profile_to_json(self.profile.sum()),
             "rejected": len(self.rejects),
@@ -192,6 +192,15 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
     values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
     numbers = values.to_numpy().astype(np.float32)
     return numbers[np.isfinite(numbers)]
+
+
+def tiny_numbers(features: Mapping[str, FeatureOptions], rows: pa.Table) -> Counter[tuple[str, str]]:
+    """Counts the numbers that are taken for 0."""
+    found = Counter[tuple[str, str]]()
+    for name in (name for name, options in features.items() if isinstance(options, NumberOptions)):
+        values = np.abs(_numbers(rows[name])) if name in rows.column_names else np.zeros(0)
+        found["losses", f"{name} {TINY}"] = int(np.count_nonzero((values > 0) & (values < SMALLEST)))
+    return +found
 
 
 def _histogram(values: npt.NDArray[np.float32]) -> Histogram:

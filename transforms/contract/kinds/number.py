@@ -32,6 +32,7 @@ EPSILON = 2.0**-23
 """The step of a float32 at 1: what is left of a zero is less."""
 SMALLEST = 2.0**-126
 """The smallest float32 with all its bits, 1.2e-38. TensorFlow may take what is smaller for 0, so it is 0 everywhere."""
+TINY = "values nearer to 0 than 1.2e-38"
 LEARNED_ELSEWHERE = "its statistics are those of other rows than the version's"
 
 
