@@ -80,19 +80,19 @@ def test_without_normalization_a_number_is_itself(run: Run) -> None:
 
 
 LEAST = float(np.finfo(np.float32).smallest_normal)
-TINY = [1e-45, 8e-39, -8e-39, 0.9999 * LEAST]
+FLUSHED = [1e-45, 8e-39, -8e-39, 0.9999 * LEAST]
 
 
 @BOTH_WAYS
 @pytest.mark.parametrize("given", [{"normalize": "none"}, {"optional": True}, {"clip": [-1, 1]}])
 def test_numbers_below_float32s_normal_range_are_stored_as_0(run: Run, given: dict[str, Any]) -> None:
-    found = run(lambda values: stored(values, **given)[""], tf.constant([*TINY, LEAST, -LEAST], tf.float32))
+    found = run(lambda values: stored(values, **given)[""], tf.constant([*FLUSHED, LEAST, -LEAST], tf.float32))
     assert found.numpy().tolist() == [0, 0, 0, 0, LEAST, -LEAST]
 
 
 @pytest.mark.parametrize("given", [{}, {"normalize": "min_max"}, {"quantiles": 4}, {"optional": True}])
 def test_numbers_below_float32s_normal_range_count_as_0_in_statistics(given: dict[str, Any]) -> None:
-    values = prepared([*TINY, LEAST], **given).values
+    values = prepared([*FLUSHED, LEAST], **given).values
     assert values is not None
     assert values().numpy().tolist() == [0, 0, 0, 0, LEAST]
 
