@@ -163,11 +163,12 @@ def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: 
     context = replace(planned, decisions=place(planned, plan.chunks, runner))
     layout = plan.layout
     groups = {layout.group(split, number) for split, number in shards}
-    for shard in shards:
-        with ShardWriter(*_files(manifest, shard), planned.shards.create) as writer:
-            writer.write([])  # a shard without rows; the job replaces the others
     export = pack_graph(planned.workspace, str(folder))
     run_job(replace(context, export=export, groups=frozenset(groups)), plan.chunks, (), runner)
+    for file, index in (_files(manifest, shard) for shard in shards):
+        if not planned.shards.exists(file):  # the job makes no shard without rows
+            with ShardWriter(file, index, planned.shards.create) as writer:
+                writer.write([])
 
 
 def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -> None:
