@@ -92,9 +92,7 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
 
     `in_folder` are the files of the path, where it is a folder. Returns None where nothing of these formats is there.
 
-    Raises:
-        UnknownDataError: there are annotations, and their images are not there.
-        OSError: it cannot be read.
+    Raises: UnknownDataError: annotations are there, and not their images; OSError.
     """
     alone = path if in_folder is None else None
     if alone is not None and not _is_annotation(files, alone):

@@ -58,11 +58,7 @@ class Draft:
 
 
 def make_draft(sample: SourceSample, answers: Answers) -> Draft:
-    """Decides everything that the spec says; the user answers what no data can tell.
-
-    Raises:
-        UserError: no feature can be made of any column, or an answer is missing.
-    """
+    """Decides everything that the spec says. Raises: UserError: no column is a feature, or an answer is missing."""
     split = None if sample.data.split_names else _find_split(sample)
     if split and split[0] == SPLIT and SPLIT in sample.of_path:  # the class that a folder names depends on it
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}

@@ -114,9 +114,7 @@ def list_folder(files: Files, path: str) -> list[FileInfo] | None:
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
     """Finds the sources of the data at an absolute path or a URL; `in_folder` are its files, where it is a folder.
 
-    Raises:
-        UnknownDataError: nothing is there, or nothing that a source reads; the message says what could be done.
-        OSError: it cannot be read.
+    Raises: UnknownDataError: nothing is there, or nothing that a source reads; OSError.
     """
     if in_folder is not None:
         return _folder(files, without_slash(path) or path, in_folder, encoding)
@@ -300,9 +298,7 @@ def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
 def format_of(files: Files, path: str) -> str:
     """The format of a file that is not empty: a source's, or `json`; by its name, or text if it has no zero byte.
 
-    Raises:
-        UnknownDataError: no source reads it.
-        OSError: it cannot be read.
+    Raises: UnknownDataError: no source reads it; OSError.
     """
     described = f"Hugging Face's description of a dataset, and no data: {HUGGING_FACE}"
     foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
@@ -345,9 +341,7 @@ def _rows(files: Files, folder: str, chosen: Sequence[FileInfo]) -> Sequence[Fil
 def read_head(files: Files, path: str) -> bytes:
     """The first 1 MiB of a file, without a byte order mark, decompressed where its name says that it is compressed.
 
-    Raises:
-        SourceError: compressed data is damaged.
-        OSError: it cannot be read.
+    Raises: SourceError: compressed data is damaged; OSError.
     """
     with naming_damage(path), open_plain(files, path) as file:
         return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)

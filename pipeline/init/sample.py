@@ -158,12 +158,7 @@ class SourceSample:
     """About 1,000 rows, or as many as asked for, of sources that are alike: of one format, with the same options."""
 
     def __init__(self, files: Files, data: Recognized, rows: int = ROWS) -> None:
-        """Reads parts of the sources' files, and plans each source to know its columns.
-
-        Raises:
-            SourceError: a source cannot read what is there.
-            OSError: the same.
-        """
+        """Reads parts of the sources' files, and plans each to know its columns. Raises: SourceError, OSError."""
         self.sources: list[SourceOptions] = [SOURCE.validate_python(dict(options)) for options in data.sources]
         self.readers = list(map(reader_of, self.sources))
         self.files = SampledFiles(files, self.sources[0], data.files, rows)
@@ -223,12 +218,8 @@ class SourceSample:
     ) -> tuple[list[tuple[int, Block]], bool]:
         """Reads about so many rows, evenly spread over the sources; `key` is as `SourceReader.read` takes it.
 
-        Returns:
-            Blocks, each with the number of its source; and whether there are no other rows.
-
-        Raises:
-            SourceError: a source cannot be read, or not so.
-            OSError: a file cannot be read any more.
+        Returns blocks, each with the number of its source; and whether there are no other rows. Raises: SourceError: a
+        source cannot be read so; OSError.
         """
         asked = {**self.always, **columns}
         plans = self._plans or [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]

@@ -59,17 +59,10 @@ def starter(
 ) -> str:
     """Writes a starter spec for the data at a path, which builds as it is; its first line says what would be rejected.
 
-    Args:
-        path: a folder, a file or a glob, local or a URL.
-        files: opens it.
-        name: the dataset's name; without one it comes from the path.
-        folder: the folder of the spec, which its paths are relative to; the working folder where it is not known.
-        answers: the user's, to what no data can tell.
+    The path is a folder, a file or a glob, local or a URL, and gives the dataset its name without another. Paths in the
+    spec are relative to its `folder`, by default the working folder.
 
-    Raises:
-        UserError: no source reads what is there, no row is good, the name cannot be one, or a question has no answer;
-            the message says what to do.
-        OSError: it cannot be read.
+    Raises: UserError: no source reads what is there, no row is good, or a question has no answer; OSError.
     """
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked("--name", Name, name)
@@ -104,15 +97,12 @@ def dataset_name(path: str) -> str:
 
 
 def written_path(path: str, folder: str, *, keep: bool = False) -> str:
-    """An absolute path, or a URL, as a spec in `folder`, which is absolute, writes it.
-
-    A path that is not below the folder stays absolute if it is to be kept.
+    """An absolute path, or a URL, as a spec in `folder`, absolute too, writes it; with `keep`, only below it relative.
 
     >>> written_path("/home/ann/data/rows.jsonl", "/home/ann/specs")
     '../data/rows.jsonl'
 
-    Raises:
-        UnknownDataError: it is not UTF-8.
+    Raises: UnknownDataError: it is not UTF-8.
     """
     if not is_utf8(path):
         raise UnknownDataError(f"{ascii(path)}: a path that is not UTF-8 cannot be written down: rename it")
@@ -124,11 +114,7 @@ def written_path(path: str, folder: str, *, keep: bool = False) -> str:
 
 
 def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bool = False) -> str:
-    """Writes a head and a text to a file, to one that is there only with `force`; returns the text.
-
-    Raises:
-        UserError: it is there, or cannot be written.
-    """
+    """Writes a head and a text to a new file, or by `force`; returns the text. Raises: UserError: it cannot."""
     if os.path.lexists(file) and not force:
         raise UserError(f"{file} is there already: name another file, or write over it with --force")
     made = text()

@@ -161,9 +161,7 @@ class DamagedDataError(Exception):
 class Inflated(io.BufferedReader):
     """The decompressed bytes of a gzip (of one member or more) or zlib stream; it cannot seek.
 
-    Reading raises:
-        DamagedDataError: the data is no such stream, damaged or cut off.
-        OSError: the file cannot be read.
+    Reading raises DamagedDataError if the data is no such stream, damaged or cut off, or OSError.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -69,12 +69,7 @@ class Files(Protocol):
         """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
-        """Reads a file, or a part of it.
-
-        Raises:
-            TooLargeError: the file has more than `most` bytes; they are not read.
-            OSError: as `open`.
-        """
+        """Reads a file, or a part. Raises: TooLargeError: it has over `most` bytes, which are not read; OSError."""
         with self.open(path) as file:
             if most is not None and (size := file.seek(0, os.SEEK_END)) > most:
                 raise TooLargeError(size)

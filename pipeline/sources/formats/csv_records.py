@@ -248,10 +248,7 @@ def cut_file(files: Files, root: str, file: FileInfo, whole: RecordRange, chunk_
     """Cuts a file where records start, into ranges of about `chunk_bytes`, and counts its rows.
 
     Reads all of it, at about 1 s a GB: where a record starts depends on every quote before it. A compressed file is not
-    cut, nor one whose lines cannot be found without decoding.
-
-    Raises:
-        SourceError: it is not of the encoding at all.
+    cut, nor one whose lines cannot be found without decoding. Raises: SourceError: it is not of the encoding at all.
     """
     path = join(root, file.path)
     can_cut = can_start_anywhere(path, whole.encoding)
@@ -277,11 +274,7 @@ def cut_file(files: Files, root: str, file: FileInfo, whole: RecordRange, chunk_
 
 
 def read_range(files: Files, path: str, part: RecordRange) -> Iterator[tuple[CsvRecords, Rows, int]]:
-    """Reads the records of a range, some MiB at a time.
-
-    Yields:
-        CsvRecords; the rows among them, neither blank nor the header; and the line of the first one in the range.
-    """
+    """Yields records of a range, the rows among them, neither blank nor header, and the first one's line in it."""
     to_skip, line = 0 if part.start else part.head, 0
     with open_utf8(files, path, part.encoding, part.start, part.end) as file:
         for records in read_records(file, part.dialect):

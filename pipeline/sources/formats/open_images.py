@@ -110,12 +110,7 @@ def _numbers(kind: ColumnType, cells: pa.Array, absent: float) -> npt.NDArray[np
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
-    """Reads the boxes of the images that are there.
-
-    Raises:
-        SourceError: a file is no such CSV.
-        OSError: it cannot be read.
-    """
+    """Reads the boxes of the images that are there. Raises: SourceError: a file is no such CSV; OSError."""
     table = BoxTable(images, names)
     for path in paths:
         table.read(files, join(root, path))

@@ -168,13 +168,9 @@ def read_texts(
 ) -> Iterator[bytes | Fault | None]:
     """Reads files of a folder by their paths in it, decompressed, as UTF-8; a message names one as `what` says.
 
-    Yields:
-        In the order of the paths, the bytes of a text without a byte order mark, valid UTF-8 or not; or a fault:
-        `unreadable`, `too_large` (over 64 MiB) or `invalid_utf8` where the file is not of the encoding at all; None
-        for a path that is None.
-
-    Raises:
-        OSError: the machine or the network fails.
+    Yields in their order the bytes of a text without a byte order mark, valid UTF-8 or not; or a fault: `unreadable`,
+    `too_large` (over 64 MiB) or `invalid_utf8` where the file is not of the encoding at all; None for a path that is
+    None. Raises: OSError: the machine or the network fails.
     """
     with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(paths), READ_FILES):

@@ -46,12 +46,9 @@ class _LostError(Exception):
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Fault]]:
-    """Reads the records that start in the bytes `[start, end)`, or up to the end of the file.
+    """Yields the byte offset and the data, or the fault, of the records that start in `[start, end)`, by default all.
 
     The file is at `start`, where a record starts, as one does at `end` unless the file ends there.
-
-    Yields:
-        A record's byte offset, and its data or what is wrong with it.
     """
     offset = start
     while end is None or offset < end:
