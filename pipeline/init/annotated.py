@@ -10,15 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordmill.pipeline.init.guess import Choice
-from recordmill.pipeline.init.recognize import (
-    SMALL_FILES,
-    Recognized,
-    UnknownDataError,
-    divided,
-    list_folder,
-    read_head,
-    split_of,
-)
+from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, UnknownDataError, divided, read_head, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -85,6 +77,14 @@ class Listing:
         notes = note("left out, since their images are not there, or have no annotation", without)
         notes += note("left out, since their names are of no split", others)
         return Recognized(filled, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
+
+
+def list_folder(files: Files, path: str) -> list[FileInfo] | None:
+    """Lists the files of a folder, and of those below it; no empty ones but images. None where it is no folder."""
+    if not files.is_folder(path):
+        return None
+    below = files.match(f"{escape(without_slash(path) or path)}/**")
+    return [file for file in below if file.bytes or is_image(file.path)]
 
 
 def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:

@@ -103,14 +103,6 @@ class Recognized:
         return [source["split"] for source in self.sources if "split" in source]
 
 
-def list_folder(files: Files, path: str) -> list[FileInfo] | None:
-    """Lists the files of a folder, and of those below it; no empty ones but images. None where it is no folder."""
-    if not files.is_folder(path):
-        return None
-    below = files.match(f"{escape(without_slash(path) or path)}/**")
-    return [file for file in below if file.bytes or is_image(file.path)]
-
-
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
     """Finds the sources of the data at an absolute path or a URL; `in_folder` are its files, where it is a folder.
 

@@ -19,13 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.annotated import recognize_annotated
+from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
 from recordmill.pipeline.init.classes import without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, list_folder, recognize
+from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import DUPLICATE
