@@ -73,9 +73,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == IMAGE), None)
     if image:
-        names[image.column] = (
-            IMAGE if ID.fullmatch(image.column) and IMAGE not in names.values() else names[image.column]
-        )
+        if ID.fullmatch(image.column) and IMAGE not in names.values():
+            names[image.column] = IMAGE
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
             for column, item in guesses.items()

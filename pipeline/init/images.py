@@ -248,16 +248,10 @@ def guess_boxes(
     if not orders:
         return left_out(item.column, "boxes by its name, but in no known order are they inside images", item.reading)
     order = answers.order_of(item.column, orders)
-    options: dict[str, Choice] = {
-        "kind": what,
-        "image": (name, ""),
-        "order": (
-            order,
-            f"{ORDERS[order]}; {'as answered' if len(orders) > 1 else 'no other order fits'}",
-        ),
-        "unit": ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}"),
-    }
-    return replace(item, options={**item.options, **options})
+    why = f"{ORDERS[order]}; {'as answered' if len(orders) > 1 else 'no other order fits'}"
+    unit = ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}")
+    stated = {"kind": what, "image": (name, ""), "order": (order, why), "unit": unit}
+    return replace(item, options={**item.options, **stated})
 
 
 def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) -> list[str]:

@@ -94,9 +94,7 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     else:
         with open_utf8(files, path, encoding) as decoded:
             part = _cut(decoded, dialect, rows)
-        errors = (
-            "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"
-        )  # invalid bytes stay invalid
+        errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
         part = part and part.decode("utf-8", "surrogateescape").encode(encoding, errors)
     if part is None or not codec(path):
         return part

@@ -234,12 +234,8 @@ def _rejected(rejects: Rejects) -> str:
 
 def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], notes: Sequence[str] = ()) -> str:
     """Writes a draft as YAML; `written_path` makes a path of the spec of an absolute one, or of a URL."""
-    lines = [
-        *chain.from_iterable(map(comment, notes)),
-        option_line("name", (name, "the shards are named after it")),
-        "",
-    ]
-    lines += [*_source_lines(draft.data, written_path), ""]
+    lines = [*chain.from_iterable(map(comment, notes)), option_line("name", (name, "the shards are named after it"))]
+    lines += ["", *_source_lines(draft.data, written_path), ""]
     lines += [*(option_line(option, choice) for option, choice in draft.rows.items()), "", "features:"]
     for feature, guess in draft.features.items():
         named = {} if guess.column == feature else {"column": (guess.column, "")}

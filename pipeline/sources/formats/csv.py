@@ -237,8 +237,9 @@ def _by_arrow(
         return None
     data = pa.py_buffer(records.data).slice(start, stop - start)
     every, types = list(map(str, range(len(part.names)))), {str(column): pa.string() for column in columns}
+    separator, quote = dialect.separator, dialect.quote or False
     read = pyarrow.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=every)
-    parse = pyarrow.csv.ParseOptions(dialect.separator, quote_char=dialect.quote or False, newlines_in_values=True)
+    parse = pyarrow.csv.ParseOptions(delimiter=separator, quote_char=quote, newlines_in_values=True)
     convert = pyarrow.csv.ConvertOptions(check_utf8=False, include_columns=list(types), column_types=types)
     try:
         table = pyarrow.csv.read_csv(data, read, parse, convert)
