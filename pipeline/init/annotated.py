@@ -158,11 +158,18 @@ def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str
     for file in listing.images:
         by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
     found = Counter[str]()
-    for name in (str(json.loads(each)).replace("\\", "/") for each in names):
+    for name in map(_file_name, names):
         paths = (path for path in by_name.get(posixpath.basename(name), ()) if path.endswith(f"/{name}"))
         found.update(path.removesuffix(f"/{name}") for path in paths)
     rank = {each: (each == own, split_of(*each[start:].split("/")) == split, count) for each, count in found.items()}
     return max(rank, key=rank.__getitem__, default=None)
+
+
+def _file_name(text: bytes) -> str:
+    """Returns the path that JSON states; nothing where it is damaged, which a build says."""
+    with suppress(ValueError):
+        return str(json.loads(text)).replace("\\", "/")
+    return ""
 
 
 def _voc(listing: Listing) -> Recognized | None:
