@@ -210,10 +210,7 @@ class Answers:
     """Asks a question at the terminal, and returns one of the possible answers; None where nobody is there."""
 
     def order_of(self, name: str, orders: Sequence[str]) -> str:
-        """Decides between the orders that fit the boxes of a column.
-
-        Raises: UserError: nobody answers, or the answer does not fit.
-        """
+        """Decides between orders that fit a column's boxes. Raises: UserError: nobody answers, or it does not fit."""
         if self.order is not None and self.order not in orders:
             fit = f"{' and '.join(orders)} would" if orders else "no other order would, either"
             raise UserError(f"--order {self.order}: as such, many boxes of '{name}' end outside images; {fit} fit")

@@ -98,7 +98,6 @@ class Recognized:
     """The folders of all images, relative to the source's, where each image is a row."""
     known: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
     """Options of columns that the format states, with their reasons."""
-
     image_column: str | None = None
     """The column that names images without their ending."""
     doubts: Sequence[Doubt] = ()
@@ -366,9 +365,6 @@ def _one_row(head: bytes, path: str) -> str:
 
 
 def read_head(files: Files, path: str) -> bytes:
-    """The first 1 MiB of a file, without a byte order mark, decompressed where its name says that it is compressed.
-
-    Raises: SourceError: compressed data is damaged; OSError.
-    """
+    """The first 1 MiB of a file, decompressed, without byte order mark. Raises: SourceError: damaged data; OSError."""
     with naming_damage(path), open_plain(files, path) as file:
         return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)

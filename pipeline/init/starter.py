@@ -155,9 +155,7 @@ def _checked(option: str, kind: Any, value: str) -> str:
 def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, list[str]]:
     """Reads the sample as a build of a draft does; `spec` is the draft's, with the sample's paths.
 
-    Returns the draft with what the trial adds, and the result in words.
-
-    Raises: UserError, SourceError: no row is good, or a build could not be planned.
+    Returns the draft with what the trial adds, and the result in words. Raises: UserError: no row is good.
     """
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
     rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)

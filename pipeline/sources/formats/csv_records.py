@@ -117,10 +117,7 @@ class CsvRecords:
 def read_records(
     file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None
 ) -> Iterator[CsvRecords]:
-    """Yields all records from the file's position on, where one starts.
-
-    Each piece has at most about `piece_bytes` (by default 8 MiB), or is one longer record.
-    """
+    """Yields all records from the file's position on, about `piece_bytes` (8 MiB) at a time, or one that is longer."""
     rest, piece_bytes = b"", piece_bytes or PIECE_BYTES
     while True:
         more = file.read(min(max(piece_bytes, len(rest)), MAX_LINE_BYTES - len(rest)))

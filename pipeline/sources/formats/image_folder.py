@@ -122,11 +122,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows; the images themselves are not looked at.
-
-        A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
-        names.
-        """
+        """Reads a chunk's rows, no image; the default key is its path, or without `file_name` those of all fields."""
         root, work = self.root(files), chunk.work
         if isinstance(work, Listing):
             yield from read_listing(chunk, root, files, columns, key)

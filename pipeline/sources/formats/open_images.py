@@ -30,7 +30,6 @@ UNKNOWN = -1
 SLACK = 0.01  # of an image's side: numbers are rounded
 BLOCK_BYTES = 1 << 20  # 1 MiB: parsed at once; of 8 MiB, Arrow holds 300 MiB
 
-
 Boxes = dict[str, npt.NDArray[Any]]
 """Boxes in the order of the file, 50 bytes each: the numbers of their images, int32; `boxes`, 0 to 1 of the image's
 sides, NaN where a cell is no number, float64 [boxes, 4]; the numbers of their codes, int32; `FLAGS`, int8, -1 where

@@ -212,8 +212,6 @@ ONE_LINE = ValueCheck(  # neither LF nor CR survives the lines of a vocabulary f
 )
 FLOAT32 = ValueCheck("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 NAN = replace(FLOAT32, find=lambda values: _mask(pc.is_nan(values)), is_absence=True)
-
-
 CHECKS: Mapping[ColumnType, tuple[ValueCheck, ...]] = {
     ColumnType.TEXT: (ABSENT, TOO_LARGE, UTF8),
     ColumnType.CATEGORY: (ABSENT, TOO_LARGE, UTF8, BLANK, ONE_LINE),

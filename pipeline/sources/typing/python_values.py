@@ -159,8 +159,6 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     Mapping: _dictionary,
 }
 """By type the function that makes a value ready; a type stands before its bases."""
-
-
 MINUS_ZERO = re.compile(rb"-0(?![.\deE])")
 DIGITS = 80  # a longer integer is beyond every type, and Python refuses to convert more than 4,300
 

@@ -131,10 +131,7 @@ def _scalars(
 
 
 def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]:
-    """Flattens nested lists: the values, each row's number of them, and the rows where a list in it is null.
-
-    A value that is no list is a list of one.
-    """
+    """Flattens nested lists, a value being one of one: values, each row's count, and the rows where a list is null."""
     if not is_list(values.type):
         missing = absent(values)
         return values.filter(pa.array(~missing)), (~missing).astype(np.int64), np.zeros(len(values), bool)
