@@ -279,6 +279,15 @@ def test_json_beside_the_data_that_holds_no_names_is_passed_over(content: str, t
     assert spec.features["label"].model_dump()["classes"] == ("0", "1", "2", "3")
 
 
+def test_a_sample_of_metadata_in_tsv_ends_where_a_row_does(tmp_path: Path) -> None:
+    write(tmp_path / "data/a.png", image_bytes())
+    rows = "".join(f'a.png\t"two words {n}\nand ""a third""\nline"\n' for n in range(2_000))
+    write(tmp_path / "data/metadata.tsv", f"file_name\ttext\n{rows}".encode())
+    text = unwrapped(starter(str(tmp_path / "data"), FILES))
+    assert re.search(r"(\d,\d{3}|9\d\d) sampled rows", text)
+    assert "malformed_row" not in text
+
+
 def test_empty_images_and_broken_links_are_rejects(tmp_path: Path) -> None:
     for n in range(18):
         write(tmp_path / f"data/{n}.png", image_bytes())

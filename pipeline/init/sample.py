@@ -85,8 +85,8 @@ def _format_of_rows(source: SourceOptions, path: str) -> str:
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
     """The first rows of a file of text, compressed and encoded as it is; None where it has no more."""
-    is_plain_csv = Dialect(quote='"' if form in CELLS else None)
-    dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else is_plain_csv
+    plain = Dialect("\t" if form == "tsv" else ",", '"' if form in CELLS else None)
+    dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else plain
     encoding = getattr(source, "encoding", "utf-8")
     if is_plain(encoding):
         with open_plain(files, path) as opened:
