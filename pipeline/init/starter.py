@@ -213,7 +213,7 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
 
 
 def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:
-    """What the images' headers say, and the losses."""
+    """Says what the images' headers hold, and counts the losses."""
     headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
     good = [header for header in headers if isinstance(header, tuple)]
     profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
