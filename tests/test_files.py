@@ -100,7 +100,7 @@ def test_a_pattern_matches_the_same_files_everywhere(tree: Path, pattern: str, e
     assert [file.bytes for file in local] == [len(name.encode()) for name in expected]
     assert all(file.modified > 1e9 for file in local)
     url = list(BeamFiles().match(f"fake://bucket/{pattern}"))
-    assert url == [FileInfo(f"fake://bucket/{name}", len(name.encode()), 5.0) for name in expected]
+    assert url == [FileInfo(f"fake://bucket/{name}", len(name.encode()), 5.0, "", 5.0) for name in expected]
 
 
 def test_relative_patterns(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_images_in_a_bucket() -> None:
     plan = reader_of(ImageFolder(format="image_folder", path="fake://data/")).plan(
         BeamFiles(), {"image": Column(ColumnType.IMAGE)}, 1 << 20
     )
-    assert list(plan.inputs) == [FileInfo("cat/a.png", 2, 5.0)]
+    assert list(plan.inputs) == [FileInfo("cat/a.png", 2, 5.0, "", 5.0)]
     assert plan.notes == ["other files, left out: 1 (rows.jsonl)"]
 
 

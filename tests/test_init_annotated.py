@@ -174,6 +174,14 @@ def test_annotations_without_their_images_are_left_out_or_refused(tmp_path: Path
         guessed(tmp_path)
 
 
+def test_a_name_that_is_not_utf8_is_said_with_its_file(tmp_path: Path) -> None:
+    published.write_coco(tmp_path / "data")
+    for file in tmp_path.glob("data/annotations/*.json"):
+        file.write_bytes(file.read_bytes().replace(b'.jpg"', b'\xf6.jpg"', 1))
+    with pytest.raises(UserError, match=r"data/annotations/\w+.json\b.*UTF-8"):
+        guessed(tmp_path)
+
+
 def captions(folder: Path) -> None:
     for number in range(4):
         published.write(folder / f"{number}.jpg", published.jpeg())

@@ -261,10 +261,31 @@ def test_names_of_codes_in_a_schema(stated: Any, classes: Any, tmp_path: Path) -
     assert spec.features["label"].model_dump()["classes"] == classes
 
 
-@pytest.mark.parametrize("content", ["1", '[1, "a"]', '{"a": "b"}', '{"0": null}', '{"0": "a", "1": "a"}', '[""]'])
+NO_NAMES = ["1", '[1, "a"]', '{"a": "b"}', '{"0": null}', '{"0": "a", "1": "a"}', '[""]', '{"info": {"year": 2017}}',
+            '{"a": null}', '{"a": 1.5}', '{"a": 1, "b": 1}', '{"0": "a", "b": 0}']  # fmt: skip
+
+
+@pytest.mark.parametrize("content", NO_NAMES)
 def test_what_is_no_list_of_names(content: str) -> None:
-    with pytest.raises(ValueError, match="name|invalid literal"):
+    with pytest.raises(ValueError, match="name|code"):
         read_names(content, is_json=True)
+
+
+@pytest.mark.parametrize("content", ['{"info": {"year": 2017}}', "[" * 200_000])
+def test_json_beside_the_data_that_holds_no_names_is_passed_over(content: str, tmp_path: Path) -> None:
+    table(tmp_path / "data/a.csv", [{"text": words(), "label": n % 4} for n in range(120)])
+    write(tmp_path / "data/categories.json", content.encode())
+    spec = parse_spec(starter(str(tmp_path / "data/a.csv"), FILES))
+    assert spec.features["label"].model_dump()["classes"] == ("0", "1", "2", "3")
+
+
+def test_a_sample_of_metadata_in_tsv_ends_where_a_row_does(tmp_path: Path) -> None:
+    write(tmp_path / "data/a.png", image_bytes())
+    rows = "".join(f'a.png\t"two words {n}\nand ""a third""\nline"\n' for n in range(2_000))
+    write(tmp_path / "data/metadata.tsv", f"file_name\ttext\n{rows}".encode())
+    text = unwrapped(starter(str(tmp_path / "data"), FILES))
+    assert re.search(r"(\d,\d{3}|9\d\d) sampled rows", text)
+    assert "malformed_row" not in text
 
 
 def test_empty_images_and_broken_links_are_rejects(tmp_path: Path) -> None:

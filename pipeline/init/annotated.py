@@ -10,15 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordmill.pipeline.init.guess import Choice
-from recordmill.pipeline.init.recognize import (
-    SMALL_FILES,
-    Recognized,
-    UnknownDataError,
-    divided,
-    list_folder,
-    read_head,
-    split_of,
-)
+from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, UnknownDataError, divided, read_head, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -87,14 +79,20 @@ class Listing:
         return Recognized(filled, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
 
 
+def list_folder(files: Files, path: str) -> list[FileInfo] | None:
+    """Lists the files of a folder, and of those below it; no empty ones but images. None where it is no folder."""
+    if not files.is_folder(path):
+        return None
+    below = files.match(f"{escape(without_slash(path) or path)}/**")
+    return [file for file in below if file.bytes or is_image(file.path)]
+
+
 def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
     """Finds the sources of annotated images at an absolute path or a URL: their folder, or a file of annotations.
 
     `in_folder` are the files of the path, where it is a folder. Returns None where nothing of these formats is there.
 
-    Raises:
-        UnknownDataError: there are annotations, and their images are not there.
-        OSError: it cannot be read.
+    Raises: UnknownDataError: annotations are there, and not their images; OSError.
     """
     alone = path if in_folder is None else None
     if alone is not None and not _is_annotation(files, alone):
@@ -160,11 +158,18 @@ def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str
     for file in listing.images:
         by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
     found = Counter[str]()
-    for name in (str(json.loads(each)).replace("\\", "/") for each in names):
+    for name in map(_file_name, names):
         paths = (path for path in by_name.get(posixpath.basename(name), ()) if path.endswith(f"/{name}"))
         found.update(path.removesuffix(f"/{name}") for path in paths)
     rank = {each: (each == own, split_of(*each[start:].split("/")) == split, count) for each, count in found.items()}
     return max(rank, key=rank.__getitem__, default=None)
+
+
+def _file_name(text: bytes) -> str:
+    """Returns the path that JSON states; nothing where it is damaged, which a build says."""
+    with suppress(ValueError):
+        return str(json.loads(text)).replace("\\", "/")
+    return ""
 
 
 def _voc(listing: Listing) -> Recognized | None:

@@ -7,19 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from recordmill.pipeline.init.classes import Codes, find_codes, index_names, with_classes
 from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, comma_doubts
-from recordmill.pipeline.init.guess import (
-    FITS,
-    ID,
-    LABELS,
-    Choice,
-    Guess,
-    distinct,
-    feature,
-    guess,
-    is_id,
-    left_out,
-    plain_name,
-)
+from recordmill.pipeline.init.guess import FITS, ID, Choice, Guess, distinct, feature, guess, is_id, label_of, left_out
 from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
 from recordmill.pipeline.init.recognize import Recognized, UnknownDataError
 from recordmill.pipeline.init.sample import Reading, SourceSample
@@ -33,7 +21,6 @@ LONGEST = 100
 PARTS = ("missing", "length", "orientation")
 """Suffixes of the other tensors that features store, as `<feature>_<part>`."""
 SURE_IDS = ("id", "key", "uuid")
-LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 FEW_GROUPS = 10  # with fewer, as of hospitals, hardly any shares can be met
@@ -58,11 +45,7 @@ class Draft:
 
 
 def make_draft(sample: SourceSample, answers: Answers) -> Draft:
-    """Decides everything that the spec says; the user answers what no data can tell.
-
-    Raises:
-        UserError: no feature can be made of any column, or an answer is missing.
-    """
+    """Decides everything that the spec says. Raises: UserError: no column is a feature, or an answer is missing."""
     split = None if sample.data.split_names else _find_split(sample)
     if split and split[0] == SPLIT and SPLIT in sample.of_path:  # the class that a folder names depends on it
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
@@ -77,9 +60,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == IMAGE), None)
     if image:
-        names[image.column] = (
-            IMAGE if ID.fullmatch(image.column) and IMAGE not in names.values() else names[image.column]
-        )
+        if ID.fullmatch(image.column) and IMAGE not in names.values():
+            names[image.column] = IMAGE
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
             for column, item in guesses.items()
@@ -170,17 +152,13 @@ def _key(key: Named) -> dict[str, Choice]:
 
 
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
-    """The feature that a model learns to predict, by its name, and why; a list only where it is of the row.
+    """The feature that a model learns to predict, by its codes or its name, and why.
 
     A label cannot be optional, so each source must have its column, and hardly any row may lack it.
     """
     if sample.data.known:
         return None, "boxes and what they are of are learned together; name a feature to predict it alone"
-    known = dict[str, str]()
-    for name, item in guesses.items():
-        if item.kind in LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
-            known.setdefault(plain_name(name).lower(), name)
-    column = codes.column if codes else next((known[label] for label in LABELS if label in known), None)
+    column = codes.column if codes else label_of(guesses)
     if column is None:
         return None, "no column has a label's usual name: choose a feature"
     item, reading = guesses[column], guesses[column].reading

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from recordmill.pipeline.init.doubts import CODE
-from recordmill.pipeline.init.guess import Choice, Guess, is_id, is_label
+from recordmill.pipeline.init.guess import LABEL_KINDS, Choice, Guess, is_id, is_label
 from recordmill.pipeline.init.recognize import naming_classes
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
@@ -27,7 +27,7 @@ MOST_CLASSES = 200  # that a person reads
 NAMES_BYTES = 1 << 20  # 1 MiB
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 """A line with a code and its name."""
-KINDS = ("category", "categories", "number")
+CODED = re.compile(r"-?[0-9]{1,9}")
 SYNSET = re.compile(r"n\d{8}")
 INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
 
@@ -46,7 +46,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
         reading = sample.read(name, ColumnType.CATEGORY) if item.kind == "number" else item.reading
-        if item.kind in KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
+        if item.kind in LABEL_KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
             columns[name] = set(map(int, reading.distinct))
     called = {name: codes for name, codes in columns.items() if is_label(name)}
     wanted, stated = called or columns, class_labels(_schema(sample)) if columns else {}
@@ -99,7 +99,7 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[st
     for file in naming_classes(sample.origin, sample.data.files):
         name = posixpath.basename(file.path)
         if file.bytes <= NAMES_BYTES:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
 
 
@@ -116,6 +116,8 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
         content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
     if isinstance(content, dict):
         pairs = [pair if pair[0].isdecimal() else pair[::-1] for pair in content.items()]
+        if len({str(code) for code, _ in pairs if CODED.fullmatch(str(code))}) < len(pairs):
+            raise ValueError("no codes, or one twice")
         content = {int(code): name for code, name in pairs}
     names = list(content.values()) if isinstance(content, dict) else content
     if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):

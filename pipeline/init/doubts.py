@@ -111,7 +111,8 @@ def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
         alike.setdefault(tuple(len(value) for value in values if isinstance(value, list)), []).append(name)
     for lengths, names in alike.items():
         last = {name: re.split(r"[./]", name)[-1] for name in names}
-        ends, sides = ([name for name in names if usual.fullmatch(last[name])] for usual in (BOX_END, BOX_SIDE))
+        ends = [name for name in names if BOX_END.fullmatch(last[name])]
+        sides = [name for name in names if BOX_SIDE.fullmatch(last[name])]
         is_usual, are_lists = len(ends) >= 2 and len(ends + sides) >= 4, len(names) == 4 and len({*lengths}) > 1
         boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
     what = "each is a feature; boxes or points would not move with the image that is padded, cropped or turned"

@@ -27,6 +27,7 @@ LABELS = tuple(
     "sentiment rating".split()
 )
 """The usual names of a label, the surest first."""
+LABEL_KINDS = ("category", "categories", "number")
 TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
 """The usual names of a text, however often a value comes again."""
 BETWEEN = {"|": re.compile(r"\|"), ";": re.compile(";"), ",": re.compile(r",(?!\s)")}
@@ -235,6 +236,15 @@ def _identifier(name: str, values: Reading, **options: Choice) -> Guess:
 def is_label(name: str) -> bool:
     """Whether a column is called as labels are."""
     return plain_name(name).lower() in LABELS
+
+
+def label_of(guesses: Mapping[str, Guess]) -> str | None:
+    """The column of the surest usual name of a label; a list only where it is of the row."""
+    known = dict[str, str]()
+    for name, item in guesses.items():
+        if item.kind in LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
+            known.setdefault(plain_name(name).lower(), name)
+    return next((known[label] for label in LABELS if label in known), None)
 
 
 def plain_name(name: str) -> str:

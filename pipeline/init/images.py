@@ -210,10 +210,7 @@ class Answers:
     """Asks a question at the terminal, and returns one of the possible answers; None where nobody is there."""
 
     def order_of(self, name: str, orders: Sequence[str]) -> str:
-        """Decides between the orders that fit the boxes of a column.
-
-        Raises: UserError: nobody answers, or the answer does not fit.
-        """
+        """Decides between orders that fit a column's boxes. Raises: UserError: nobody answers, or it does not fit."""
         if self.order is not None and self.order not in orders:
             fit = f"{' and '.join(orders)} would" if orders else "no other order would, either"
             raise UserError(f"--order {self.order}: as such, many boxes of '{name}' end outside images; {fit} fit")
@@ -248,16 +245,10 @@ def guess_boxes(
     if not orders:
         return left_out(item.column, "boxes by its name, but in no known order are they inside images", item.reading)
     order = answers.order_of(item.column, orders)
-    options: dict[str, Choice] = {
-        "kind": what,
-        "image": (name, ""),
-        "order": (
-            order,
-            f"{ORDERS[order]}; {'as answered' if len(orders) > 1 else 'no other order fits'}",
-        ),
-        "unit": ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}"),
-    }
-    return replace(item, options={**item.options, **options})
+    why = f"{ORDERS[order]}; {'as answered' if len(orders) > 1 else 'no other order fits'}"
+    unit = ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}")
+    stated = {"kind": what, "image": (name, ""), "order": (order, why), "unit": unit}
+    return replace(item, options={**item.options, **stated})
 
 
 def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) -> list[str]:

@@ -1,5 +1,6 @@
 """Lists the data at a path, once, and finds the sources that read it, with their options and the reasons."""
 
+import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -10,16 +11,15 @@ from typing import Any
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.dialect import cell_options
+from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, document_doubts, folder_doubts
-from recordmill.pipeline.init.encoding import find_encoding
-from recordmill.pipeline.init.json_objects import DESCRIPTIONS, keys_of_object, says_one_row
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
+from recordmill.pipeline.sources.formats.jsonl import lines_hint
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
@@ -32,6 +32,18 @@ ENDINGS = {
 }  # fmt: skip
 FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
 """The format of a file by the ending of its name: a source's, or `json`."""
+ORIENTS = {
+    "split": re.compile(rb'\{\s*+"columns"\s*+:\s*+\['),
+    "table": re.compile(rb'\{\s*+"schema"\s*+:\s*+\{\s*+"fields"'),
+    "index": re.compile(rb'\{\s*+"0"\s*+:\s*+\{'),
+    "columns": re.compile(rb'\{\s*+"(?:[^"\\]|\\.)*+"\s*+:\s*+(?:\{\s*+"0"\s*+:|\[\s*+[^\s{])'),
+}
+"""The beginnings of what pandas' `to_json` writes, by its `orient`; lists are read as columns, too."""
+DESCRIPTIONS = {
+    "state.json": b'"_data_files"', "dataset_info.json": b'"features"', "dataset_infos.json": b'"features"',
+    "dataset_dict.json": b'"splits"',
+}  # fmt: skip
+"""The names of Hugging Face's descriptions of datasets, and what they hold."""
 SHARD = re.compile(r"-\d+-of-\d+$")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
@@ -86,7 +98,6 @@ class Recognized:
     """The folders of all images, relative to the source's, where each image is a row."""
     known: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
     """Options of columns that the format states, with their reasons."""
-
     image_column: str | None = None
     """The column that names images without their ending."""
     doubts: Sequence[Doubt] = ()
@@ -103,20 +114,10 @@ class Recognized:
         return [source["split"] for source in self.sources if "split" in source]
 
 
-def list_folder(files: Files, path: str) -> list[FileInfo] | None:
-    """Lists the files of a folder, and of those below it; no empty ones but images. None where it is no folder."""
-    if not files.is_folder(path):
-        return None
-    below = files.match(f"{escape(without_slash(path) or path)}/**")
-    return [file for file in below if file.bytes or is_image(file.path)]
-
-
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
     """Finds the sources of the data at an absolute path or a URL; `in_folder` are its files, where it is a folder.
 
-    Raises:
-        UnknownDataError: nothing is there, or nothing that a source reads; the message says what could be done.
-        OSError: it cannot be read.
+    Raises: UnknownDataError: nothing is there, or nothing that a source reads; OSError.
     """
     if in_folder is not None:
         return _folder(files, without_slash(path) or path, in_folder, encoding)
@@ -151,9 +152,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
-    chosen = (
-        _rows(files, folder, by_format[form]) if form == "json" and form in by_format else by_format.get(form, filled)
-    )
+    chosen = by_format.get(form, filled)
+    chosen = _rows(files, folder, chosen) if form == "json" and form in by_format else chosen
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     sources = _sources(folder, chosen, filled)
     used = {file.path for _, _, some in sources for file in some}
@@ -247,7 +247,7 @@ def _table(
 ) -> Recognized:
     """The sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
-    if form == "json" and len(every) == 1 and (said := says_one_row(read_head(files, every[0].path), every[0].path)):
+    if form == "json" and len(every) == 1 and (said := _one_row(read_head(files, every[0].path), every[0].path)):
         raise UnknownDataError(said)
     options, why, doubts = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
     if len(every) > 1 == len(sources):
@@ -300,9 +300,7 @@ def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
 def format_of(files: Files, path: str) -> str:
     """The format of a file that is not empty: a source's, or `json`; by its name, or text if it has no zero byte.
 
-    Raises:
-        UnknownDataError: no source reads it.
-        OSError: it cannot be read.
+    Raises: UnknownDataError: no source reads it; OSError.
     """
     described = f"Hugging Face's description of a dataset, and no data: {HUGGING_FACE}"
     foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
@@ -334,7 +332,7 @@ def _describes(files: Files, path: str) -> bool:
 
 def _rows(files: Files, folder: str, chosen: Sequence[FileInfo]) -> Sequence[FileInfo]:
     """Leaves out objects beside JSON files of rows. Raises: UnknownDataError: all are objects that share no key."""
-    keys = [keys_of_object(read_head(files, file.path)) for file in chosen]
+    keys = [_keys(read_head(files, file.path)) for file in chosen]
     objects = [each for each in keys if each is not None]
     if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
         said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), SHOWN)
@@ -342,12 +340,31 @@ def _rows(files: Files, folder: str, chosen: Sequence[FileInfo]) -> Sequence[Fil
     return [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
 
 
-def read_head(files: Files, path: str) -> bytes:
-    """The first 1 MiB of a file, without a byte order mark, decompressed where its name says that it is compressed.
+def _keys(head: bytes) -> set[str] | None:
+    """The keys of a file that is one JSON object, by its first bytes; None of any other, none where it is cut off."""
+    text = head.decode("utf-8", "replace").strip()
+    try:
+        value, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return set() if len(head) >= HEAD_BYTES and text.startswith("{") else None
+    return set(value) if isinstance(value, dict) and end == len(text) else None
 
-    Raises:
-        SourceError: compressed data is damaged.
-        OSError: it cannot be read.
-    """
+
+def _one_row(head: bytes, path: str) -> str:
+    """Says that a file is one object, and how to make lines of its rows; nothing of any other."""
+    if _keys(head) is None:
+        return ""
+    hint = lines_hint([head.strip()], path)
+    for orient, start in ORIENTS.items():
+        if start.match(head.strip()):
+            read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
+            lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
+            hint = f". To make lines of a table: {read}.to_json({lines!r}, orient='records', lines=True)"
+            break
+    return f"{path} is one JSON object, and would be one row{hint}"
+
+
+def read_head(files: Files, path: str) -> bytes:
+    """The first 1 MiB of a file, decompressed, without byte order mark. Raises: SourceError: damaged data; OSError."""
     with naming_damage(path), open_plain(files, path) as file:
         return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)

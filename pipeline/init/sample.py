@@ -85,8 +85,8 @@ def _format_of_rows(source: SourceOptions, path: str) -> str:
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
     """The first rows of a file of text, compressed and encoded as it is; None where it has no more."""
-    is_plain_csv = Dialect(quote='"' if form in CELLS else None)
-    dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else is_plain_csv
+    plain = Dialect("\t" if form == "tsv" else ",", '"' if form in CELLS else None)
+    dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else plain
     encoding = getattr(source, "encoding", "utf-8")
     if is_plain(encoding):
         with open_plain(files, path) as opened:
@@ -94,9 +94,7 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     else:
         with open_utf8(files, path, encoding) as decoded:
             part = _cut(decoded, dialect, rows)
-        errors = (
-            "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"
-        )  # invalid bytes stay invalid
+        errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
         part = part and part.decode("utf-8", "surrogateescape").encode(encoding, errors)
     if part is None or not codec(path):
         return part
@@ -158,12 +156,7 @@ class SourceSample:
     """About 1,000 rows, or as many as asked for, of sources that are alike: of one format, with the same options."""
 
     def __init__(self, files: Files, data: Recognized, rows: int = ROWS) -> None:
-        """Reads parts of the sources' files, and plans each source to know its columns.
-
-        Raises:
-            SourceError: a source cannot read what is there.
-            OSError: the same.
-        """
+        """Reads parts of the sources' files, and plans each to know its columns. Raises: SourceError, OSError."""
         self.sources: list[SourceOptions] = [SOURCE.validate_python(dict(options)) for options in data.sources]
         self.readers = list(map(reader_of, self.sources))
         self.files = SampledFiles(files, self.sources[0], data.files, rows)
@@ -223,12 +216,8 @@ class SourceSample:
     ) -> tuple[list[tuple[int, Block]], bool]:
         """Reads about so many rows, evenly spread over the sources; `key` is as `SourceReader.read` takes it.
 
-        Returns:
-            Blocks, each with the number of its source; and whether there are no other rows.
-
-        Raises:
-            SourceError: a source cannot be read, or not so.
-            OSError: a file cannot be read any more.
+        Returns blocks, each with the number of its source; and whether there are no other rows. Raises: SourceError: a
+        source cannot be read so; OSError.
         """
         asked = {**self.always, **columns}
         plans = self._plans or [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]

@@ -19,13 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.annotated import recognize_annotated
+from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
 from recordmill.pipeline.init.classes import without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, list_folder, recognize
+from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import DUPLICATE
@@ -59,17 +59,10 @@ def starter(
 ) -> str:
     """Writes a starter spec for the data at a path, which builds as it is; its first line says what would be rejected.
 
-    Args:
-        path: a folder, a file or a glob, local or a URL.
-        files: opens it.
-        name: the dataset's name; without one it comes from the path.
-        folder: the folder of the spec, which its paths are relative to; the working folder where it is not known.
-        answers: the user's, to what no data can tell.
+    The path is a folder, a file or a glob, local or a URL, and gives the dataset its name without another. Paths in the
+    spec are relative to its `folder`, by default the working folder.
 
-    Raises:
-        UserError: no source reads what is there, no row is good, the name cannot be one, or a question has no answer;
-            the message says what to do.
-        OSError: it cannot be read.
+    Raises: UserError: no source reads what is there, no row is good, or a question has no answer; OSError.
     """
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked("--name", Name, name)
@@ -104,15 +97,12 @@ def dataset_name(path: str) -> str:
 
 
 def written_path(path: str, folder: str, *, keep: bool = False) -> str:
-    """An absolute path, or a URL, as a spec in `folder`, which is absolute, writes it.
-
-    A path that is not below the folder stays absolute if it is to be kept.
+    """An absolute path, or a URL, as a spec in `folder`, absolute too, writes it; with `keep`, only below it relative.
 
     >>> written_path("/home/ann/data/rows.jsonl", "/home/ann/specs")
     '../data/rows.jsonl'
 
-    Raises:
-        UnknownDataError: it is not UTF-8.
+    Raises: UnknownDataError: it is not UTF-8.
     """
     if not is_utf8(path):
         raise UnknownDataError(f"{ascii(path)}: a path that is not UTF-8 cannot be written down: rename it")
@@ -124,11 +114,7 @@ def written_path(path: str, folder: str, *, keep: bool = False) -> str:
 
 
 def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bool = False) -> str:
-    """Writes a head and a text to a file, to one that is there only with `force`; returns the text.
-
-    Raises:
-        UserError: it is there, or cannot be written.
-    """
+    """Writes a head and a text to a new file, or by `force`; returns the text. Raises: UserError: it cannot."""
     if os.path.lexists(file) and not force:
         raise UserError(f"{file} is there already: name another file, or write over it with --force")
     made = text()
@@ -169,9 +155,7 @@ def _checked(option: str, kind: Any, value: str) -> str:
 def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, list[str]]:
     """Reads the sample as a build of a draft does; `spec` is the draft's, with the sample's paths.
 
-    Returns the draft with what the trial adds, and the result in words.
-
-    Raises: UserError, SourceError: no row is good, or a build could not be planned.
+    Returns the draft with what the trial adds, and the result in words. Raises: UserError: no row is good.
     """
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
     rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)
@@ -229,7 +213,7 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
 
 
 def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:
-    """What the images' headers say, and the losses."""
+    """Says what the images' headers hold, and counts the losses."""
     headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
     good = [header for header in headers if isinstance(header, tuple)]
     profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
@@ -248,12 +232,8 @@ def _rejected(rejects: Rejects) -> str:
 
 def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], notes: Sequence[str] = ()) -> str:
     """Writes a draft as YAML; `written_path` makes a path of the spec of an absolute one, or of a URL."""
-    lines = [
-        *chain.from_iterable(map(comment, notes)),
-        option_line("name", (name, "the shards are named after it")),
-        "",
-    ]
-    lines += [*_source_lines(draft.data, written_path), ""]
+    lines = [*chain.from_iterable(map(comment, notes)), option_line("name", (name, "the shards are named after it"))]
+    lines += ["", *_source_lines(draft.data, written_path), ""]
     lines += [*(option_line(option, choice) for option, choice in draft.rows.items()), "", "features:"]
     for feature, guess in draft.features.items():
         named = {} if guess.column == feature else {"column": (guess.column, "")}

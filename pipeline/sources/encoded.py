@@ -108,10 +108,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """Reads `size` bytes, fewer at the end alone.
-
-        Raises: OSError: the file cannot be read, or its compressed data is damaged.
-        """
+        """Reads `size` bytes, fewer at the end alone. Raises: OSError: it cannot be read, or its data is damaged."""
         while len(self._waiting) < size and (more := self._more(size - len(self._waiting))):
             self._waiting += more
         data, self._waiting = self._waiting[:size], self._waiting[size:]
@@ -161,9 +158,7 @@ class DamagedDataError(Exception):
 class Inflated(io.BufferedReader):
     """The decompressed bytes of a gzip (of one member or more) or zlib stream; it cannot seek.
 
-    Reading raises:
-        DamagedDataError: the data is no such stream, damaged or cut off.
-        OSError: the file cannot be read.
+    Reading raises DamagedDataError if the data is no such stream, damaged or cut off, or OSError.
     """
 
     def __init__(self, file: BinaryIO) -> None:

@@ -64,8 +64,6 @@ class Reject:
 
 Mask = npt.NDArray[np.bool_]
 """Selects rows, shape [rows]."""
-
-
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 """Numbers of rows."""
 

@@ -16,19 +16,8 @@ from typing import BinaryIO, NamedTuple, Protocol, overload
 
 from recordmill.pipeline.dataset.paths import NO_PARTS, open_file
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources import globs
 from recordmill.pipeline.sources.batches import pack, unpack
-from recordmill.pipeline.sources.globs import (
-    STORES,
-    WILDCARD,
-    depth,
-    escape,
-    folder_prefix,
-    glob_pattern,
-    is_glob,
-    is_literal,
-    literal_prefix,
-    without_slash,
-)
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
@@ -69,12 +58,7 @@ class Files(Protocol):
         """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
-        """Reads a file, or a part of it.
-
-        Raises:
-            TooLargeError: the file has more than `most` bytes; they are not read.
-            OSError: as `open`.
-        """
+        """Reads a file, or a part. Raises: TooLargeError: it has over `most` bytes, which are not read; OSError."""
         with self.open(path) as file:
             if most is not None and (size := file.seek(0, os.SEEK_END)) > most:
                 raise TooLargeError(size)
@@ -148,15 +132,15 @@ class LocalFiles(Files):
 
 
 def _matched(pattern: str) -> Iterator[FileInfo]:
-    for path in (pattern, literal_prefix(pattern)) if is_literal(pattern) else (pattern,):
+    for path in (pattern, globs.literal_prefix(pattern)) if globs.is_literal(pattern) else (pattern,):
         if os.path.isfile(path):
             return _regular(path)
-    folder = folder_prefix(pattern)
-    if is_literal(pattern) or not os.path.isdir(folder or "."):
+    folder = globs.folder_prefix(pattern)
+    if globs.is_literal(pattern) or not os.path.isdir(folder or "."):
         return iter(())
-    matches = glob_pattern(pattern).fullmatch
+    matches = globs.glob_pattern(pattern).fullmatch
     hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
-    paths = _walk(folder, depth(pattern), hidden, frozenset())
+    paths = _walk(folder, globs.depth(pattern), hidden, frozenset())
     return (file for path in paths if matches(path) for file in _regular(path))  # to look at a file takes long
 
 
@@ -218,25 +202,25 @@ class StoreFiles:
         return StoreFiles(self._others)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
-        if not pattern.startswith(STORES):
+        if not pattern.startswith(globs.STORES):
             return self._others.match(pattern)
-        matches = glob_pattern(pattern).fullmatch
-        files, odd = self._below(WILDCARD.split(literal_prefix(pattern))[0])
+        matches = globs.glob_pattern(pattern).fullmatch
+        files, odd = self._below(globs.WILDCARD.split(globs.literal_prefix(pattern))[0])
         self._odd |= {path for path, plain in odd.items() if matches(plain)}
         return FileList(file for file in files if matches(file.path))
 
     def is_folder(self, path: str) -> bool:
-        if not path.startswith(STORES):
+        if not path.startswith(globs.STORES):
             return self._others.is_folder(path)
-        return not is_glob(path) and any(self._below(without_slash(path) + "/"))
+        return not globs.is_glob(path) and any(self._below(globs.without_slash(path) + "/"))
 
     def open(self, path: str) -> BinaryIO:
-        if not path.startswith(STORES):
+        if not path.startswith(globs.STORES):
             return self._others.open(path)
         return open_stream(path)
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
-        if not path.startswith(STORES):
+        if not path.startswith(globs.STORES):
             return self._others.read(path, start, length, most)
         store, name = open_object(path)
         return store.range(name, start, None if length is None else start + length, most).data
@@ -293,6 +277,6 @@ def why_absent(error: OSError, full: str, files: Files) -> str | None:
     """Says why a file could not be read, if it is the file; `full` is its path. None if it is the machine."""
     if error.errno in ABSENT:
         return os.strerror(error.errno or 0)
-    if error.errno is None and not files.match(escape(full)):  # of a URL
+    if error.errno is None and not files.match(globs.escape(full)):  # of a URL
         return os.strerror(errno.ENOENT)
     return None

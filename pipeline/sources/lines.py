@@ -18,7 +18,7 @@ SPACES = b" \t\r"  # what JSON calls whitespace
 OPEN, CLOSE, BRACKET, CARRIAGE_RETURN, NEWLINE = b"{}[\r\n"
 
 Rows = npt.NDArray[np.int64]
-"""Numbers of lines in a piece, rising."""
+"""Numbers of lines or records in a piece, or of their bytes, rising."""
 
 
 def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:

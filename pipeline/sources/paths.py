@@ -18,10 +18,9 @@ MAX_PATH = 4096  # Linux' own limit, in bytes
 
 
 def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
-    """Normalizes a path that is relative to `folder`, itself relative to the root; in a store, `a//b` stays.
+    """Makes a path that is relative to `folder`, itself below the root, relative to the root; in a store, `a//b` stays.
 
-    Returns:
-        The path relative to the root; None where it is absolute, a URL, holds a NUL, or leaves the root.
+    Returns None where it is absolute, a URL, holds a NUL, or leaves the root.
     """
     if path.startswith("/") or "://" in path or "\0" in path:
         return None

@@ -119,9 +119,7 @@ class SourceReader(ABC, Generic[SourceOf]):
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists every file whose change may change a row, with paths relative to the root; opens none.
 
-        Raises:
-            SourceError: there is no folder where one should be.
-            OSError: a folder cannot be listed.
+        Raises: SourceError: there is no folder where one should be; OSError: one cannot be listed.
         """
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
@@ -129,9 +127,7 @@ class SourceReader(ABC, Generic[SourceOf]):
 
         The chunks' `index` and `source` are left 0: the job numbers them.
 
-        Raises:
-            SourceError: nothing is there, or an asked column is in none of the first rows; the message names the
-                columns that were found and the nearest match.
+        Raises: SourceError: nothing is there, or an asked column is in none of the first rows.
         """
         with self._naming_parser():
             return self.plan_chunks(files, self._own(columns), chunk_bytes)

@@ -69,12 +69,8 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Looks at the inputs, none of them empty, with paths relative to the root, and cuts them into chunks.
 
-        Returns:
-            A plan without `bytes` and `inputs`; its `names` are also those inside others (`objects.bbox`).
-
-        Raises:
-            SourceError: they are not of this format.
-            OSError: one cannot be read.
+        Returns a plan without `bytes` and `inputs`; its `names` are also those inside others (`objects.bbox`). Raises:
+        SourceError: they are not of this format; OSError.
         """
 
     def input_path(self, files: Files) -> Callable[[str], str]:

@@ -94,7 +94,7 @@ def load(reference: str) -> Callable[..., Any]:
     Raises: UserCodeError: it is no reference, there is no such module or function, or the module fails.
     """
     name, function = split_reference(reference)
-    if _Finder.code is None or not _Finder.code.has(name.partition(".")[0]):
+    if _Finder.find_spec(name.partition(".")[0]) is None:
         _check_place(reference, name)
     try:
         module = importlib.import_module(name)
@@ -235,10 +235,6 @@ class UserCode:
         """The file of a module, as `files` has it; None where it has none."""
         path = name.replace(".", "/")
         return next((file for file in (f"{path}/__init__.py", f"{path}.py") if file in self.files), None)
-
-    def has(self, name: str) -> bool:
-        """Whether it has a module, or a package of modules."""
-        return self.find(name) is not None or self.has_folder(name)
 
     def has_folder(self, name: str) -> bool:
         """Whether a package is a folder of modules without an `__init__.py`."""

@@ -156,8 +156,6 @@ def _columns(names: Sequence[str], objects: Sequence[tuple[object, ...]]) -> Lis
 
 FILE_LISTS = {"voc": VOC_LISTS, "yolo": YOLO_LISTS}
 PARSERS: dict[str, Callable[[bytes | None, Names], Lists | Fault]] = {"voc": voc_lists, "yolo": yolo_lists}
-
-
 ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, as in a folder of images
 BLOCK_ROWS = 1024
 ENDINGS = {"coco": ".json", "voc": ".xml", "yolo": ".txt", "open_images": ".csv"}

@@ -118,9 +118,7 @@ def _listed(line: str) -> str:
 def read_names(files: Files, path: str | None) -> Names:
     """Reads the names of classes: `names` of YOLO's YAML, a CSV file of codes and names, or a name a line, from 0.
 
-    Raises:
-        SourceError: the file holds no names.
-        OSError: it cannot be read.
+    Raises: SourceError: the file holds no names; OSError.
     """
     if path is None:
         return {}

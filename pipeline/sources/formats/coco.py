@@ -127,8 +127,6 @@ class _Window:
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
 SLACK = 1  # pixel: COCO's own boxes are rounded
 LARGEST = 1 << 1000  # a larger whole number is no float64
-
-
 BOXLESS = "`caption`, and no `bbox` of four numbers, nor polygons, with an `iscrowd` of 0 or 1"
 MASK = "; of a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
 NO_VALUES: list[Any] = []

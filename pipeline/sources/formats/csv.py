@@ -24,17 +24,8 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.csv_records import (
-    OPEN_QUOTE,
-    CsvRecords,
-    Dialect,
-    RecordRange,
-    Rows,
-    cut_file,
-    read_range,
-    read_records,
-)
-from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES
+from recordmill.pipeline.sources.formats.csv_records import CsvRecords, Dialect, RecordRange, read_records
+from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, Rows
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
@@ -65,7 +56,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         chunks, rows, names = list[Chunk](), 0, dict[str, None]()
         for file in inputs:
             whole = self._whole(files, join(root, file.path), columns)
-            ranges, count = cut_file(files, root, file, whole, chunk_bytes)
+            ranges, count = whole.cut(files, root, file, chunk_bytes)
             chunks += ranges
             rows += count
             names |= dict.fromkeys(whole.names)
@@ -98,7 +89,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         numbers = {name: part.names.index(name) for name in columns if name in part.names}
         needed = range(len(part.names)) if key is None else sorted(set(numbers.values()))
         base = self.image_base(files, chunk)
-        for records, rows, first in read_range(files, join(self.root(files), chunk.file), part):
+        for records, rows, first in part.read(files, join(self.root(files), chunk.file)):
             reason = "too_large" if records.is_too_large else "malformed_row"
             lines = records.lines + first
             for batch, covered in records.batches(rows, BATCH_RECORDS):
@@ -110,10 +101,8 @@ class CsvReader(TableReader[DelimitedOptions]):
                     if self.source.decimal == "," and column.type is ColumnType.NUMBER and not column.many:
                         values = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
                     typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
-                unparsed = [
-                    as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
-                    for record, (message, row_key) in broken.items()
-                ]
+                unparsed = [as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
+                            for record, (message, row_key) in broken.items()]  # fmt: skip
                 raw = TypedRows(typed, lines[good], keys, covered, faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
 
@@ -163,8 +152,7 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
             for record in records.filled[skip : skip + 1].tolist():
                 [names] = cells_of([records.line(record)], dialect) if record not in records.faults else [None]
                 if names is None:
-                    fault = records.faults.get(record, OPEN_QUOTE).replace("record", "header", 1)
-                    raise SourceError(f"{path}: {fault}{_remedy(records.line(record), dialect)}")
+                    raise SourceError(f"{path}: {_fault(records, record, dialect).replace('record', 'header', 1)}")
                 if not all(map(is_utf8, names)):
                     other = "utf-16 or cp1252" if encoding == "utf-8" else "utf-8"
                     raise SourceError(f"{path}: the header is not {encoding}; set `encoding`, such as {other}")
@@ -199,6 +187,11 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] |
 def _without_nulls(text: str, separator: str, null: str) -> str:
     line = text.rstrip("\r\n")
     return separator.join("" if cell == null else cell for cell in line.split(separator)) + text[len(line) :]
+
+
+def _fault(records: CsvRecords, record: int, dialect: Dialect) -> str:
+    """Says what is wrong with a record that is no CSV, and which option may read it."""
+    return records.fault(record) + _remedy(records.line(record), dialect)
 
 
 def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
@@ -242,39 +235,31 @@ def _by_arrow(
     is_escaped = dialect.escape is not None and records.data.find(dialect.escape.encode(), start, stop) >= 0
     if is_escaped or dialect.trim or records.data.startswith(BYTE_ORDER_MARK, start):  # which Arrow would leave out
         return None
-    names = [str(column) for column in columns]
+    data = pa.py_buffer(records.data).slice(start, stop - start)
+    every, types = list(map(str, range(len(part.names)))), {str(column): pa.string() for column in columns}
+    separator, quote = dialect.separator, dialect.quote or False
+    read = pyarrow.csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=every)
+    parse = pyarrow.csv.ParseOptions(delimiter=separator, quote_char=quote, newlines_in_values=True)
+    convert = pyarrow.csv.ConvertOptions(check_utf8=False, include_columns=list(types), column_types=types)
     try:
-        table = pyarrow.csv.read_csv(
-            pa.py_buffer(records.data).slice(start, stop - start),
-            pyarrow.csv.ReadOptions(
-                use_threads=False, block_size=stop - start + 1, column_names=list(map(str, range(len(part.names))))
-            ),
-            pyarrow.csv.ParseOptions(
-                delimiter=dialect.separator, quote_char=dialect.quote or False, newlines_in_values=True
-            ),
-            pyarrow.csv.ConvertOptions(
-                check_utf8=False, include_columns=names, column_types=dict.fromkeys(names, pa.string())
-            ),
-        )
+        table = pyarrow.csv.read_csv(data, read, parse, convert)
     except pa.ArrowInvalid:
         return None
-    if table.num_rows != len(batch):
-        return None
-    return {column: table[name].combine_chunks() for column, name in zip(columns, names, strict=True)}
+    is_whole = table.num_rows == len(batch)
+    return {column: table[str(column)].combine_chunks() for column in columns} if is_whole else None
 
 
 def _by_python(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
 ) -> tuple[Rows, dict[int, pa.Array], Broken]:
     """Finds the records that are rows, their columns, and what is wrong with the others."""
-    good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
+    good, parsed, faults = list[int](), list[list[str]](), Broken()
     readable = [record for record in batch.tolist() if record not in records.faults]
     rows = cells_of(map(records.line, readable), part.dialect)
     for record in batch.tolist():
         cells = None if record in records.faults else next(rows)
         if cells is None:
-            fault = records.faults.get(record, OPEN_QUOTE)
-            faults[record] = fault + _remedy(records.line(record), part.dialect), None
+            faults[record] = _fault(records, record, part.dialect), None
         elif len(cells) == len(part.names):
             good.append(record)
             parsed.append(cells)

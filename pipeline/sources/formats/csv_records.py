@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.sources.encoded import EncodedFile, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES
+from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, Rows
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Chunk
@@ -30,9 +30,6 @@ CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
 TEXT_BEHIND_QUOTE = "the record is not CSV: text stands behind a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
 TOO_LARGE = "the record is longer than 64 MiB: maybe a quote is not closed"
-
-Rows = npt.NDArray[np.int64]
-"""Positions of bytes, lines or records, rising."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +100,10 @@ class CsvRecords:
         for start, covered in zip(starts, np.diff(bounds).tolist(), strict=True):
             yield chosen[start : start + size], covered
 
+    def fault(self, record: int) -> str:
+        """Says what is wrong with a record that is no CSV; it may only end too early."""
+        return self.faults.get(record, OPEN_QUOTE)
+
     def text(self, record: int) -> bytes:
         """The bytes of a record."""
         return self.data[self.starts[record] : self.stops[record]]
@@ -116,10 +117,7 @@ class CsvRecords:
 def read_records(
     file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None
 ) -> Iterator[CsvRecords]:
-    """Yields all records from the file's position on, where one starts.
-
-    Each piece has at most about `piece_bytes` (by default 8 MiB), or is one longer record.
-    """
+    """Yields all records from the file's position on, about `piece_bytes` (8 MiB) at a time, or one that is longer."""
     rest, piece_bytes = b"", piece_bytes or PIECE_BYTES
     while True:
         more = file.read(min(max(piece_bytes, len(rest)), MAX_LINE_BYTES - len(rest)))
@@ -243,49 +241,41 @@ class RecordRange:
     first_line: int = 0
     """The line of the file, counted from 0, that `start` is in."""
 
+    def cut(self, files: Files, root: str, file: FileInfo, chunk_bytes: int) -> tuple[list[Chunk], int]:
+        """Cuts a file, all of which it is, where records start, into ranges of about `chunk_bytes`; counts its rows.
 
-def cut_file(files: Files, root: str, file: FileInfo, whole: RecordRange, chunk_bytes: int) -> tuple[list[Chunk], int]:
-    """Cuts a file where records start, into ranges of about `chunk_bytes`, and counts its rows.
+        Reads all, at about 1 s a GB: where a record starts depends on every quote before it. A compressed file is not
+        cut, nor one whose lines cannot be found without decoding. Raises: SourceError: it is not of the encoding.
+        """
+        path = join(root, file.path)
+        can_cut = can_start_anywhere(path, self.encoding)
+        parts = -(-file.bytes // chunk_bytes) if can_cut else 1
+        starts, wanted = [self], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
+        seen, line = -self.head, 0
+        with open_utf8(files, path, "utf-8" if can_cut else self.encoding) as opened:
+            first = opened.mark_bytes
+            for records in read_records(opened, self.dialect):
+                rows = records.filled[max(0, 1 - seen) :]  # the first range has the header, and a row
+                offsets = records.starts[rows] + first
+                while len(wanted) and len(rows) and offsets[-1] >= wanted[0]:
+                    row = np.searchsorted(offsets, wanted[0])
+                    first_line = line + int(records.lines[rows[row]])
+                    starts.append(replace(self, start=int(offsets[row]), first_line=first_line))
+                    wanted = wanted[wanted > offsets[row]]
+                seen += len(records.filled)
+                first += records.end
+                line += records.line_count
+        ends = [*(part.start for part in starts[1:]), file.bytes if can_cut else None]
+        ranges = [replace(part, end=end) for part, end in zip(starts, ends, strict=True)]
+        chunks = [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]
+        return chunks, max(0, seen)
 
-    Reads all of it, at about 1 s a GB: where a record starts depends on every quote before it. A compressed file is not
-    cut, nor one whose lines cannot be found without decoding.
-
-    Raises:
-        SourceError: it is not of the encoding at all.
-    """
-    path = join(root, file.path)
-    can_cut = can_start_anywhere(path, whole.encoding)
-    parts = -(-file.bytes // chunk_bytes) if can_cut else 1
-    starts, wanted = [whole], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
-    seen, line = -whole.head, 0
-    with open_utf8(files, path, "utf-8" if can_cut else whole.encoding) as opened:
-        first = opened.mark_bytes
-        for records in read_records(opened, whole.dialect):
-            rows = records.filled[max(0, 1 - seen) :]  # the first range has the header, and a row
-            offsets = records.starts[rows] + first
-            while len(wanted) and len(rows) and offsets[-1] >= wanted[0]:
-                row = np.searchsorted(offsets, wanted[0])
-                starts.append(replace(whole, start=int(offsets[row]), first_line=line + int(records.lines[rows[row]])))
-                wanted = wanted[wanted > offsets[row]]
-            seen += len(records.filled)
-            first += records.end
-            line += records.line_count
-    ends = [*(part.start for part in starts[1:]), file.bytes if can_cut else None]
-    ranges = [replace(part, end=end) for part, end in zip(starts, ends, strict=True)]
-    chunks = [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]
-    return chunks, max(0, seen)
-
-
-def read_range(files: Files, path: str, part: RecordRange) -> Iterator[tuple[CsvRecords, Rows, int]]:
-    """Reads the records of a range, some MiB at a time.
-
-    Yields:
-        CsvRecords; the rows among them, neither blank nor the header; and the line of the first one in the range.
-    """
-    to_skip, line = 0 if part.start else part.head, 0
-    with open_utf8(files, path, part.encoding, part.start, part.end) as file:
-        for records in read_records(file, part.dialect):
-            filled = records.filled
-            yield records, filled[to_skip:], line
-            to_skip = max(0, to_skip - len(filled))
-            line += records.line_count
+    def read(self, files: Files, path: str) -> Iterator[tuple[CsvRecords, Rows, int]]:
+        """Yields records of a range, the rows among them, neither blank nor header, and the first one's line in it."""
+        to_skip, line = 0 if self.start else self.head, 0
+        with open_utf8(files, path, self.encoding, self.start, self.end) as file:
+            for records in read_records(file, self.dialect):
+                filled = records.filled
+                yield records, filled[to_skip:], line
+                to_skip = max(0, to_skip - len(filled))
+                line += records.line_count

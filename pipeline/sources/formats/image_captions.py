@@ -34,8 +34,6 @@ PEEKED_FILES = 100
 ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
 Sizes = Sequence[int | None]
 """The size in bytes of the file beside each image; None where it has no such file."""
-
-
 Captions = Mapping[str, Sizes]
 """The sizes of the files that lie beside some images, and are read, by their ending."""
 
@@ -50,10 +48,7 @@ class Listing(WholeFiles):
 def plan_listing(
     path: str, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int
 ) -> Plan:
-    """Plans the images among the files that were found, whose paths are relative to `root`.
-
-    Raises: SourceError: there is no image, or an asked column is nowhere.
-    """
+    """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is nowhere."""
     images, others = FileList(), FileList()
     for file in found:
         (images if is_image(file.path) else others).append(file)

@@ -63,8 +63,43 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             root, listed = self.root(files), self._listed(files)
             metadata = metadata_files(listed, root)
             if metadata:
-                return plan_metadata(self.source.path, root, listed, metadata, files, columns, chunk_bytes)
+                return self._plan_metadata(listed, metadata, files, columns, chunk_bytes)
             return plan_listing(self.source.path, root, listed, files, columns, chunk_bytes)
+
+    def _plan_metadata(
+        self, found: Sequence[FileInfo], metadata: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int
+    ) -> Plan:
+        """Plans the rows of the metadata files; reads the images' paths, so that `rows` is exact.
+
+        Raises: SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
+        """
+        root = self.root(files)
+        names = {file.path: _cut(file, root, files, {}, (), file.bytes).names for file in metadata}
+        every = list(dict.fromkeys(chain.from_iterable(names.values())))
+        fields = ImageFields.of(every)
+        for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
+            if fields.of_path or not ImageFields.of(found_names).columns:
+                check_names(join(root, file_path), [FILE_NAME], found_names)
+        there = dict.fromkeys([*every, *fields.columns, *fields.of_path])
+        check_names(self.source.path, required(columns), there, " in its metadata")
+        chunks = [
+            replace(chunk, work=MetadataRows(chunk.work, fields))
+            for file in metadata
+            for chunk in _cut(file, root, files, fields.asked(columns), names[file.path], chunk_bytes).chunks
+        ]
+        count, paths = _count(chunks, root, files, fields)
+        if not count:
+            raise SourceError(f"{join(root, metadata[0].path)} holds no row")
+        used = {file.path for file in metadata} | paths.keys()
+        inputs = FileList(file for file in found if file.path in used)
+        left = [file.path for file in found if file.path not in used]
+        read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
+        notes = _notes(paths, left, metadata) + unused(every, read)
+        others = [name for name in every if name not in fields.fields]
+        found_columns = list(dict.fromkeys([*fields.columns, *others, *fields.of_path]))
+        total = sum(file.bytes for file in inputs)
+        images = total - sum(file.bytes for file in metadata)
+        return Plan(chunks, count, total, inputs, notes, True, found_columns, fields.of_path, referred_bytes=images)
 
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
@@ -87,11 +122,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows; the images themselves are not looked at.
-
-        A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
-        names.
-        """
+        """Reads a chunk's rows, no image; the default key is its path, or without `file_name` those of all fields."""
         root, work = self.root(files), chunk.work
         if isinstance(work, Listing):
             yield from read_listing(chunk, root, files, columns, key)
@@ -120,60 +151,16 @@ def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
     return metadata
 
 
-def plan_metadata(
-    path: str,
-    root: str,
-    found: Sequence[FileInfo],
-    metadata: list[FileInfo],
-    files: Files,
-    columns: Columns,
-    chunk_bytes: int,
-) -> Plan:
-    """Plans the rows of the metadata files; reads the images' paths, so that `rows` is exact.
-
-    Raises: SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
-    """
-    names = {
-        file.path: list(_table(root, file.path).cut(files, root, [file], {}, file.bytes).names) if file.bytes else []
-        for file in metadata
-    }
-    every = list(dict.fromkeys(chain.from_iterable(names.values())))
-    fields = ImageFields.of(every)
-    for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
-        if fields.of_path or not ImageFields.of(found_names).columns:
-            check_names(join(root, file_path), [FILE_NAME], found_names)
-    check_names(path, required(columns), dict.fromkeys([*every, *fields.columns, *fields.of_path]), " in its metadata")
-    chunks = [
-        replace(chunk, work=MetadataRows(chunk.work, fields))
-        for file in metadata
-        for chunk in _cut(file, root, files, fields.asked(columns), names[file.path], chunk_bytes)
-    ]
-    count, paths = _count(chunks, root, files, fields)
-    if not count:
-        raise SourceError(f"{join(root, metadata[0].path)} holds no row")
-    used = {file.path for file in metadata} | paths.keys()
-    inputs = FileList(file for file in found if file.path in used)
-    left = [file.path for file in found if file.path not in used]
-    read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
-    notes = _notes(paths, left, metadata) + unused(every, read)
-    others = [name for name in every if name not in fields.fields]
-    there, total = dict.fromkeys([*fields.columns, *others, *fields.of_path]), sum(file.bytes for file in inputs)
-    images = total - sum(file.bytes for file in metadata)
-    return Plan(chunks, count, total, inputs, notes, True, list(there), fields.of_path, referred_bytes=images)
-
-
 def _table(root: str, path: str) -> TableReader[Any]:
     """Returns the reader of a metadata file's format; the root of its glob is the folder of images."""
     name = posixpath.basename(path)
     return FORMATS[splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
 
 
-def _cut(
-    file: FileInfo, root: str, files: Files, asked: Columns, names: Sequence[str], chunk_bytes: int
-) -> list[Chunk]:
-    """Cuts a file, which may lack columns that another has."""
+def _cut(file: FileInfo, root: str, files: Files, asked: Columns, names: Sequence[str], chunk_bytes: int) -> Plan:
+    """Plans a file, which may be empty, and lack columns that another has."""
     there = {name: column if name in names else replace(column, optional=True) for name, column in asked.items()}
-    return _table(root, file.path).cut(files, root, [file], there, chunk_bytes).chunks if file.bytes else []
+    return _table(root, file.path).cut(files, root, [file], there, chunk_bytes) if file.bytes else Plan([], 0)
 
 
 def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) -> tuple[int, Counter[str]]:

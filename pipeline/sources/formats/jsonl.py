@@ -123,11 +123,7 @@ def _digest(line: bytes, fault: Fault) -> str | None:
 
 
 def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]]:
-    """Reads the objects in a file's first lines.
-
-    Raises:
-        SourceError: none of the lines is a JSON object, the file is one JSON array, or its compressed data is damaged.
-    """
+    """Reads the objects in a file's first lines. Raises: SourceError: there are none, or the data is damaged."""
     with opened(files, path, encoding) as file:
         pieces_of_lines = map(Lines, pieces(file, 0, PEEKED_BYTES))
         first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))

@@ -242,10 +242,7 @@ def depth(line: bytes) -> int:
 
 
 def _load_line(line: bytes) -> Any:
-    """Parses a line as Arrow's parser does: it takes `Inf` and `-NaN`, and `-0` keeps its sign.
-
-    Raises: json.JSONDecodeError: it is no JSON.
-    """
+    """Parses a line as Arrow's parser does: with `Inf`, `-NaN` and the sign of `-0`. Raises: json.JSONDecodeError."""
     try:
         return load_json(line, Repeating.of, signed_zero=True)
     except json.JSONDecodeError:

@@ -30,7 +30,6 @@ UNKNOWN = -1
 SLACK = 0.01  # of an image's side: numbers are rounded
 BLOCK_BYTES = 1 << 20  # 1 MiB: parsed at once; of 8 MiB, Arrow holds 300 MiB
 
-
 Boxes = dict[str, npt.NDArray[Any]]
 """Boxes in the order of the file, 50 bytes each: the numbers of their images, int32; `boxes`, 0 to 1 of the image's
 sides, NaN where a cell is no number, float64 [boxes, 4]; the numbers of their codes, int32; `FLAGS`, int8, -1 where
@@ -110,12 +109,7 @@ def _numbers(kind: ColumnType, cells: pa.Array, absent: float) -> npt.NDArray[np
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
-    """Reads the boxes of the images that are there.
-
-    Raises:
-        SourceError: a file is no such CSV.
-        OSError: it cannot be read.
-    """
+    """Reads the boxes of the images that are there. Raises: SourceError: a file is no such CSV; OSError."""
     table = BoxTable(images, names)
     for path in paths:
         table.read(files, join(root, path))

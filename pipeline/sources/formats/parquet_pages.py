@@ -116,15 +116,15 @@ def expected(opened: BinaryIO, file: pq.ParquetFile, group: int, leaf: int) -> E
     first = min(rows_at_once([once]), max(1, int(metadata.num_rows * ends[:2][-1] // max(1, ends[-1]))))
     repeated = _repeated(opened, column, group, found, first)
     if column.max_repetition_level and repeated > WORD_BYTES:
-        _check_lists(column.path, int(ends[-1]) * repeated, sum(page.stored for page in found))
+        size, stored = int(ends[-1]) * repeated, sum(page.stored for page in found)
+        what = f"the lists of the column {column.path!r} hold up to {size:,} bytes in {stored:,}"
+        _check_most(what, size, stored, LIST_BYTES)
     return replace(once, repeated=repeated)
 
 
 def _check_page(name: str, page: Page) -> None:
-    most = max(PAGE_BYTES, MOST_TIMES * page.stored)
-    if page.decoded > most:
-        sizes = f"{page.decoded:,} bytes in {page.stored:,}, where {most:,} are the limit"
-        raise OSError(f"a page of the column {name!r} holds {sizes}; {REMEDY}")
+    what = f"a page of the column {name!r} holds {page.decoded:,} bytes in {page.stored:,}"
+    _check_most(what, page.decoded, page.stored, PAGE_BYTES)
     if page.is_dictionary and page.values > page.decoded:
         raise OSError(f"a dictionary of the column {name!r} states {page.values:,} values in {page.decoded:,} bytes")
     if page.encoding in DELTAS:
@@ -132,17 +132,15 @@ def _check_page(name: str, page: Page) -> None:
 
 
 def _check_values(name: str, values: int, stored: int) -> None:
-    most = max(VALUES, MOST_TIMES * stored // VALUE_BYTES)
-    if values > most:
-        sizes = f"{values:,} values in {stored:,} bytes, where {most:,} are the limit"
-        raise OSError(f"the column {name!r} holds {sizes}; {REMEDY}")
+    what = f"the column {name!r} holds {values:,} values in {stored:,} bytes"
+    _check_most(what, values, stored, VALUES, MOST_TIMES // VALUE_BYTES)
 
 
-def _check_lists(name: str, size: int, stored: int) -> None:
-    most = max(LIST_BYTES, MOST_TIMES * stored)
-    if size > most:
-        sizes = f"up to {size:,} bytes in {stored:,}, where {most:,} are the limit"
-        raise OSError(f"the lists of the column {name!r} hold {sizes}; {REMEDY}")
+def _check_most(what: str, held: int, stored: int, most: int, times: int = MOST_TIMES) -> None:
+    """Refuses what holds more than `most`, and more than `times` the bytes in the file."""
+    most = max(most, times * stored)
+    if held > most:
+        raise OSError(f"{what}, where {most:,} are the limit; {REMEDY}")
 
 
 def _repeated(opened: BinaryIO, column: pq.ColumnSchema, group: int, found: Sequence[Page], rows: int) -> int:

@@ -49,11 +49,7 @@ class Tar:
         """True once a header was met that holds for all members behind it."""
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
-        """Yields the members; `offset_data` and `size` say where the bytes of a regular one are.
-
-        Raises:
-            DamagedTarError: what follows is no tar file, or cut off.
-        """
+        """Yields the members; a regular one's bytes are at `offset_data`. Raises: DamagedTarError."""
         try:
             yield from self._members()
         except (OSError, MemoryError, ImportError, DamagedTarError):
@@ -93,10 +89,8 @@ class Tar:
                 if len(values) > MAX_GLOBALS or sum(map(len, values)) > MAX_HEADER_BYTES:
                     raise DamagedTarError(f"the tar file has too many global headers {self._where()}")
                 yield member
-                is_stored = (
-                    self._size is not None and not member.issparse()
-                )  # a sparse one has fewer bytes than its size
-                if is_stored and member.offset_data + member.size > (self._size or 0):
+                end = 0 if member.issparse() else member.offset_data + member.size  # a sparse one stores fewer bytes
+                if self._size is not None and end > self._size:
                     raise DamagedTarError(f"the tar file is cut off in the member at byte {member.offset}")
         self.has_end = self._file.last == bytes(BLOCK)
         if self._file.last and not self.has_end:  # `tarfile` takes anything for the end

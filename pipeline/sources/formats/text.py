@@ -22,9 +22,9 @@ from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.encoded import CODECS, codec, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files, is_machine_fault, why_absent
-from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, Rows, cut_file, read_range
+from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange
 from recordmill.pipeline.sources.globs import escape, without_slash
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES
+from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, Rows
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles
@@ -69,7 +69,7 @@ class TextReader(TableReader[TextFiles]):
         check_names(self.source.path, required(columns), names)
         if self.source.document == "line":
             whole = RecordRange(Dialect(quote=None), self.source.encoding, head=0)
-            cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
+            cuts = [whole.cut(files, root, file, chunk_bytes) for file in inputs]
             chunks = [chunk for ranges, _ in cuts for chunk in ranges]
             rows = sum(count for _, count in cuts)
         else:
@@ -121,7 +121,7 @@ class TextReader(TableReader[TextFiles]):
 
 def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
     """Reads the lines of a chunk that are not blank; `path` is the file's full path."""
-    for records, filled, first in read_range(files, path, chunk.work):
+    for records, filled, first in chunk.work.read(files, path):
         if records.is_too_large:
             fault = Fault("too_large", "the line is longer than 64 MiB")
             yield RawTexts([], [], [], np.empty(0, np.int64), records.line_count, {first: fault})
@@ -130,9 +130,8 @@ def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
         for batch, covered in records.batches(chosen, BATCH_LINES):
             positions = records.lines[batch] + first
             lines = (positions + chunk.work.first_line + 1).tolist()
-            yield RawTexts(
-                list(map(records.text, batch.tolist())), [chunk.file] * len(batch), lines, positions, covered
-            )
+            texts = list(map(records.text, batch.tolist()))
+            yield RawTexts(texts, [chunk.file] * len(batch), lines, positions, covered)
 
 
 def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[RawTexts]:
@@ -168,13 +167,9 @@ def read_texts(
 ) -> Iterator[bytes | Fault | None]:
     """Reads files of a folder by their paths in it, decompressed, as UTF-8; a message names one as `what` says.
 
-    Yields:
-        In the order of the paths, the bytes of a text without a byte order mark, valid UTF-8 or not; or a fault:
-        `unreadable`, `too_large` (over 64 MiB) or `invalid_utf8` where the file is not of the encoding at all; None
-        for a path that is None.
-
-    Raises:
-        OSError: the machine or the network fails.
+    Yields in their order the bytes of a text without a byte order mark, valid UTF-8 or not; or a fault: `unreadable`,
+    `too_large` (over 64 MiB) or `invalid_utf8` where the file is not of the encoding at all; None for a path that is
+    None. Raises: OSError: the machine or the network fails.
     """
     with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(paths), READ_FILES):

@@ -46,12 +46,9 @@ class _LostError(Exception):
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Fault]]:
-    """Reads the records that start in the bytes `[start, end)`, or up to the end of the file.
+    """Yields the byte offset and the data, or the fault, of the records that start in `[start, end)`, by default all.
 
     The file is at `start`, where a record starts, as one does at `end` unless the file ends there.
-
-    Yields:
-        A record's byte offset, and its data or what is wrong with it.
     """
     offset = start
     while end is None or offset < end:
@@ -120,8 +117,6 @@ HEAD = 64  # bytes of an image: enough to find it by
 BLOCK_RECORDS = 8192
 HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # looked at when planning
 NO_EXAMPLE = Fault("malformed_row", "the record is no tf.train.Example, or one without features")
-
-
 FramedRecord = tuple[int, bytes | Fault]
 """The byte where a record begins, and its data or what is wrong with it."""
 
@@ -280,10 +275,7 @@ class ExampleColumn:
             part.flat.append(values[0])
 
     def typed(self, rows: int, faults: Faults) -> pa.Array:
-        """Returns the column in its Arrow type, shape [rows]: null where a row has no value, or a bad one.
-
-        The faults are added to `faults`.
-        """
+        """Returns the column, shape [rows], null where a row has no value, or a bad one; the faults are added."""
         for row, fault in self._faults.items():
             faults.setdefault(row, fault)
         groups = [(part.rows, partial(self._typed, kind, part)) for kind, part in self._parts.items()]

@@ -28,14 +28,7 @@ from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
-from recordmill.pipeline.sources.typing.arrays import (
-    arrow_type,
-    in_groups,
-    lists_of_one,
-    python_field,
-    python_names,
-    strings,
-)
+from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -258,13 +251,13 @@ class SampleColumn:
         if self._column.type is ColumnType.IMAGE:
             references = pa.array([self._reference(member) for member in members], pa.binary())
             return lists_of_one(references) if self._column.many else references
+        data = [member.data or b"" for member in members]
         if self._column.type is ColumnType.ARRAY:
-            data = pa.array([member.data or b"" for member in members], pa.binary())
-            return typed_values(self._name, self._column, data, self._base, faults)
-        cells = [(member.data or b"").decode("utf-8", "surrogateescape") for member in members]
+            return typed_values(self._name, self._column, pa.array(data, pa.binary()), self._base, faults)
         if self._column.type is not ColumnType.TEXT or self._column.many:
-            cells = [cell.rstrip("\r\n") for cell in cells]
-        return typed_values(self._name, self._column, strings(cells), self._base, faults, as_cells=True)
+            data = [cell.rstrip(b"\r\n") for cell in data]
+        cells = pa.array(data, pa.binary()).view(pa.string())
+        return typed_values(self._name, self._column, cells, self._base, faults, as_cells=True)
 
     def _reference(self, member: Member) -> bytes | None:
         if member.size and self._file is not None:

@@ -46,12 +46,7 @@ def make_block(
 ) -> Block:
     """Checks rows, and makes a block of those that have no fault, and rejects of the others.
 
-    Args:
-        chunk: where the rows were read.
-        raw: the rows; the faults that are found are added to its own.
-        columns: the asked columns; they are checked in this order.
-        key: the columns that make the key, for the rejects; None where the default key is asked for.
-        encoding: the encoding of the file, for messages.
+    `columns` are checked in their order; `key` are those that make the rejects' keys, None for the default key.
     """
     faults, keys = raw.faults, raw.keys
     checked = {name: check_column(name, column, raw.columns[name], faults) for name, column in columns.items()}
@@ -102,11 +97,8 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
     It is of the asked columns in the order of their names, a value as its length in bytes and its bytes (`3:cat`), an
     absent one as `~`. The bytes are those of a text, a category, or a reference to an image (its path inside the
     source's folder, or its own bytes); a number is its float64, an integer its int64, little-endian; a list is that of
-    its values. So a key depends neither on the file nor on the values' types there, but on which columns are asked.
-
-    Args:
-        columns: by name, each of its column's Arrow type and of shape [rows]; at least one.
-        unknown: the rows in which a value could not be read; their key is null.
+    its values. So a key depends neither on the file nor on the values' types there, but on which columns are asked. It
+    is null for the `unknown` rows, in which a value could not be read.
     """
     parts = [_parts(columns[name]) for name in sorted(columns)]
     rows = pc.binary_join_element_wise(*parts, b"").to_pylist()
@@ -220,8 +212,6 @@ ONE_LINE = ValueCheck(  # neither LF nor CR survives the lines of a vocabulary f
 )
 FLOAT32 = ValueCheck("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 NAN = replace(FLOAT32, find=lambda values: _mask(pc.is_nan(values)), is_absence=True)
-
-
 CHECKS: Mapping[ColumnType, tuple[ValueCheck, ...]] = {
     ColumnType.TEXT: (ABSENT, TOO_LARGE, UTF8),
     ColumnType.CATEGORY: (ABSENT, TOO_LARGE, UTF8, BLANK, ONE_LINE),

@@ -159,8 +159,6 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     Mapping: _dictionary,
 }
 """By type the function that makes a value ready; a type stands before its bases."""
-
-
 MINUS_ZERO = re.compile(rb"-0(?![.\deE])")
 DIGITS = 80  # a longer integer is beyond every type, and Python refuses to convert more than 4,300
 
@@ -198,11 +196,8 @@ def load_json(
 ) -> Any:
     """Parses JSON; bytes that are not UTF-8 come as surrogates, of an integer its first `DIGITS` characters.
 
-    With `signed_zero`, the integer `-0` comes as `Decimal("-0")`, which is -0.0 as a number.
-
-    Raises:
-        json.JSONDecodeError: it is no JSON.
-        RecursionError: it is nested too deeply.
+    With `signed_zero`, the integer `-0` comes as `Decimal("-0")`, which is -0.0 as a number. Raises:
+    json.JSONDecodeError, or RecursionError where it is nested too deeply.
     """
     text = data.decode("utf-8", "surrogateescape")
     parse_int = _signed if signed_zero and MINUS_ZERO.search(data) else None

@@ -58,15 +58,8 @@ def typed_values(
 ) -> pa.Array:
     """Makes an array of the column's type: shape [rows], null where a value is, or is of the wrong type.
 
-    What a value must be beyond its type is for `typing.blocks`.
-
-    Args:
-        name: the column, for messages.
-        column: the wanted type.
-        values: Arrow values of any type, shape [rows].
-        base: the folders that paths of images are relative to.
-        faults: the faults, to which those found are added.
-        as_cells: whether strings are cells, which may stand for numbers.
+    What a value must be beyond its type is for `typing.blocks`. The `values` are of any Arrow type; faults are added;
+    with `as_cells` strings are cells, which may stand for numbers.
     """
     values, as_cells = plain(values), as_cells or column.parse
     if column.array is not None:
@@ -138,10 +131,7 @@ def _scalars(
 
 
 def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]:
-    """Flattens nested lists: the values, each row's number of them, and the rows where a list in it is null.
-
-    A value that is no list is a list of one.
-    """
+    """Flattens nested lists, a value being one of one: values, each row's count, and the rows where a list is null."""
     if not is_list(values.type):
         missing = absent(values)
         return values.filter(pa.array(~missing)), (~missing).astype(np.int64), np.zeros(len(values), bool)
@@ -198,11 +188,9 @@ NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", 
 
 
 def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
-    """Reads Arrow strings as NUMBER or INTEGER.
+    """Reads Arrow strings as NUMBER or INTEGER, and marks the rows that hold no such number.
 
-    Returns:
-        The numbers, shape [rows], null where a cell is null, of `NO_NUMBER`, white space around it or not, or no such
-        number; and the rows of the last sort.
+    Null, too, are cells of `NO_NUMBER`, white space around them or not.
     """
     filled = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
     values = _by_arrow(kind, filled)
