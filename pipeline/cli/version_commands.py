@@ -264,8 +264,8 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
             manifest.version,
             ", ".join(_marks(version)),
             str(manifest.provenance.get("built_at", "")),
-            f"{sum(split.records for split in manifest.splits.values()):,}",
-            f"{sum(split.bytes for split in manifest.splits.values()):,}",
+            f"{manifest.records:,}",
+            f"{manifest.bytes:,}",
             *([f"{shared.get(manifest.version, 0):,}"] if is_shared else []),
             version.retired or "",
         )
