@@ -1,4 +1,4 @@
-"""The files of a version that are for people and other tools, written when all else is there but the manifest.
+"""Files for people and other tools, written just before the manifest.
 
 No reader of Recordmill opens them. The manifest lists them with their digests, as any other file of a version, so that
 `verify` checks them. `forget` writes them anew, because they may show rows that are to go.

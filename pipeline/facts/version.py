@@ -109,11 +109,6 @@ class VersionFacts:
         number = min(len(names), *map(len, counted.values()))
         return ClassCounts(names[:number], {split: counts[:number] for split, counts in counted.items()})
 
-    @property
-    def duplicates(self) -> Sequence[str]:
-        """The duplicates, a line each; examples are indented."""
-        return tuple(duplicate_lines(self.manifest.duplicates))
-
     def rejects(self, examples: int = 0) -> list[RejectFacts]:
         """Returns the rejects by reason, the most frequent first, with as many examples of each.
 
@@ -228,7 +223,7 @@ def duplicate_warnings(duplicates: Counts) -> Iterator[str]:
 
 
 def duplicate_lines(duplicates: Counts) -> Iterator[str]:
-    """Yields the lines for `show`."""
+    """Yields the lines for `show` and the report; examples are indented."""
     if line := _keys_across(duplicates):
         yield line
     if exact := duplicates.get("exact"):
