@@ -128,11 +128,6 @@ class World:
             return [TOO_MANY_REJECTS]
         return []
 
-    def edit(self, old: str, new: str) -> None:
-        """Edits the spec."""
-        path = self.folder / "dataset.yaml"
-        path.write_text(path.read_text().replace(old, new))
-
     @property
     def output(self) -> str:
         """The folder of the versions."""

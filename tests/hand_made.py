@@ -4,7 +4,6 @@ Three splits: `train` of 10 records in 4 shards, one of them empty; `validation`
 """
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +106,12 @@ def serialized(number: int, features: dict[str, Any] = FEATURES) -> bytes:
     images = [name for name, description in features.items() if description["kind"] == "image"]
     values |= {name: encoded(values["image"], features[name]["encoding"]) for name in images}
     example = tf.train.Example(
-        features=tf.train.Features(feature={name: feature_of(values[name]) for name in ["key", *features]})
+        features=tf.train.Features(feature={name: _feature(values[name]) for name in ["key", *features]})
     )
     return example.SerializeToString(deterministic=True)
 
 
-def feature_of(value: Any) -> tf.train.Feature:
+def _feature(value: Any) -> tf.train.Feature:
     if isinstance(value, bytes):
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
     values = value if isinstance(value, list) else [value]
@@ -130,11 +129,7 @@ def encoded(pixels: np.ndarray, encoding: str) -> bytes:
 def write_shard(folder: Path, split: str, number: int, rows: range, features: dict[str, Any]) -> Shard:
     of = len(SHARDS[split])
     file, index = (f"hand-{split}.{kind}-{number:05}-of-{of:05}" for kind in ("tfrecord", "index"))
-    return write_records(folder, file, index, [serialized(row, features) for row in rows])
-
-
-def write_records(folder: Path, file: str, index: str, records: Iterable[bytes]) -> Shard:
-    records = [*records]
+    records = [serialized(row, features) for row in rows]
     with tf.io.TFRecordWriter(str(folder / file)) as writer:
         for record in records:
             writer.write(record)

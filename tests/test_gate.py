@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recordmill.dataset import open_dataset
+from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.compare.gate import Verdict, judge
 from recordmill.pipeline.compare.versions import ComparedVersion, SpanProfile
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Span, Split
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, to_text
+from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.spec.gate import Gate
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from tests import published
 
 SPEC = """
 name: d
@@ -96,7 +100,7 @@ def test_an_equal_version_moves_nothing(live: ComparedVersion) -> None:
     assert verdict.not_compared == ()
     assert {figure.value for figure in verdict.figures} == {0.0}
     rules = {figure.rule for figure in verdict.figures}
-    assert rules == set(Gate.model_fields) - {"min_rows", "min_values", "rows_short", "probe", "features"}
+    assert rules == set(Gate.model_fields) - {"min_rows", "min_values", "rows_short", "features"}
 
 
 def rows(live: ComparedVersion, **records: int) -> ComparedVersion:
@@ -465,6 +469,7 @@ def test_a_gate_in_the_spec() -> None:
     ("gate", "message"),
     [
         ("{rows_lots: 0.1}", r"unknown key `rows_lots`; did you mean `rows_lost`\?"),
+        ("{probe: 0.05}", "unknown key `probe`; "),
         ("{rows_lost: 2}", "should be 1 or less, got `2`"),
         (
             "{features: {aeg: {psi: 1}}}",
@@ -480,6 +485,34 @@ def test_a_wrong_gate_is_one_clear_line(gate: str, message: str) -> None:
     with pytest.raises(SpecError, match=message) as error:
         parse_spec(SPEC + f"gate: {gate}\n")
     assert len(str(error.value).splitlines()) == 1
+
+
+PROBED = {
+    "live": "v0",
+    "figures": {"probe": {"label (train)": 0.61}},
+    "breaches": [{"rule": "probe", "subject": "label (train)", "figure": 0.61, "limit": 0.05, "detail": "84% → 5%"}],
+    "not_compared": ["the label by its probe: a shard is missing"],
+    "usual": {"rows": {"d1": 800}, "figures": {"probe": {"label (train)": {"d1": 0.04}}}},
+    "approved": {"probe": {"label (train)": {"d1": 0.61}}},
+}
+"""The entry of a version of an earlier Recordmill, by a rule that is gone."""
+
+
+def test_a_version_with_a_rule_that_is_gone_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    published.write_version(tmp_path, 20, gate=PROBED, spec={"gate": {"probe": 0.05}})
+    for command in (["show"], ["show", "--json"], ["versions", "list"]):
+        app([*command, str(tmp_path)], standalone_mode=False)
+    assert "probe of label (train) is 0.61, more than 0.05: 84% → 5%" in capsys.readouterr().out
+    page = report_of(open_dataset(tmp_path)).decode("utf-8")
+    assert "probe of label (train) is beyond its limit: 84% → 5%." in page
+
+
+def test_a_version_with_a_rule_that_is_gone_is_compared(live: ComparedVersion) -> None:
+    before = with_spans(described(live, gate=PROBED), {"d1": {}})
+    after = with_spans(described(live, spans=before.manifest.spans), {"d2": {"train": PROFILE}})
+    verdict = judge(replace(before, spans={}), after, Gate())
+    assert (verdict.breaches, verdict.not_compared) == ((), ())
+    assert "probe" not in verdict.to_json()["figures"]
 
 
 def test_vocabularies_that_stayed_as_they_were_are_not_read(live: ComparedVersion) -> None:

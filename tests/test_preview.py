@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,11 @@ from PIL import Image
 from recordmill.augment import GaussianBlur, RandomApply, RandomFlip, RandomResizedCrop, RandomRotation
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset.manifest import Split, read_manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
+from recordmill.pipeline.facts.sidecars import card
+from recordmill.pipeline.facts.version import shown_split
 from recordmill.pipeline.inspection.values import raw_image
 from tests import published, shown
 
@@ -191,6 +195,22 @@ def test_the_command_writes_a_file(dataset: Dataset, tmp_path: Path) -> None:
     done = subprocess.run([*command, "--class", "cat"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "there is no class 'cat'" in done.stderr
+
+
+def test_the_split_that_people_see_first_is_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = shown.write_version(tmp_path / "out")
+    manifest = read_manifest(folder)
+    turned = replace(manifest, splits=dict(reversed(manifest.splits.items())))
+    published.write_manifest(folder, turned)
+    assert (next(iter(turned.splits)), shown_split(turned)) == ("test", "train")
+    assert 'training_input("train"' in card(folder, turned).decode()
+    with pytest.raises(SystemExit):
+        main(["preview", str(folder), "-n", "2", "-o", str(tmp_path / "first.png")])
+    wanted = open_dataset(folder).preview("train", limit=2)
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "first.png")), np.asarray(wanted))
+    filled = replace(turned, splits=turned.splits | {"train": Split(())})
+    assert shown_split(filled) == "test"
+    assert shown_split(replace(turned, splits={"train": Split(())})) is None
 
 
 @pytest.mark.parametrize("name", ["/tmp/gone/x", "../a", "..", "a\0b"])

@@ -224,7 +224,7 @@ def _of_version(published: Published) -> dict[str, Any]:
         "version": manifest.version,
         "rows": dict(manifest.rows),
         "rejects": dict(manifest.rejects.get("by_reason", {})),
-        "bytes": sum(split.bytes for split in manifest.splits.values()),
+        "bytes": manifest.bytes,
         "spans": {"built": list(published.built_spans), "kept": list(published.kept_spans)} if manifest.spans else {},
         "gate": dict(manifest.gate),
     }

@@ -224,7 +224,7 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
         same = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
         console.print(again if published.went_live else same, soft_wrap=True)
         return
-    size = decimal(sum(split.bytes for split in manifest.splits.values()))
+    size = decimal(manifest.bytes)
     done = "Built a trial of" if manifest.trial else "Published"
     console.print(f"{done} {manifest.name} {manifest.version} in {seconds:.1f} s, {size}", soft_wrap=True)
     for name, split in manifest.splits.items():

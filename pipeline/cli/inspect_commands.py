@@ -100,8 +100,8 @@ def _version(version: "Version") -> dict[str, Any]:
         "version": manifest.version,
         "sequence": manifest.sequence,
         "built_at": manifest.provenance.get("built_at"),
-        "records": sum(split.records for split in manifest.splits.values()),
-        "bytes": sum(split.bytes for split in manifest.splits.values()),
+        "records": manifest.records,
+        "bytes": manifest.bytes,
         "live": version.is_live,
         "held_back": version.is_held_back,
         "trial": bool(manifest.trial),
@@ -114,12 +114,8 @@ def _version(version: "Version") -> dict[str, Any]:
 def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:
     """Prints where a version holds the record of a key, and its file and line in the sources; or why it holds none.
 
-    Args:
-        folder: the version's.
-        manifest: its manifest.
-        key: the row's.
-        output: the dataset's output; None where the version's own folder was given.
-        spec: the dataset's, to read its sources; a version keeps neither their folders nor the lines of its rows.
+    A version keeps neither the folders of its sources nor the lines of its rows: `spec` leads to them. `output` is None
+    where the version's own folder was given.
 
     Raises:
         DatasetError: there is no record, and nothing says why; or a shard is damaged.
@@ -134,11 +130,11 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
         print_line(
             f"  record {row.record:,} of {row.shard.file}, at byte {row.offset:,}, {len(row.data):,} bytes{where}"
         )
-    sources = ", ".join(f"{source.get('format', '')} {source.get('path', '')}".strip() for source in manifest.sources)
-    if rows and spec is None:
-        print_line(f"  from {printable(sources)}; --spec dataset.yaml reads the sources, and finds the file and line")
-    elif rows and spec is not None:
+    if rows and spec is not None:
         _print_origins(folder, manifest, rows, key, spec)
+    elif rows:
+        names = ", ".join(f"{each.get('format', '')} {each.get('path', '')}".strip() for each in manifest.sources)
+        print_line(f"  from {printable(names)}; --spec dataset.yaml reads the sources, and finds the file and line")
     if rows:
         return
     rejects = list(_rejects_of(folder, manifest, key))

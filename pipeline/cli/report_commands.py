@@ -68,6 +68,7 @@ def preview(
     from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts import preview as previews
     from recordmill.pipeline.facts.preview import augmentations_of
+    from recordmill.pipeline.facts.version import shown_split
 
     choice = {"--split": split, "--key": key, "--class": label, "--augment": augment}
     if rejects and (given := [name for name, value in choice.items() if value is not None]):
@@ -76,7 +77,7 @@ def preview(
     if rejects:
         image = previews.draw(previews.reject_cards(dataset, sources, number))
     else:
-        split = split or (None if key is not None else next(iter(dataset.splits)))
+        split = split or (None if key is not None else shown_split(dataset.manifest))
         records = dataset.records(split, key=key, label=label, limit=number)
         image = previews.preview(dataset, records, augmentations_of(augment) if augment else (), sources)
     _show(image, dataset, output)

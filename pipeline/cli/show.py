@@ -8,7 +8,7 @@ from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.facts.version import VersionFacts, loss_warnings
+from recordmill.pipeline.facts.version import VersionFacts, duplicate_lines, loss_warnings
 from recordmill.pipeline.versions.listing import Version
 
 SHOWN_CLASSES = 10
@@ -28,9 +28,9 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
         console.print("", *lines, sep="\n", soft_wrap=True)
     _print_classes(console, facts)
     _print_rows(console, manifest)
-    if facts.duplicates:
+    if duplicates := [f"  {line}" for line in duplicate_lines(manifest.duplicates)]:
         console.print("\nduplicates", style="bold")
-        console.print(*(f"  {line}" for line in facts.duplicates), sep="\n", soft_wrap=True)
+        console.print(*duplicates, sep="\n", soft_wrap=True)
     _print_gate(console, manifest)
     if versions:
         console.print("\nversions", style="bold")

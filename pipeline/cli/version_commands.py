@@ -165,7 +165,7 @@ def prune(
 
 
 def _to_purge(dataset: str) -> Collection[str]:
-    """Returns the versions that hold forgotten rows, and names those of which nobody can say."""
+    """Returns the versions that hold forgotten rows, and prints those that could not be checked."""
     from recordmill.pipeline.forget import versions_with
     from recordmill.pipeline.versions import publishing
     from recordmill.pipeline.versions.base import read_forgotten
@@ -197,9 +197,9 @@ def materialize(
     reason: Reason = "",
 ) -> None:
     """Make a version whole, so that its folder can be copied: all its files in it."""
-    from recordmill.pipeline.versions import acts as materializing
+    from recordmill.pipeline.versions import acts
 
-    done = materializing.materialize(dataset, version, reason)
+    done = acts.materialize(dataset, version, reason)
     name, files = done.manifest.version, count(done.files, "file")
     if done.files:
         print_line(f"{name} is whole now: {files} brought into its folder, {done.copied_bytes:,} bytes")
@@ -264,8 +264,8 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
             manifest.version,
             ", ".join(_marks(version)),
             str(manifest.provenance.get("built_at", "")),
-            f"{sum(split.records for split in manifest.splits.values()):,}",
-            f"{sum(split.bytes for split in manifest.splits.values()):,}",
+            f"{manifest.records:,}",
+            f"{manifest.bytes:,}",
             *([f"{shared.get(manifest.version, 0):,}"] if is_shared else []),
             version.retired or "",
         )

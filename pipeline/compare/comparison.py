@@ -1,4 +1,4 @@
-"""Compares two versions by their manifests, profiles and vocabularies; a probe alone reads records.
+"""Compares two versions by their manifests, profiles and vocabularies, without reading a record.
 
 >>> before, after = ComparedVersion.read(live_folder, live), ComparedVersion.read(folder, manifest)  # doctest: +SKIP
 >>> [str(figure) for figure in compare(before, after).figures if figure.value]  # doctest: +SKIP
@@ -13,7 +13,6 @@ from typing import Any
 from recordmill.pipeline.compare.distributions import lost_names, pixel_figures, value_figures
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.ids import compare_ids
-from recordmill.pipeline.compare.probe import probe_figures
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
@@ -35,11 +34,8 @@ class Compared:
     """The feature, empty for all of them, and a line for each part that a damaged file keeps from being compared."""
 
 
-def compare(before: ComparedVersion, after: ComparedVersion, *, is_probed: bool = False) -> Compared:
-    """Compares two versions: rows, schema, and the values of each feature whose options nobody edited in between.
-
-    With `is_probed` it reads a sample of records, for the label's probe (`pipeline.compare.probe`).
-    """
+def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
+    """Compares two versions: rows, schema, and the values of each feature whose options nobody edited in between."""
     old, new = before.manifest, after.manifest
     figures = [*_count_figures(old, new), *_schema_figures(old, new)]
     damaged = [("", f"{each.manifest.version} is damaged: {each.fault}") for each in (before, after) if each.fault]
@@ -56,10 +52,6 @@ def compare(before: ComparedVersion, after: ComparedVersion, *, is_probed: bool 
             figures += _feature_figures(name, before, after)
         except DatasetError as error:
             damaged.append((name, f"{name}: {error}"))
-    try:
-        figures += probe_figures(before, after) if is_probed and not edited else ()
-    except DatasetError as error:
-        not_compared.append(f"the label by its probe: {error}")
     return Compared(figures, not_compared, damaged)
 
 

@@ -92,7 +92,7 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
 
 def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:
     """Compares a version with the live one, `before`, rule by rule."""
-    usual, compared = _usual(before, gate), compare(before, after, is_probed=gate.probe is not None)
+    usual, compared = _usual(before, gate), compare(before, after)
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
     limited = _limited([*compared.figures, *of_spans], before, after, gate)

@@ -168,6 +168,16 @@ class Manifest(Written):
         """The shards of all splits."""
         return [shard for split in self.splits.values() for shard in split.shards]
 
+    @property
+    def records(self) -> int:
+        """The records of all splits."""
+        return sum(split.records for split in self.splits.values())
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all shards."""
+        return sum(split.bytes for split in self.splits.values())
+
     def split(self, name: str) -> Split:
         """Returns a split by its name. Raises: DatasetError for an unknown name."""
         if name not in self.splits:

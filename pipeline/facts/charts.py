@@ -146,14 +146,9 @@ def histogram(
     note: str = "",
     missing: Mapping[str, int] = MappingProxyType({}),
 ) -> HistogramChart | None:
-    """Makes the chart of numbers by split; None where there are none.
+    """Makes the chart of the counted values by split, without splits that have none; None where no split has any.
 
-    Args:
-        title: the chart's.
-        parts: the counted values by split; a split without values is left out.
-        whole: whether all values are whole numbers, which no bin cuts.
-        note: a line below the chart.
-        missing: rows without a value by split.
+    No bin cuts a number where all are `whole`. `missing` are rows without a value, by split.
     """
     counted = {name: part for name, part in parts.items() if part.counts.sum()}
     if not counted:
@@ -227,12 +222,7 @@ def names(
 ) -> NamesChart | None:
     """Makes the chart of names by split, the most frequent first; None where there are no names.
 
-    Args:
-        title: the chart's.
-        what: the header of the names: `class`, `word`.
-        counts: by split, a count for each label.
-        labels: the names.
-        note: a line below the chart.
+    `what` is the header of the names, such as `class`; `counts` has by split a count for each of `labels`.
     """
     if not labels or not counts:
         return None
@@ -253,13 +243,7 @@ def names(
 
 
 def places(title: str, boxes: npt.NDArray[np.float64], note: str = "") -> MapChart:
-    """Makes the map of the places that boxes cover.
-
-    Args:
-        title: the chart's.
-        boxes: [n, 4], `y_min, x_min, y_max, x_max` from 0 to 1.
-        note: a line below the chart.
-    """
+    """Makes the map of the places that boxes cover: [n, 4], `y_min, x_min, y_max, x_max` from 0 to 1."""
     starts = np.arange(GRID) / GRID
     in_rows = (boxes[:, :1] < starts + 1 / GRID) & (boxes[:, 2:3] > starts)
     in_columns = (boxes[:, 1:2] < starts + 1 / GRID) & (boxes[:, 3:4] > starts)

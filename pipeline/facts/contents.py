@@ -81,6 +81,11 @@ class Contents:
         """The version's manifest."""
         return self.facts.manifest
 
+    def by_split(self, name: str) -> dict[str, FeatureProfile]:
+        """Returns a feature's profile in each split that has rows, in the order of the splits."""
+        profiles = {split: self.profiles.get(split, {}).get(name) for split in self.manifest.splits}
+        return {split: profile for split, profile in profiles.items() if profile is not None and profile.rows}
+
 
 def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
     """Reads what a version knows; its images are a small sample, decoded.
@@ -93,13 +98,8 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
     Raises:
         DatasetError: a file other than a shard is missing or damaged.
     """
-    facts, damage, sample, pairs = (
-        VersionFacts(dataset.folder, dataset.manifest),
-        "",
-        None,
-        dict[str, list[list[ShownRecord]]](),
-    )
-    rejects = facts.rejects(SHOWN_REJECTS)
+    facts = VersionFacts(dataset.folder, dataset.manifest)
+    rejects, sample, pairs, damage = facts.rejects(SHOWN_REJECTS), None, dict[str, list[list[ShownRecord]]](), ""
     try:
         sample = read_sample(dataset)
         pairs = {kind: list(_pairs(dataset, kind)) for kind in ("exact", "near") if facts.manifest.duplicates.get(kind)}
@@ -220,10 +220,8 @@ def _label_warnings(contents: Contents) -> Iterator[str]:
 
 
 def _feature_warnings(contents: Contents, name: str) -> Iterator[str]:
-    splits = contents.manifest.splits
-    profiles = {split: contents.profiles.get(split, {}).get(name, FeatureProfile()) for split in splits}
-    missing = {split: each.missing / each.rows for split, each in profiles.items() if each.rows}
-    unknown = {split: each.unknown / each.tokens for split, each in profiles.items() if each.tokens}
+    profiles = contents.by_split(name)
+    missing, unknown = lacking(profiles)
     if max(missing.values(), default=0) >= MISSING:
         yield f"{name} is missing in {shares(missing)}."
     if max(unknown.values(), default=0) >= UNKNOWN:
@@ -232,6 +230,12 @@ def _feature_warnings(contents: Contents, name: str) -> Iterator[str]:
     is_text = isinstance(contents.facts.features[name].description, TextDescription)
     if values is not None and len(values.keys) == 1 and values.counts.sum() > 1 and not is_text:
         yield f"{name} is the same number in all of train."
+
+
+def lacking(profiles: Mapping[str, FeatureProfile]) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns by split the share of rows without a value, and that of unknown names or words."""
+    missing = {split: each.missing / each.rows for split, each in profiles.items()}
+    return missing, {split: each.unknown / each.tokens for split, each in profiles.items() if each.tokens}
 
 
 def shares(of_splits: Mapping[str, float], digits: int = 0) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.facts.charts import Chart, NameRow, NamesChart, histogram, names, places
-from recordmill.pipeline.facts.contents import Contents, WordCounts, shares
+from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, shares
 from recordmill.pipeline.facts.sample import ImageCounts, RecordSample
 from recordmill.pipeline.facts.version import FeatureFacts
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -33,16 +33,10 @@ class FeatureView(NamedTuple):
 def feature_views(contents: Contents) -> Iterator[FeatureView]:
     """Yields the view of each feature, in the order of the spec."""
     for name, feature in contents.facts.features.items():
-        profiles = _by_split(contents, name)
+        profiles = contents.by_split(name)
         facts = [*_facts(contents, feature), *_sample_facts(contents.sample, name), *_profile_facts(profiles)]
         charts = [chart for chart in _charts(contents, feature, profiles) if chart is not None]
         yield FeatureView(name, feature.kind, feature.is_label, facts, charts)
-
-
-def _by_split(contents: Contents, name: str) -> dict[str, FeatureProfile]:
-    """Returns a feature's profile in each split that has rows, in the order of the splits."""
-    profiles = {split: contents.profiles.get(split, {}).get(name) for split in contents.manifest.splits}
-    return {split: profile for split, profile in profiles.items() if profile is not None and profile.rows}
 
 
 def _facts(contents: Contents, feature: FeatureFacts) -> Iterator[Fact]:
@@ -83,10 +77,9 @@ def _image_facts(counts: ImageCounts, of: str) -> Iterator[Fact]:
 
 
 def _profile_facts(profiles: Mapping[str, FeatureProfile]) -> Iterator[Fact]:
-    missing = {split: profile.missing / profile.rows for split, profile in profiles.items()}
+    missing, unknown = lacking(profiles)
     if any(missing.values()):
         yield "missing", shares(missing, digits=1)
-    unknown = {split: profile.unknown / profile.tokens for split, profile in profiles.items() if profile.tokens}
     if any(unknown.values()):
         yield "out of vocabulary", shares(unknown, digits=1)
 

@@ -1,11 +1,9 @@
 """Shows datasets and inputs in notebooks: small HTML without script, which needs NumPy and Pillow alone."""
 
-from itertools import islice
-
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sample import FeatureRoles, in_words, read_examples
-from recordmill.pipeline.facts.version import VersionFacts
+from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.reader.notebook import SHOWN, html_text, table
 
@@ -20,11 +18,11 @@ def dataset_html(dataset: DatasetVersion) -> str:
 
 
 def _records(dataset: DatasetVersion) -> str:
-    split = next((name for name, records in dataset.splits.items() if records), None)
+    split = shown_split(dataset.manifest)
     try:
         if split is None:
             return ""
-        records = list(islice(read_records(dataset, split, limit=SHOWN), SHOWN))
+        records = list(read_records(dataset, split, limit=SHOWN))
         if not FeatureRoles.of(dataset).images:
             names = list(dataset.features)
             rows = ([record.key, *(in_words(record.values[name]) for name in names)] for record in records)

@@ -23,6 +23,7 @@ from recordmill.pipeline.facts.charts import HEIGHT, WIDTH
 from recordmill.pipeline.facts.contents import Contents, read_contents, remarks
 from recordmill.pipeline.facts.features import feature_views
 from recordmill.pipeline.facts.sample import ShownRecord
+from recordmill.pipeline.facts.version import duplicate_lines
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
 
@@ -37,13 +38,10 @@ SHOWN_FIGURES = 50  # of the gate, the largest of each rule first
 def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> bytes:
     """Makes the page of a version: the same bytes for the same version, whoever makes it and when.
 
-    Args:
-        dataset: the version.
-        sources: the folder of the sources; None: the images of rejects are not shown.
-        most_word_bytes: words are left out where their files are larger than this together; None: never.
+    `sources` and `most_word_bytes` are those of `read_contents`.
 
     Raises:
-        DatasetError: a file that the version lists is missing or damaged.
+        DatasetError: as `read_contents`.
     """
     contents, manifest = read_contents(dataset, sources, most_word_bytes), dataset.manifest
     style = (HERE / STYLE).read_text(encoding="utf-8")
@@ -65,7 +63,7 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
             rejects=contents.rejects,
             reasons=REASONS,
             reject_images=contents.reject_images,
-            duplicates=contents.facts.duplicates,
+            duplicates=list(duplicate_lines(manifest.duplicates)),
             pairs=contents.pairs,
             gate=list(_gate(manifest)),
             drift=[

@@ -102,12 +102,7 @@ def draw(cards: Sequence[Card]) -> Image.Image:
 
 
 def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> list[Card]:
-    """Makes the cards of rejected rows, as many of each reason, with their images where they are at hand.
-
-    Args:
-        dataset: the version.
-        sources: the folder of the sources, in which rejects' files are; None: no image is shown.
-        most: the number of cards.
+    """Makes the cards of rejected rows, as many of each reason and `most` in all, with images from `sources`.
 
     Raises:
         DatasetError: the version has no rejects, or their file is damaged.

@@ -16,6 +16,7 @@ from PIL import ImageStat
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.facts.padding import Color, background_of, hatched
+from recordmill.pipeline.facts.version import shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
 from recordmill.pipeline.reader.notebook import SIDE, data_url, small
@@ -128,10 +129,9 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     Raises:
         DatasetError: a shard is missing or damaged.
     """
-    splits = [name for name, records in dataset.splits.items() if records]
-    if not splits:
+    split = shown_split(dataset.manifest)
+    if split is None:
         return None
-    split = "train" if "train" in splits else splits[0]
     records = list(_first_records(dataset, split))
     roles, measured = FeatureRoles.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], []))
     examples = tuple(roles.example(record, measured) for record in roles.chosen(records))

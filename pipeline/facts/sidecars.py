@@ -1,4 +1,4 @@
-"""The files of a version that are for people and other tools, written when all else is there but the manifest.
+"""Files for people and other tools, written just before the manifest.
 
 No reader of Recordmill opens them. The manifest lists them with their digests, as any other file of a version, so that
 `verify` checks them. `forget` writes them anew, because they may show rows that are to go.
@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.catalogues import CROISSANT, DATASET_INFO, croi
 from recordmill.pipeline.dataset.manifest import Json, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import Location, Remote
 from recordmill.pipeline.dataset.version import DatasetVersion, read_vocabulary
-from recordmill.pipeline.facts.version import VersionFacts, loss_warnings
+from recordmill.pipeline.facts.version import VersionFacts, loss_warnings, shown_split
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.kinds.category import CategoryDescription
@@ -139,20 +139,22 @@ def card(folder: Location, manifest: Manifest) -> bytes:
 
 
 def _header(facts: VersionFacts, about: Json) -> Json:
+    manifest = facts.manifest
+    size = next((each for power, each in enumerate(_SIZES, 3) if manifest.records < 10**power), "n>1T")
     return {
-        "pretty_name": about.get("title") or facts.manifest.name,
+        "pretty_name": about.get("title") or manifest.name,
         **_license(about.get("license")),
         "language": list(about.get("languages") or ()),
-        "task_categories": list(tasks(facts.manifest)),
-        "size_categories": [next((size for power, size in enumerate(_SIZES, 3) if facts.records < 10**power), "n>1T")],
+        "task_categories": list(tasks(manifest)),
+        "size_categories": [size],
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
         "dataset_info": {
             "features": [{"name": "key", "dtype": "string"}, *_features(facts)],
             "splits": [
                 {"name": name, "num_bytes": split.bytes, "num_examples": split.records}
-                for name, split in facts.manifest.splits.items()
+                for name, split in manifest.splits.items()
             ],
-            "dataset_size": facts.bytes,
+            "dataset_size": manifest.bytes,
         },
     }
 
@@ -218,7 +220,7 @@ def _body(facts: VersionFacts, about: Json) -> Iterator[str]:
     fates = (f"{count:,} {what}" for what, count in manifest.rows.items() if what != "read" and count)
     yield f"\nOf {manifest.rows.get('read', 0):,} rows read: {', '.join(fates)}.\n" if manifest.rows else ""
     yield from (f"- {_text(line)}\n" for _, line in loss_warnings(manifest))
-    yield _USE.format(split=next(iter(manifest.splits)))
+    yield _USE.format(split=shown_split(manifest) or next(iter(manifest.splits)))
     if about.get("citation"):
         yield f"\n## Citation\n\n```bibtex\n{about['citation'].strip().replace('```', '')}\n```"
 

@@ -23,6 +23,7 @@ from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.profile import describe_lengths
 from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.rows import read_reject_lines
+from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description, ListDescription, sides_words
@@ -81,16 +82,6 @@ class VersionFacts:
     folder: Location
     manifest: Manifest
 
-    @property
-    def records(self) -> int:
-        """The records of all splits."""
-        return sum(split.records for split in self.manifest.splits.values())
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of all shards."""
-        return sum(split.bytes for split in self.manifest.splits.values())
-
     @cached_property
     def features(self) -> Mapping[str, FeatureFacts]:
         """The features, in the order of the spec."""
@@ -118,11 +109,6 @@ class VersionFacts:
         number = min(len(names), *map(len, counted.values()))
         return ClassCounts(names[:number], {split: counts[:number] for split, counts in counted.items()})
 
-    @property
-    def duplicates(self) -> Sequence[str]:
-        """The duplicates, a line each; examples are indented."""
-        return tuple(duplicate_lines(self.manifest.duplicates))
-
     def rejects(self, examples: int = 0) -> list[RejectFacts]:
         """Returns the rejects by reason, the most frequent first, with as many examples of each.
 
@@ -138,6 +124,12 @@ class VersionFacts:
                     some.append(reject)
         order = sorted(shown, key=lambda reason: (-counts.get(reason, 0), reason))
         return [RejectFacts(reason, counts.get(reason, 0), shown[reason]) for reason in order]
+
+
+def shown_split(manifest: Manifest) -> str | None:
+    """Returns the split to look at first: `train`, else the first that has records; None where none has."""
+    filled = [name for name, split in manifest.splits.items() if split.records]
+    return "train" if "train" in filled else next(iter(filled), None)
 
 
 SHOWN_BOUNDARIES = 3
@@ -208,13 +200,13 @@ def leaks(counts: Counts, verbs: tuple[str, str] = ARE_IN) -> str:
         verbs: the relation of one row to the other split, and of several.
     """
     across = counts.get("across", {}).items()
-    pairs = [(first, other, count) for first, later in across for other, count in later.items()]
-    return ", ".join(f"{_rows(count)} of {other} {verbs[count > 1]} {first}" for first, other, count in pairs)
+    pairs = [(first, other, rows) for first, later in across for other, rows in later.items()]
+    return ", ".join(f"{count(rows, 'row')} of {other} {verbs[rows > 1]} {first}" for first, other, rows in pairs)
 
 
 def _keys_across(duplicates: Counts) -> str:
-    count = duplicates.get("keys_across", 0)
-    return f"{count:,} key{' stands' if count == 1 else 's stand'} in several splits" if count else ""
+    keys = duplicates.get("keys_across", 0)
+    return f"{count(keys, 'key')} stand{'s' if keys == 1 else ''} in several splits" if keys else ""
 
 
 def loss_warnings(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -231,7 +223,7 @@ def duplicate_warnings(duplicates: Counts) -> Iterator[str]:
 
 
 def duplicate_lines(duplicates: Counts) -> Iterator[str]:
-    """Yields the lines for `show`."""
+    """Yields the lines for `show` and the report; examples are indented."""
     if line := _keys_across(duplicates):
         yield line
     if exact := duplicates.get("exact"):
@@ -245,14 +237,10 @@ def _groups(kind: str, counts: Counts, verbs: tuple[str, str]) -> Iterator[str]:
     if not counts["groups"]:
         yield f"no rows {kind}"
         return
-    within = ", ".join(f"{count:,} within {split}" for split, count in counts["within"].items())
-    groups = f"{counts['groups']:,} group{'' if counts['groups'] == 1 else 's'}"
-    yield f"{groups} {kind}, {_rows(counts['rows'])} beside the first of each{f': {within}' if within else ''}"
+    within = ", ".join(f"{rows:,} within {split}" for split, rows in counts["within"].items())
+    groups, others = count(counts["groups"], "group"), count(counts["rows"], "row")
+    yield f"{groups} {kind}, {others} beside the first of each{f': {within}' if within else ''}"
     if line := leaks(counts, verbs):
         yield line
     for first, other in counts["examples"]:
         yield f"  {first['key']} ({first['split']}), {other['key']} ({other['split']})"
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"

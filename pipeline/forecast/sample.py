@@ -18,6 +18,7 @@ from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.options import ImageFolder
@@ -51,7 +52,7 @@ class ImageSample:
 
     headers: list[Header] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
-    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {count: Counter() for count in COUNTS})
+    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {what: Counter() for what in COUNTS})
     """The images by each of `COUNTS`, and a name."""
 
 
@@ -216,7 +217,7 @@ def _list_facts(values: Sequence[Any]) -> Iterator[str]:
 
 def _name_facts(names: Sequence[tuple[Any, int]], values: int) -> Iterator[str]:
     name, rows = names[0]
-    yield f"{len(names):,} name{'s' if len(names) > 1 else ''}, {rows / values:.1%} {_shown(name)}"
+    yield f"{count(len(names), 'name')}, {rows / values:.1%} {_shown(name)}"
 
 
 def _value_facts(values: Sequence[Any]) -> Iterator[str]:
@@ -231,7 +232,7 @@ def _image_facts(images: ImageSample) -> Iterator[str]:
     if not images.headers:
         return
     formats = Counter(header.format for header in images.headers)
-    yield ", ".join(f"{count:,} {form}" for form, count in formats.most_common())
+    yield ", ".join(f"{number:,} {form}" for form, number in formats.most_common())
     sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in images.headers)
     yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
     yield f"{sum(images.bytes) / len(images.bytes):,.0f} bytes in the mean"

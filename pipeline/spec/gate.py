@@ -92,9 +92,6 @@ class Gate(Options):
     feature and split."""
     pixels: Distance | None = 0.25
     """The shift of pixels' mean or standard deviation, in standard deviations of the live version, by image feature."""
-    probe: Share | None = None
-    """The drop, beyond chance, of the share of a class's rows that a classifier of the live version's rows finds by
-    their features, of a sample of 2,000 rows. 0.05 sees shuffled labels; it reads records of both versions."""
     ids_moved: Share | None = 0.0
     """The share of names that have another id, by category that keeps its ids. Of texts, and of `classes: fresh`, only
     where `features` gives it: theirs follow the counts of each build."""

@@ -99,7 +99,7 @@ def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShar
     """Checks the shards; many bytes in several processes, because the checks mostly hold Python's lock."""
     shards = shard_numbers(manifest)
     workers = min(cores(), len(shards))
-    if workers < 2 or sum(split.bytes for split in manifest.splits.values()) < MANY_BYTES:
+    if workers < 2 or manifest.bytes < MANY_BYTES:
         yield from check_shards(files, manifest, shards)
         return
     size = -(-len(shards) // (TURNS * workers))
