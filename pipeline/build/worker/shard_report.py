@@ -78,7 +78,7 @@ class ShardTotals:
     """The number of rows that became records, by source."""
     labels: Counter[int] = field(default_factory=Counter)
     facts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """What each of `COUNTS` counts, by feature and name: `("profiles", "image Display P3")`."""
+    """Numbers of images and values by each of `COUNTS`, by feature and name: `("profiles", "image Display P3")`."""
     lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
     """The number of ids of each row, by text."""
     profile: ProfileSum = field(default_factory=ProfileSum)
