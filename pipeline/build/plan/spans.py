@@ -160,12 +160,7 @@ def _together(spans: Mapping[str, Span]) -> Span:
 
 
 def _only(
-    spec: Spec,
-    files: Files,
-    recipe: str,
-    base: Manifest | None,
-    only: Sequence[str],
-    damaged: Collection[str],
+    spec: Spec, files: Files, recipe: str, base: Manifest | None, only: Sequence[str], damaged: Collection[str]
 ) -> SpanChoice:
     if not spec.has_templates:
         raise SpanError("--span: no source names spans: give a `path` with {span}, or with {YYYY}, {MM} and {DD}")

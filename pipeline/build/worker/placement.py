@@ -59,10 +59,7 @@ END = 1 << 64
 
 
 def look_at(
-    planned: PlannedBuild,
-    chunk: Chunk,
-    summaries: Mapping[str, Summarize],
-    images: Collection[str] = (),
+    planned: PlannedBuild, chunk: Chunk, summaries: Mapping[str, Summarize], images: Collection[str] = ()
 ) -> pa.Table:
     """Reads a chunk's table from its file; where no attempt wrote it, reads the chunk and writes its tables.
 
