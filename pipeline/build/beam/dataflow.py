@@ -290,8 +290,8 @@ class _Jobs:
         """Reads a state without Beam's own tries, whose pauses grow to minutes."""
         request = api.GetJobRequest(project_id=self._options["project"], location=self._options["region"], job_id=job)
         with _refusals(NotFound):  # the service denies new jobs for a moment
-            answer = self._client._jobs_client.get_job(request, timeout=REQUEST_SECONDS)
-        return _name_of(answer.current_state)
+            state = self._client._jobs_client.get_job(request, timeout=REQUEST_SECONDS).current_state
+        return state.name.removeprefix("JOB_STATE_") if state else "PENDING"
 
     def cancel(self, job: str) -> None:
         with _refusals():
@@ -306,10 +306,6 @@ class _Jobs:
 
     def page(self, job: str) -> str:
         return console_url(self._options["region"], job)
-
-
-def _name_of(state: Proto) -> str:
-    return state.name.removeprefix("JOB_STATE_") if state else "PENDING"
 
 
 @contextmanager

@@ -173,18 +173,15 @@ class BucketStore(Store):
         if self.url in _HONEST:
             return
         name = attempt_name(".leases/probe")
-        first, ignored = self._write_if(name, b"1", None), list[str]()
+        first = self._write_if(name, b"1", None)
         try:
-            if not self._writes(name, b"2", first) or self._writes(name, b"3", first):
-                ignored.append("If-Match")
-            if self._writes(name, b"4", None):
-                ignored.append("If-None-Match")
+            honours = {"If-Match": self._writes(name, b"2", first) and not self._writes(name, b"3", first)}
+            honours["If-None-Match"] = not self._writes(name, b"4", None)
             self.delete(name, first)
-            if not self.exists(name):
-                ignored.append("the condition of a deletion")
+            honours["the condition of a deletion"] = self.exists(name)
         finally:
             self.delete(name)
-        if ignored:
+        if ignored := [condition for condition, is_honoured in honours.items() if not is_honoured]:
             raise OutputError(
                 f"{self.url} ignores {listed(ignored)}, so two writers would lose each other's work: take a store that "
                 "honours conditions, or a folder"
