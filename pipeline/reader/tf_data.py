@@ -182,9 +182,7 @@ def _tensor_spec(spec: ArraySpec) -> Any:
 
 
 def _tensor(spec: ArraySpec, value: Any) -> Any:
-    if not spec.ragged:
-        return value
-    return tf.RaggedTensor.from_row_splits(*value, validate=False)
+    return tf.RaggedTensor.from_row_splits(*value, validate=False) if spec.ragged else value
 
 
 def _has_ragged(spec: Any) -> bool:
