@@ -17,8 +17,7 @@ from recordmill.pipeline.safe_text import cut
 
 LEAST_BYTES = 64 << 20  # 64 MiB: every file may hold so much, however well it is compressed
 MOST_TIMES = 32  # the bytes of a larger file; words, paths and digests compress to a third
-MAGIC = b"ARROW1\0\0"
-"""The first bytes of a file that has a stream in it, as a Feather file has."""
+MAGIC = b"ARROW1\0\0"  # the first bytes of a file that has a stream in it, as a Feather file has
 PLAIN = frozenset({"int32", "int64", "double", "string", "binary", "fixed_size_binary[32]"})
 """The types that a version's tables have; others, such as dictionaries, expand when they are read."""
 WORDS = pa.schema({"feature": pa.string(), "word": pa.binary(), "count": pa.int64()})

@@ -48,8 +48,7 @@ PATIENCE_SECONDS = 600.0
 """The time without an answer of the service after which a build gives up; its job may be healthy for all that."""
 REQUEST_SECONDS = 60.0
 OLD_JOB_SECONDS = 600.0  # the service takes minutes to end a job's machines
-UNLISTED_SECONDS = 10.0
-"""The time in which the service lists a job that was being submitted as the driver was stopped."""
+UNLISTED_SECONDS = 10.0  # the time in which the service lists a job that was being submitted as the driver was stopped
 REFUSED = "REFUSED"
 ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
 AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportError, RequestException)

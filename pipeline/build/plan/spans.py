@@ -32,10 +32,8 @@ from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 
-RECIPE = "recipe_sha256"
-"""The manifest's digest of all that decides the records of every span, in its `provenance`."""
-SOURCES = "sources_sha256"
-"""The manifest's digest of the spec's sources, of which some may have no file of a span."""
+RECIPE = "recipe_sha256"  # the manifest's digest of all that decides the records of every span, in its `provenance`
+SOURCES = "sources_sha256"  # the manifest's digest of the spec's sources, of which some may have no file of a span
 
 
 class SpanError(UserError):

@@ -47,10 +47,8 @@ from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import ImageError, check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 
-CONTENTS, STRATA = "placement/contents", "placement/strata"
-"""The folders of the chunks' files."""
-BUCKETS = "decisions/strata"
-"""The folder of the buckets of classes and hashes."""
+CONTENTS, STRATA = "placement/contents", "placement/strata"  # the folders of the chunks' files
+BUCKETS = "decisions/strata"  # the folder of the buckets of classes and hashes
 PLACE = ("@source", "@chunk", "@position")
 Summarize = Callable[[pa.Table, list[Reject]], pa.Table]
 RowImages = tuple[Mapping[str, bytes], Mapping[str, bytes]]

@@ -36,12 +36,9 @@ from recordmill.pipeline.versions.stores.base import (
 )
 from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, Part, Stream, Upload, is_plain
 
-UPLOADS = 8
-"""Files uploaded, or objects deleted, at a time."""
-CONNECTIONS = 32
-"""Requests of one client at a time."""
-WAITS = (1.0, 4.0, 10.0)
-"""Seconds before each further look for an object that another process was about to show."""
+UPLOADS = 8  # files uploaded, or objects deleted, at a time
+CONNECTIONS = 32  # requests of one client at a time
+WAITS = (1.0, 4.0, 10.0)  # seconds before each further look for an object that another process was about to show
 _HONEST = set[str]()  # the URLs of this process' stores that honour conditions
 
 

@@ -124,8 +124,7 @@ class Export(Protocol):
 
 Json = Mapping[str, Any]
 Value = TypeVar("Value")
-UNKNOWN = "[UNK]"
-"""The name of an unknown word or class."""
+UNKNOWN = "[UNK]"  # the name of an unknown word or class
 
 
 @dataclass(frozen=True, kw_only=True)
