@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _fine_clock() -> Iterator[None]:
     """Lets no build wait for the clock of a file system; here each edit has a time of its own."""
-    with constants(input_table, COARSE_SECONDS=0.0):
+    with constants(input_table, TICK_SECONDS=0.0):
         yield
 
 

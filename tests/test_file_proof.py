@@ -171,12 +171,14 @@ def test_work_of_a_killed_build_is_of_what_was_seen(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(("age", "waits"), [(0.5, 1.5), (3.0, 0.0), (-1e6, 2.0)])
-def test_a_reader_waits_for_the_coarsest_clock(age: float, waits: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An edit in the second of the last one gets its time; where the clock was set back, nobody waits for it."""
+def test_a_reader_waits_for_the_clock_of_the_file_system(
+    age: float, waits: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edit in the tick of the last one gets its time; where the clock was set back, nobody waits for it."""
     slept = list[float]()
     monkeypatch.setattr(time, "sleep", slept.append)
     monkeypatch.setattr(time, "time", lambda: 1e9)
     file = LocalFiles().match(__file__)[0]._replace(changed=1e9 - age)
-    with constants(input_table, COARSE_SECONDS=2.0):
+    with constants(input_table, TICK_SECONDS=2.0):
         input_table.settle([input_table.Group(None, [file])])  # type: ignore[arg-type]
     assert slept == [waits]

@@ -238,7 +238,7 @@ def test_lines_name_the_loss_and_what_keeps_it() -> None:
     assert [*fact_lines({"losses": counts})] == [
         "4 with 16 bits, cut to 8", "2 with later, lost", "1,200 with palette colours, stored as such, and no index",
     ]  # fmt: skip
-    bits, later = loss_lines(counts, advice=True)
+    bits, later = loss_lines(counts)
     assert "4 with 16 bits, cut to 8" in bits
     assert "kind `array`" in bits
     assert "2 with later, lost" in later

@@ -183,3 +183,13 @@ def test_a_rollback_to_a_newer_version_holds_nothing_back(tmp_path: Path) -> Non
     assert latest.rolled_back == ()
     assert made.build(5).manifest.version == first
     assert made.live == first
+
+
+def test_what_only_a_rollback_holds_back_goes_when_the_inputs_of_the_live_version_are_back(tmp_path: Path) -> None:
+    made = Output(tmp_path, str(tmp_path / "out"))
+    first, second = (made.build(count).manifest.version for count in (5, 6))
+    rollback(made.output)
+    again = made.held(6, touched=1000).manifest.version
+    assert [each.manifest.version for each in list_versions(made.output)] == [first, second, again]
+    assert made.build(5).exit_code == ExitCode.UP_TO_DATE
+    assert [each.manifest.version for each in list_versions(made.output)] == [first, second]  # this one was live

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 
-ROLLED_BACK = "a version of the same inputs was rolled back"
-"""The line of a version that would undo a person's act."""
+ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ lengths and offsets.
 """
 
 import struct
-from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -18,8 +17,7 @@ from recordmill.pipeline.safe_text import cut
 
 LEAST_BYTES = 64 << 20  # 64 MiB: every file may hold so much, however well it is compressed
 MOST_TIMES = 32  # the bytes of a larger file; words, paths and digests compress to a third
-MAGIC = b"ARROW1\0\0"
-"""The first bytes of a file that has a stream in it, as a Feather file has."""
+MAGIC = b"ARROW1\0\0"  # the first bytes of a file that has a stream in it, as a Feather file has
 PLAIN = frozenset({"int32", "int64", "double", "string", "binary", "fixed_size_binary[32]"})
 """The types that a version's tables have; others, such as dictionaries, expand when they are read."""
 WORDS = pa.schema({"feature": pa.string(), "word": pa.binary(), "count": pa.int64()})
@@ -29,9 +27,7 @@ LENGTH, BUFFERS, COMPRESSION = 0, 2, 3
 HEADER = 2
 
 
-def read_table(
-    folder: Location, path: str, data: bytes, schema: pa.Schema | None = None, added: Sequence[str] = ()
-) -> pa.Table:
+def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | None = None) -> pa.Table:
     """Reads a table of plain columns from the bytes of a file or a stream.
 
     Args:
@@ -39,14 +35,13 @@ def read_table(
         path: the file's, relative to it.
         data: its bytes.
         schema: the columns that are wanted; None for all.
-        added: those of them that an earlier Recordmill did not write: null where they are absent.
 
     Raises:
         DatasetError: it holds more than 64 MiB, and more than 32 times the file's bytes; it lacks a column, or
             has one of no plain type; or it is damaged.
     """
     try:
-        return _read(data, schema, added)
+        return _read(data, schema)
     except DatasetError as error:
         raise DatasetError(f"{folder / path} {error}: {ADVICE}") from None
     except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error) as error:
@@ -54,13 +49,12 @@ def read_table(
         raise DatasetError(f"{folder / path} is broken ({told}): {ADVICE}") from None
 
 
-def _read(data: bytes, schema: pa.Schema | None, added: Sequence[str]) -> pa.Table:
+def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
     stream = pa.py_buffer(data)[len(MAGIC) if data.startswith(MAGIC) else 0 :]
     reader = pa.ipc.MessageReader.open_stream(stream)
     found = pa.ipc.read_schema(_checked(reader.read_next_message(), "schema")).remove_metadata()
     wanted = found if schema is None else schema  # a later Recordmill may add columns
-    lacks = [wanted.field(name) for name in added if name not in found.names]
-    is_there = all(each.name in found.names and found.field(each.name) == each for each in wanted if each not in lacks)
+    is_there = all(each.name in found.names and found.field(each.name) == each for each in wanted)
     if not len(found) or not is_there or not PLAIN.issuperset(map(str, found.types)):
         raise DatasetError(f"has other columns than Recordmill writes: {listed(found.names)}")
     most, total, batches = max(LEAST_BYTES, MOST_TIMES * len(data)), 0, list[pa.RecordBatch]()
@@ -71,10 +65,7 @@ def _read(data: bytes, schema: pa.Schema | None, added: Sequence[str]) -> pa.Tab
         batch = pa.ipc.read_record_batch(message, found)
         batch.validate(full=True)
         batches.append(batch)
-    table = pa.Table.from_batches(batches, found)
-    for each in lacks:
-        table = table.append_column(each, pa.nulls(table.num_rows, each.type))
-    return table.select(wanted.names)
+    return pa.Table.from_batches(batches, found).select(wanted.names)
 
 
 def _checked(message: "pa.ipc.Message", kind: str) -> "pa.ipc.Message":

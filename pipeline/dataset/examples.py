@@ -58,8 +58,7 @@ message_type {
 """TensorFlow's `example.proto` and `feature.proto`; names of our own, so that both can be loaded."""
 
 
-SEVERAL = "several"
-"""The kind of a list that holds values of more than one."""
+SEVERAL = "several"  # the kind of a list that holds values of more than one
 
 
 @cache

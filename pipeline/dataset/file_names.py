@@ -18,8 +18,7 @@ from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Shard
 from recordmill.pipeline.dataset.paths import check_place
 from recordmill.pipeline.errors import DatasetError
 
-SPANS = "spans"
-"""The folder of each span's own files."""
+SPANS = "spans"  # the folder of each span's own files
 REPORT, REJECTED = "report.json", "rejected.jsonl"
 """The files of a span, in its folder: its report, and its rejected rows if there are any."""
 

@@ -37,12 +37,10 @@ from recordmill.pipeline.safe_text import cut, printable
 
 FORBIDDEN = frozenset("\\:\n\t")
 """Characters of drives, schemes and lines; a build writes none of them into a file's name."""
-NO_PARTS = frozenset({"", ".", ".."})
-"""Parts of a path that name no file or folder in the one before."""
+NO_PARTS = frozenset({"", ".", ".."})  # parts of a path that name no file or folder in the one before
 MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux' own limits
 ADVICE = "copy the version again, or build again"
-OF_URLS = frozenset("%?#")
-"""Characters with a meaning in some stores' URLs: `%2e%2e` is a way up."""
+OF_URLS = frozenset("%?#")  # characters with a meaning in some stores' URLs: `%2e%2e` is a way up
 
 
 class Remote(Protocol):
@@ -186,8 +184,7 @@ def read_checked(folder: Location, path: str, sha256: str, most: int | None = No
 
 
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
-MOST_CHARACTERS = 100
-"""The longest name of a dataset, a split, a feature, a version or a span."""
+MOST_CHARACTERS = 100  # the longest name of a dataset, a split, a feature, a version or a span
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d) *(\.|$)", re.IGNORECASE)
 """Names that Windows keeps for devices, in every folder and whatever follows a dot."""
 

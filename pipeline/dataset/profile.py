@@ -32,8 +32,7 @@ MOST_BYTES = 256 << 20  # 256 MiB: of 1,000 numbers in 10 splits it is some 100 
 MOST_VALUES = 1 << 10  # different values of a histogram: within 0.2 % of a value where there are more in one octave
 MOST_NAMES = 1 << 10  # different ids that are counted one by one
 MOST_ROWS = 1 << 50  # of one value; the sum of all leaves room in int64
-LOST = range(32)
-"""The bits of a value that a histogram may cut off."""
+LOST = range(32)  # the bits of a value that a histogram may cut off
 
 
 @dataclass(frozen=True)

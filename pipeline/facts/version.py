@@ -213,7 +213,7 @@ def loss_warnings(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yields a feature and a line for each loss of its images (`contract.image_facts`)."""
     for name in manifest.features:
         counts = manifest.statistics.get(name, {}).get("losses", {})
-        yield from ((name, f"{name}: {line}") for line in loss_lines(counts, advice=True))
+        yield from ((name, f"{name}: {line}") for line in loss_lines(counts))
 
 
 def duplicate_warnings(duplicates: Counts) -> Iterator[str]:

@@ -281,7 +281,7 @@ def _key_warnings(sample: RowSample) -> Iterator[str]:
 
 def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView]) -> Iterator[str]:
     for view in columns:
-        yield from (f"'{view.name}': {line}" for line in loss_lines(view.losses, advice=True))
+        yield from (f"'{view.name}': {line}" for line in loss_lines(view.losses))
         if view.missing == 1 and sample.rows:
             yield f"'{view.name}' is missing in all rows" + ("" if sample.is_all else " of the sample")
         elif view.name == spec.label and view.names:

@@ -25,8 +25,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import Ragged
 
-MIXED = 201
-"""The purpose of a block's permutation; `order` has others."""
+MIXED = 201  # the purpose of a block's permutation; `order` has others
 BLOCK = 10_000  # records in which the shares are exact, at most
 
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 LEAST = {"batch_size": 1, "start_step": 0, "workers": 0, "max_skipped": 0, "threads": 1, "cache_bytes": 1}
-THE_LABEL = "(the dataset's label)"
-"""Stands for the label that the manifest names."""
+THE_LABEL = "(the dataset's label)"  # stands for the label that the manifest names
 
 Default = TypeVar("Default")
 

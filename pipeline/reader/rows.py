@@ -37,8 +37,7 @@ from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 
 LOG = logging.getLogger("recordmill")
-AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001
-"""Purposes of random numbers; the permutations of `order` have others."""
+AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001  # purposes of random numbers; the permutations of `order` have others
 AHEAD_BYTES = 256 << 20  # 256 MiB of records: the next block of every lane
 AT_ONCE = 1024  # records whose blocks are looked for together
 LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`

@@ -31,8 +31,7 @@ from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.safe_text import cut
 
 FORMAT = 1  # of a state
-FOR_EVER = -1
-"""The number of epochs of an input that does not end."""
+FOR_EVER = -1  # the number of epochs of an input that does not end
 
 
 @dataclass(frozen=True)

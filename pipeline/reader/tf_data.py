@@ -146,11 +146,7 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
 
 
 def _counted(batches: tf.data.Dataset, count: int, ticks: tf.data.Dataset) -> tf.data.Dataset:
-    """Says how many batches there are.
-
-    Where errors are ignored there are fewer, and an assertion fails at every call: `ticks`, enough for a batch and an
-    error a step, end it.
-    """
+    """Says how many batches there are; `ticks`, two a step, end what would fail for ever where errors are ignored."""
     assert_, most = tf.data.experimental.assert_cardinality, count if count < 0 else 2 * count + 2
     pairs = tf.data.Dataset.zip((batches.apply(assert_(count)), ticks.take(most).apply(assert_(most))))
     return pairs.map(lambda batch, _: batch)
@@ -182,9 +178,7 @@ def _tensor_spec(spec: ArraySpec) -> Any:
 
 
 def _tensor(spec: ArraySpec, value: Any) -> Any:
-    if not spec.ragged:
-        return value
-    return tf.RaggedTensor.from_row_splits(*value, validate=False)
+    return tf.RaggedTensor.from_row_splits(*value, validate=False) if spec.ragged else value
 
 
 def _has_ragged(spec: Any) -> bool:

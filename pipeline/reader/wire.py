@@ -20,8 +20,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-PADDING = 3
-"""Bytes that `decode` wants after the last integer, so that a word may be taken at each."""
+PADDING = 3  # bytes that `decode` wants after the last integer, so that a word may be taken at each
 LONGEST = 10  # bytes: 64 bits
 
 Int64s: TypeAlias = npt.NDArray[np.int64]

@@ -36,8 +36,7 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 LOG = logging.getLogger("recordmill")
 MOST_BYTES = 4 << 20
 BUILD, RUNNING, KILLED, DONE, FAILED, STOPPED = "build", "running", "killed", "done", "failed", "stopped"
-PATIENCE_SECONDS = 30.0
-"""The time for a line: a signal may have interrupted the thread that holds the output's lock."""
+PATIENCE_SECONDS = 30.0  # the time for a line: a signal may have interrupted the thread that holds the output's lock
 MOST_MESSAGE = 1000  # characters
 OWN_WORDS = re.compile(r"(`[^`]+` failed[^:]*: \w+): .*", re.DOTALL)
 """The message of a user's function, after its exception's type: no log holds it (docs/security.md)."""

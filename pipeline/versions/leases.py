@@ -28,12 +28,10 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 LEASES_FOLDER = ".leases"
-BUILD = "build"
-"""The lease of whoever makes a version of an output: one at a time."""
+BUILD = "build"  # the lease of whoever makes a version of an output: one at a time
 NAME = re.compile(r"([\w.+-]+)\.json")
 BEAT_SECONDS = 5.0
-PATIENCE_SECONDS = 60.0
-"""The time after which a holder whose beat stays the same counts as dead."""
+PATIENCE_SECONDS = 60.0  # the time after which a holder whose beat stays the same counts as dead
 POLL_SECONDS = 0.5
 
 

@@ -130,8 +130,10 @@ def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
     def mark(latest: Latest | None) -> Latest:  # somebody may approve one meanwhile
         return marked(there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)])
 
-    if any(manifest.gate.get("breaches") for manifest in manifests):
-        compare_and_swap(open_store(output), mark)
+    store = open_store(output)
+    latest = latest_of(store)
+    if any(is_held_back(latest, manifest) for manifest in manifests):
+        compare_and_swap(store, mark)
     remove_marked(output)
 
 

@@ -31,13 +31,7 @@ from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, missing_files, moved, now, rolled_back
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
-from recordmill.pipeline.versions.stores.base import (
-    HISTORY_FILE,
-    Conflict,
-    OutputError,
-    Store,
-    UnsettledOutputError,
-)
+from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
 
 _warn_once = cache(logging.getLogger("recordmill").warning)

@@ -11,12 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.dataset.file_names import inner_paths
-from recordmill.pipeline.dataset.manifest import (
-    MANIFEST_FILE,
-    VERSIONS_FOLDER,
-    DatasetError,
-    Manifest,
-)
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Manifest
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Store
 

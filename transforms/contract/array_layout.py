@@ -21,10 +21,8 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import DatasetError
 
 DTYPES = ("uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
-MAGIC = b"\x93NUMPY"
-"""The beginning of a `.npy` file."""
-MOST_HEADER = 4096
-"""The bytes of a `.npy` file's header at most; NumPy's own have 118 for arrays of any size."""
+MAGIC = b"\x93NUMPY"  # the beginning of a `.npy` file
+MOST_HEADER = 4096  # the bytes of a `.npy` file's header at most; NumPy's own have 118 for arrays of any size
 MOST_DIMENSIONS = 32
 _NUMBERS = re.compile(r"'descr':\s*'([<>|=]?(?:[ui][1248]|f[248]))'")
 _BFLOAT16 = re.compile(r"'descr':\s*'[<|]V2'")  # as ml_dtypes writes it

@@ -63,5 +63,4 @@ VOC_DEPTH = Bound("annotation of Pascal VOC", "levels", 50, "malformed_row")
 OBJECTS = Bound("annotated image", "boxes and captions", 100_000, "too_large")
 NAMES = Bound("file of names", "lines and commas", 100_000, "one line, the build ends")  # ImageNet-21k has 87,000
 
-BOUNDS = tuple(each for each in globals().values() if isinstance(each, Bound))
-"""All, in the order of the page."""
+BOUNDS = tuple(each for each in globals().values() if isinstance(each, Bound))  # all, in the order of the page

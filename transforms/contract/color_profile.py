@@ -34,10 +34,8 @@ SMALL = 64 << 10  # 64 KiB: larger profiles are tables, never sRGB's primaries a
 TOLERANCE = 2.0  # of 255 levels; sRGB's variants differ by 0.5, a curve of 2.2 by 7
 ICC_MARK = b"ICC_PROFILE\0"
 TIFF_TAG = 34_675
-NAMES = {b"RGB ": "RGB", b"GRAY": "grey", b"CMYK": "CMYK"}
-"""The names of profiles' colour spaces that are applied."""
-BROKEN = b"broken"
-"""Stands for a profile that cannot be read; no decoder takes it."""
+NAMES = {b"RGB ": "RGB", b"GRAY": "grey", b"CMYK": "CMYK"}  # the names of profiles' colour spaces that are applied
+BROKEN = b"broken"  # stands for a profile that cannot be read; no decoder takes it
 
 D65, D50 = (0.3127, 0.3290), (0.9642, 1.0, 0.8249)
 """The white of displays, as chromaticity, and that of profiles, in XYZ."""
@@ -59,8 +57,7 @@ CODED_CURVES = {4: (2.2, 1.0, 0.0, 0.0, 0.0), 8: (1.0, 1.0, 0.0, 0.0, 0.0), 13: 
 SRGB_GAMMA, GAMMA_SPREAD = 45_455, 0.05  # of PNG's `gAMA`; libpng takes what is so near for sRGB's curve
 BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
 LEVELS = np.arange(0, 256, 15)
-SAME = 0.01
-"""The greatest difference of a matrix's numbers from those of primaries that have a name."""
+SAME = 0.01  # the greatest difference of a matrix's numbers from those of primaries that have a name
 
 
 def foreign_profile(data: bytes, form: str) -> bytes:

@@ -19,11 +19,9 @@ EXIF = b"Exif\0\0"
 STARTS = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", EXIF * (EXIF_HEADS.most + 1))
 """The first bytes of blocks that Pillow takes for EXIF, and of one that it strips of its heads one by one."""
 INNER = (34_665, 34_853, 40_965)  # tags that lead to directories: EXIF, GPS, interoperability
-COMPRESSION, JPEGS = 259, (6, 7)
-"""A TIFF's tag of its compression, and the codes of JPEG."""
+COMPRESSION, JPEGS = 259, (6, 7)  # a TIFF's tag of its compression, and the codes of JPEG
 PARTS = {273: 0, 324: 0, 279: 1, 325: 1}  # tags of strips and tiles: 0 their offsets, 1 their bytes
-RAW = "Raw profile type exif"
-"""The keyword of a PNG's text of EXIF in hexadecimal digits; the graph does not read it."""
+RAW = "Raw profile type exif"  # the keyword of a PNG's text of EXIF in hexadecimal digits; the graph does not read it
 BYTES = (1, 2, 7)  # types that Pillow leaves together
 TYPES = dict(enumerate("- B B H I 2I b B h i 2i f d I - - Q".split()))
 SIZES = {kind: struct.calcsize(f"={code}") for kind, code in TYPES.items() if code != "-"}

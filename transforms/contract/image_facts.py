@@ -47,14 +47,12 @@ def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
     for name, images in statistics.get("profiles", {}).items():
         is_broken = name == "broken"
         yield f"{images:,} with a broken colour profile" if is_broken else f"{images:,} {name} converted to sRGB"
-    yield from loss_lines(statistics.get("losses", {}))
+    yield from (what for what, _ in loss_words(statistics.get("losses", {})))
 
 
-def loss_lines(counts: Mapping[str, int], *, advice: bool = False) -> Iterator[str]:
-    """Describes losses; with `advice` those of pixels alone, and what keeps them."""
-    for what, instead in loss_words(counts):
-        if instead or not advice:
-            yield what + (f"; to keep all, {instead}" if advice else "")
+def loss_lines(counts: Mapping[str, int]) -> Iterator[str]:
+    """Describes the losses of pixels, and what keeps them."""
+    return (f"{what}; to keep all, {instead}" for what, instead in loss_words(counts) if instead)
 
 
 def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:

@@ -14,12 +14,10 @@ from itertools import count
 from recordmill.transforms.contract.bounds import JPEG_SEGMENTS
 from recordmill.transforms.contract.image_header import AFTER_SCAN, END, MARKER, PNG, SCAN, png_chunks, segment_end
 
-METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}
-"""JPEG's markers of application segments and comments."""
+METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}  # JPEG's markers of application segments and comments
 KEPT_CHUNKS = frozenset(b"IHDR PLTE IDAT IEND tRNS gAMA cHRM sRGB sBIT bKGD pHYs acTL fcTL fdAT".split())
 KEPT_WEBP = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF"))
-WEBP_FLAGS = 0x20 | 0x08 | 0x04
-"""The bits of VP8X that announce a profile, EXIF and XMP."""
+WEBP_FLAGS = 0x20 | 0x08 | 0x04  # the bits of VP8X that announce a profile, EXIF and XMP
 
 
 def without_metadata(data: bytes) -> bytes:
@@ -27,7 +25,7 @@ def without_metadata(data: bytes) -> bytes:
     if data.startswith(b"\xff\xd8\xff"):
         return b"\xff\xd8" + b"".join(_jpeg_pieces(data))
     if data.startswith(PNG):
-        return PNG + b"".join(_png_chunks(data))
+        return PNG + b"".join(data[at - 8 : end + 4] for kind, at, end in png_chunks(data) if kind in KEPT_CHUNKS)
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         body = b"WEBP" + b"".join(_webp_chunks(data))
         return b"RIFF" + struct.pack("<I", len(body)) + body
@@ -67,10 +65,6 @@ def _colours(segment: bytes) -> bytes:
     if segment[1] == 0xEE and segment[4:9] == b"Adobe" and len(segment) >= 16:
         return segment[:2] + b"\0\x0e" + segment[4:16]
     return b""
-
-
-def _png_chunks(data: bytes) -> Iterator[bytes]:
-    return (data[start - 8 : end + 4] for kind, start, end in png_chunks(data) if kind in KEPT_CHUNKS)
 
 
 def _webp_chunks(data: bytes) -> Iterator[bytes]:

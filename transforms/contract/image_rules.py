@@ -20,8 +20,7 @@ import numpy as np
 
 from recordmill.transforms.contract.kinds.image import MAX_SIDE, PixelOptions
 
-TAG = 0x0112
-"""The number of EXIF's tag."""
+TAG = 0x0112  # the number of EXIF's tag
 
 
 def is_transposed(orientation: Any) -> Any:

@@ -22,17 +22,14 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Stored
 
-KEY = "key"
-"""The Example's feature that holds the row's key; no feature of the spec has this name."""
+KEY = "key"  # the Example's feature that holds the row's key; no feature of the spec has this name
 
 UNENCODED = "@pixels"
 """The end of the name by which the transform graph gives a feature's images before they are encoded as JPEG."""
 
-LENGTHS = "lengths"
-"""The end of a served input's name: how many values each row of a list has."""
+LENGTHS = "lengths"  # the end of a served input's name: how many values each row of a list has
 
-IMAGES = ("image", "image_sequence")
-"""The kinds whose column is images."""
+IMAGES = ("image", "image_sequence")  # the kinds whose column is images
 
 
 def part_name(feature: str, part: str) -> str:
@@ -142,5 +139,4 @@ def _check_type(name: str, value: object, annotated: Sequence[Any]) -> None:
         raise DatasetError(f"{name} is {known}, got {cut(repr(value))}")
 
 
-SERVED = FinishOptions()
-"""The serving model's options."""
+SERVED = FinishOptions()  # the serving model's options

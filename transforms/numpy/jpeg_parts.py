@@ -189,12 +189,7 @@ def _unit(data: bytes | memoryview, offset: int) -> tuple[int, int] | None:
 
 
 def _of_scan(
-    data: bytes | memoryview,
-    offset: int,
-    length: int,
-    frame: int | None,
-    unit: tuple[int, int] | None,
-    interval: int,
+    data: bytes | memoryview, offset: int, length: int, frame: int | None, unit: tuple[int, int] | None, interval: int
 ) -> JpegLayout | None:
     if frame is None or unit is None or not interval:
         return None

@@ -21,27 +21,13 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
 from recordmill.transforms.tensorflow import boxes, category, image, number, text
-from recordmill.transforms.tensorflow.kind import (
-    DTYPES,
-    Context,
-    Kind,
-    Parts,
-    Prepared,
-    Stored,
-    cut,
-    each,
-    padded,
-)
+from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
 
 Features = Mapping[str, Description]
 
 
 def parse(
-    features: Features,
-    serialized: tf.Tensor,
-    *,
-    with_key: bool = False,
-    options: FinishOptions = SERVED,
+    features: Features, serialized: tf.Tensor, *, with_key: bool = False, options: FinishOptions = SERVED
 ) -> dict[str, tf.Tensor]:
     """Reads a batch of serialized Examples, string of shape [rows], in one parse and makes it model-ready.
 
@@ -85,9 +71,7 @@ def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stor
 
 
 def model_features(
-    features: Features,
-    stored: Mapping[str, Stored],
-    options: FinishOptions = SERVED,
+    features: Features, stored: Mapping[str, Stored], options: FinishOptions = SERVED
 ) -> dict[str, tf.Tensor]:
     """Makes a batch of stored features model-ready: decoded, normalized, padded.
 

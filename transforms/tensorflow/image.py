@@ -21,11 +21,7 @@ import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.image_rules import placement, upright
-from recordmill.transforms.contract.kinds.image import (
-    ImageDescription,
-    ImageOptions,
-    ImageSequenceDescription,
-)
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions, ImageSequenceDescription
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.image_decode import decode, libjpeg, resize
 from recordmill.transforms.tensorflow.image_encode import as_jpeg, unencoded

@@ -158,9 +158,7 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     # `tRNS` may stand inside other data by chance: then the slower branch gives the same pixels.
     opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
     return tf.cond(
-        opaque,
-        lambda: tf.io.decode_png(encoded, channels=3),
-        lambda: _with_alpha(encoded, depth, colour, background),
+        opaque, lambda: tf.io.decode_png(encoded, channels=3), lambda: _with_alpha(encoded, depth, colour, background)
     )
 
 

@@ -17,8 +17,7 @@ from recordmill.transforms.contract.stored import UNENCODED
 Stored: TypeAlias = tf.Tensor | tf.RaggedTensor
 Parts = Mapping[str, Stored]
 """Tensors by part."""
-DTYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}
-"""TensorFlow's types of what is stored."""
+DTYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}  # TensorFlow's types of what is stored
 
 
 @dataclass(frozen=True)

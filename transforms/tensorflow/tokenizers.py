@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from recordmill.transforms.contract.kinds.text import TextOptions
 
-WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"
-"""Runs of Unicode white space; RE2's own `\\s` is ASCII only."""
+WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"  # runs of Unicode white space; RE2's own `\s` is ASCII only
 
 
 @tf.autograph.experimental.do_not_convert

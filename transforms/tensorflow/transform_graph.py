@@ -107,8 +107,7 @@ class TransformGraph(tf.Module):
         return stored
 
 
-_LOADING = Lock()
-"""Held while a graph is loaded: `lru_cache` lets threads that ask at once each load one."""
+_LOADING = Lock()  # held while a graph is loaded: `lru_cache` lets threads that ask at once each load one
 
 
 def transform_graph(export: str) -> TransformGraph:

@@ -38,8 +38,7 @@ from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.number import used_statistics
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
-ANALYZED = "reports/analyzed"
-"""The report of the user's own analyzers: the export's name."""
+ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
 
 
 @dataclass(frozen=True)

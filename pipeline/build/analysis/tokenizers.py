@@ -26,8 +26,7 @@ from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
 """The special pieces as BERT writes them in a file of WordPieces."""
-SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}
-"""The ends of the models' file names, by tokenizer."""
+SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}  # the ends of the models' file names, by tokenizer
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
 MAX_WORD_BYTES = 1 << 16
 SPECIAL_IDS = ("pad", "unk", "bos", "eos")

@@ -20,7 +20,7 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from recordmill.pipeline.build.context.reports import (
     chunk_step,
     read_rejects,
     read_report,
+    read_reports,
     shard_step,
     write_report,
 )
@@ -90,16 +91,16 @@ def finished_work(run: Run, chunks: int) -> Kept | None:
     """Returns the finished work of an attempt, which may be at work; None unless all of its chunks were read."""
     analysis = read_report(run.workspace, f"reports/{ANALYSIS}")
     steps, read, expected = list(map(chunk_step, range(chunks))), list[Report](), Counter[int]()
-    for report in filter(None, _reports(run, steps)):
+    for report in filter(None, read_reports(run.workspace, steps)):
         read.append(report)
         expected.update(take_groups(report))
     if analysis is None or len(read) < chunks or analysis["export"] not in run.workspace.names("analysis"):
         return None
     sizes = run.shards.sizes()
-    reports = zip(expected, _reports(run, map(shard_step, expected)), strict=True)
+    reports = zip(expected, read_reports(run.workspace, map(shard_step, expected)), strict=True)
     shards = {group: report for group, report in reports if report and _is_whole(report, sizes)}
     groups = frozenset(expected.keys() - shards.keys())
-    again = enumerate(_reports(run, steps)) if groups else ()  # read again: together they fill the memory
+    again = enumerate(read_reports(run.workspace, steps)) if groups else ()  # read again: together they fill the memory
     wanted = frozenset(chunk for chunk, report in again if report and groups & take_groups(report).keys())
     finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
     return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
@@ -134,11 +135,6 @@ def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
         "written": sum(sum(shard["written_by_source"].values()) for shard in shards),
         "dropped": sum(shard["rejected"] for shard in shards),
     }
-
-
-def _reports(run: Run, steps: Iterable[str]) -> Iterator[Report | None]:
-    for _, data in run.workspace.read_all([f"reports/{step}.json" for step in steps]):
-        yield None if data is None else json.loads(data)
 
 
 def _is_whole(report: Report, sizes: dict[str, int]) -> bool:

@@ -36,8 +36,7 @@ from recordmill.pipeline.versions.stores.open_store import open_bucket
 
 PLAN = PLAN_FILE.removesuffix(".json")
 """The report with which an attempt begins: a digest of its chunks, and in a bucket the version's name."""
-PASSES = ("placement", "look")
-"""The folders of the jobs before the writing one: every file in them is finished."""
+PASSES = ("placement", "look")  # the folders of the jobs before the writing one: every file in them is finished
 
 
 @dataclass(frozen=True)

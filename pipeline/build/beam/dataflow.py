@@ -48,8 +48,7 @@ PATIENCE_SECONDS = 600.0
 """The time without an answer of the service after which a build gives up; its job may be healthy for all that."""
 REQUEST_SECONDS = 60.0
 OLD_JOB_SECONDS = 600.0  # the service takes minutes to end a job's machines
-UNLISTED_SECONDS = 10.0
-"""The time in which the service lists a job that was being submitted as the driver was stopped."""
+UNLISTED_SECONDS = 10.0  # the time in which the service lists a job that was being submitted as the driver was stopped
 REFUSED = "REFUSED"
 ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
 AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportError, RequestException)
@@ -290,8 +289,8 @@ class _Jobs:
         """Reads a state without Beam's own tries, whose pauses grow to minutes."""
         request = api.GetJobRequest(project_id=self._options["project"], location=self._options["region"], job_id=job)
         with _refusals(NotFound):  # the service denies new jobs for a moment
-            answer = self._client._jobs_client.get_job(request, timeout=REQUEST_SECONDS)
-        return _name_of(answer.current_state)
+            state = self._client._jobs_client.get_job(request, timeout=REQUEST_SECONDS).current_state
+        return state.name.removeprefix("JOB_STATE_") if state else "PENDING"
 
     def cancel(self, job: str) -> None:
         with _refusals():
@@ -306,10 +305,6 @@ class _Jobs:
 
     def page(self, job: str) -> str:
         return console_url(self._options["region"], job)
-
-
-def _name_of(state: Proto) -> str:
-    return state.name.removeprefix("JOB_STATE_") if state else "PENDING"
 
 
 @contextmanager

@@ -27,8 +27,7 @@ from recordmill.pipeline.errors import UserError, did_you_mean
 
 BACKUP = "-backup"
 """The end of a backup's name: whoever cancels the jobs whose names begin as the first one's cancels both."""
-PIECES = 4
-"""The pieces of a backup for each slot that is idle: slots that become idle later take some of them."""
+PIECES = 4  # the pieces of a backup for each slot that is idle: slots that become idle later take some of them
 ELEMENTS = 64  # enough that every slot gets one
 NAMESPACE = "doctor"
 

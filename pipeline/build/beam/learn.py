@@ -37,14 +37,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error, read_report
 from recordmill.pipeline.build.runners.job import Rest
-from recordmill.pipeline.build.summaries.look import (
-    Look,
-    PartialSums,
-    Sums,
-    kept,
-    learned,
-    statistics_look,
-)
+from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, kept, learned, statistics_look
 from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.read_chunk import LookReader

@@ -35,8 +35,7 @@ ANALYSIS = "analysis"
 LOOK_REPORTS = "look/reports"
 """The folder of the reports of chunks that a look read and the next job reads again, on runners that shuffle rows."""
 SECONDS = 0.3  # between two writes of a counter's file
-ERROR = "error"
-"""The file's name; of several workers' errors the last stays."""
+ERROR = "error"  # the file's name; of several workers' errors the last stays
 
 
 def chunk_step(index: int) -> str:
@@ -58,6 +57,12 @@ def read_report(workspace: Store, name: str) -> dict[str, Any] | None:
     """Reads a report; None if it does not exist."""
     data = workspace.read(f"{name}.json")
     return None if data is None else json.loads(data)
+
+
+def read_reports(workspace: Store, steps: Iterable[str]) -> Iterator[dict[str, Any] | None]:
+    """Reads the reports of steps in their order; None for one that does not exist."""
+    for _, data in workspace.read_all([f"reports/{step}.json" for step in steps]):
+        yield None if data is None else json.loads(data)
 
 
 class Progress:

@@ -33,10 +33,8 @@ from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import Store
 
 EXAMPLES = 5
-COUNTS = "digests/counts"
-"""The folder of the counts of records, by bucket."""
-NEAR = "reports/duplicates"
-"""The report on images that look alike, where the placement has counted them."""
+COUNTS = "digests/counts"  # the folder of the counts of records, by bucket
+NEAR = "reports/duplicates"  # the report on images that look alike, where the placement has counted them
 MAX_KEY = 100
 Contents = Callable[[int], pa.Table]
 """Reads a file of contents by its number."""

@@ -24,10 +24,8 @@ from recordmill.pipeline.build.duplicates.fingerprints import Numbers, look_up, 
 from recordmill.pipeline.sources.faults import Reject
 
 Splits = npt.NDArray[np.int64]
-DROPPED, MOVED = "decisions/dropped", "decisions/moved"
-"""The folders of the chunks' files."""
-BEST = ("hash", "sample", "to")
-"""The columns that describe a cluster's first row: the hashes of its key, and its split."""
+DROPPED, MOVED = "decisions/dropped", "decisions/moved"  # the folders of the chunks' files
+BEST = ("hash", "sample", "to")  # the columns that describe a cluster's first row: the hashes of its key, and its split
 
 
 def write_decisions(folder: str, order: str, planned: PlannedBuild, chunk: int, decided: pa.Table) -> int:

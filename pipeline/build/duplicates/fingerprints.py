@@ -46,13 +46,11 @@ from recordmill.transforms.contract.kinds.text import TextOptions
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
-SHARD_CONTENTS = "digests/shards"
-"""The folder of the contents of shards."""
+SHARD_CONTENTS = "digests/shards"  # the folder of the contents of shards
 DIGEST, LOOK = 16, 16  # bytes
 NONE = bytes(DIGEST)
 POSITION_BITS = 40
-BUCKET = "@group"
-"""The column that says the bucket of each row (`worker.packing`)."""
+BUCKET = "@group"  # the column that says the bucket of each row (`worker.packing`)
 
 
 def content_features(features: Mapping[str, FeatureOptions], schema: RowSchema) -> list[str]:

@@ -23,8 +23,7 @@ from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.transforms.contract.image_header import ImageError
 
-IN_FLIGHT = 32
-"""Requests of this process at a time, and reads of one `ReadAhead` that were begun and not asked for."""
+IN_FLIGHT = 32  # requests of this process at a time, and reads of one `ReadAhead` that were begun and not asked for
 HELD_BYTES = 64 << 20  # 64 MiB of this process: beyond, a read begins when it is asked for
 
 

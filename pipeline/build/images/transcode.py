@@ -63,8 +63,7 @@ UPRIGHT = {
     8: Transpose.ROTATE_90,
 }
 """Pillow's way to make an image of an EXIF orientation upright."""
-TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}
-"""The inverse; all but the quarter turns are their own."""
+TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}  # the inverse; all but the quarter turns are their own
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
 IN_SRGB = (b"sRGB", b"\1")
@@ -72,8 +71,7 @@ IN_SRGB = (b"sRGB", b"\1")
 DENSITY = (300, 300)
 INTERVALS = {16: (2, 3, 4, 5, 6, 7, 8), 8: (4, 3, 5, 2, 6, 7, 8)}
 """The MCUs between two markers, by an MCU's width in pixels, the best first: fewer cost bytes, more cut less finely."""
-LEAST_SIDE = 96
-"""The shorter side in pixels of images that have markers: to decode less costs less than to cut."""
+LEAST_SIDE = 96  # the shorter side in pixels of images that have markers: to decode less costs less than to cut
 
 
 # Pillow warns about odd metadata and large images, which `max_pixels` decides. Its warnings cannot be turned

@@ -1,13 +1,13 @@
 """The inputs that a version remembers, in its `inputs.arrow`: each file with its size, its times and its digest.
 
-    source  span  path          bytes  modified  identity  sha256  tag   changed  inode
-    0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   null  1.7e9    1311
+    source  span  path          bytes  modified  identity  sha256  tag
+    0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   (1.7e9, 1311)
 
-A file of the same size, `changed` (its ctime) and `inode` is unchanged; `modified`, which `rsync` and `cp -p` keep,
-proves nothing. Any other file is read. `identity` is the time that stands for its content in keys: a file with the
-remembered content keeps the remembered identity, so that `touch` changes no key, and the identity of other content of
-that path and size is a number that follows from its digest. Objects of a store have a tag, an ETag or a generation,
-in place of all; they have no digest.
+A file of the same size and `tag` is unchanged: the tag of a local file is its ctime and its inode, as `modified`, which
+`rsync` and `cp -p` keep, proves nothing. Any other file is read. `identity` is the time that stands for its content in
+keys: a file with the remembered content keeps the remembered identity, so that `touch` changes no key, and the identity
+of other content of that path and size is a number that follows from its digest. Objects of a store, whose tag is an
+ETag or a generation, have no digest.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.manifest import Location
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.paths import is_image
 
 INPUTS_FILE = "inputs.arrow"
@@ -40,10 +40,7 @@ BLOCK = 1 << 16  # rows that are looked at together
 READ_BYTES = 1 << 20
 IDENTITY_BYTES = 6  # of a digest: a float64 holds them exactly, and they are far from any time
 HASHING_THREADS = 4
-COARSE_SECONDS = 2.0  # the coarsest clock of a file system, FAT's
-FACTS = ("changed", "inode")
-"""The columns that prove that a file is as it was; those of earlier Recordmills are 0, which proves nothing."""
-FACT_TYPES = np.dtype([("changed", "f8"), ("inode", "i8")])
+TICK_SECONDS = 0.02  # of the clock that gives a file of Linux its ctime: 10 ms at the most
 SCHEMA = pa.schema(
     {
         "source": pa.int32(),
@@ -53,9 +50,7 @@ SCHEMA = pa.schema(
         "modified": pa.float64(),
         "identity": pa.float64(),
         "sha256": pa.binary(32),
-        "tag": pa.string(),
-        "changed": pa.float64(),
-        "inode": pa.int64(),
+        "tag": pa.string(),  # `FileInfo.seen`; earlier Recordmills wrote none of a local file
     }
 )
 """The columns of `inputs.arrow`, a Feather file; `source` is the number of the source in the spec."""
@@ -83,9 +78,9 @@ class Times:
         self._identity[hash(file)] = identity
         self._modified[hash(file._replace(modified=identity))] = file.modified
 
-    def identified(self, file: FileInfo) -> FileInfo:
-        """Returns a listed file with its identity time."""
-        return file._replace(modified=self._identity.get(hash(file), file.modified))
+    def identified(self, files: Iterable[FileInfo]) -> FileList:
+        """Returns listed files with their identity times."""
+        return FileList(file._replace(modified=self._identity.get(hash(file), file.modified)) for file in files)
 
     def modified(self, file: FileInfo) -> float:
         """Returns the time of change of a file that has its identity time."""
@@ -93,13 +88,12 @@ class Times:
 
 
 class Remembered:
-    """The inputs of a version, found by source, path and size, and by span where paths name spans: 60 bytes a file."""
+    """The inputs of a version, found by source, path and size, and by span where paths name spans: 50 bytes a file."""
 
     def __init__(self, table: pa.Table, *, by_span: bool) -> None:
         self.table, self._by_span = table, by_span
-        self._identity, self._facts = table["identity"].to_numpy(), np.empty(len(table), FACT_TYPES)
-        for name in FACTS:
-            self._facts[name] = table[name].fill_null(0).to_numpy()
+        self._identity, self._since = table["identity"].to_numpy(), dict[int, str]()
+        self._seen = _hashed(tag for batch in table["tag"].chunks for tag in batch.to_pylist())
         self._found = HashedRows(self._names())
 
     @classmethod
@@ -112,15 +106,16 @@ class Remembered:
                 files are added to a folder, a file is listed without its span.
         """
         with suppress(UserError):
-            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA, FACTS)
+            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA)
             return cls(table, by_span=by_span) if table.num_rows else None
         return None
 
     def of_spans(self, names: Sequence[str]) -> pa.Table:
-        """Returns the inputs of some spans, with what proves now that they are unchanged."""
-        table = self.table.drop_columns([*FACTS])
-        for name in FACTS:
-            table = table.append_column(name, pa.array(self._facts[name]))
+        """Returns the inputs of some spans, with the tags that were seen since."""
+        rows, tags = pa.array([*self._since], pa.int64()), pa.array([*self._since.values()], pa.string())
+        since = tags.take(pc.index_in(pa.array(np.arange(len(self.table))), rows))
+        tag = pc.coalesce(pa.chunked_array([since]), self.table["tag"])
+        table = self.table.set_column(SCHEMA.get_field_index("tag"), SCHEMA.field("tag"), tag)
         return table.filter(pc.is_in(table["span"], pa.array(names, pa.string())))
 
     def row(self, group: Group, path: str) -> dict[str, Any] | None:
@@ -139,8 +134,8 @@ class Remembered:
         """Compares the content of listed files that may have changed, or of all; gives their identities."""
         times = Times()
         for group in groups:
-            rows, now, path = self._rows(group), _facts(group), group.of.reader.input_path(files)
-            is_same = (rows >= 0) & (self._facts[rows] == now)
+            rows, path = self._rows(group), group.of.reader.input_path(files)
+            is_same = (rows >= 0) & (self._seen[rows] == _hashed(file.seen for file in group.files))
             is_local = np.fromiter(("://" not in path(file.path) for file in group.files), np.bool_, len(group.files))
             is_read = is_local & (rows >= 0) & (reads_all | ~is_same)
             digests = taken(self.table["sha256"], np.where(is_read, rows, -1))
@@ -149,13 +144,14 @@ class Remembered:
             with ThreadPoolExecutor(HASHING_THREADS) as pool:
                 found = pool.map(lambda name: file_sha256(files, name), asked)
                 for number, (file, digest) in enumerate(zip(group.files, digests, strict=True)):
-                    identity = file.modified
+                    row, identity = int(rows[number]), file.modified
                     if is_read[number] and (sha256 := next(found)):
                         is_same[number], identity = sha256 == digest, int.from_bytes(sha256[:IDENTITY_BYTES], "big")
-                    identity = float(self._identity[rows[number]] if is_same[number] else identity)
+                        if is_same[number]:
+                            self._seen[row], self._since[row] = hash(file.seen), file.seen
+                    identity = float(self._identity[row] if is_same[number] else identity)
                     if identity != file.modified:
                         times.add(file._replace(path=path(file.path)), identity)
-            self._facts[rows[is_same]] = now[is_same]
         return times
 
     def _rows(self, group: Group) -> npt.NDArray[np.int64]:
@@ -172,7 +168,7 @@ class Remembered:
 def settle(groups: Iterable[Group]) -> None:
     """Waits before files are read until a later change of one would get another ctime than the one that was listed."""
     newest = max((file.changed for group in groups for file in group.files), default=0.0)
-    time.sleep(min(COARSE_SECONDS, max(0.0, newest + COARSE_SECONDS - time.time())))  # at most, if clocks were set back
+    time.sleep(min(TICK_SECONDS, max(0.0, newest + TICK_SECONDS - time.time())))  # at most, if clocks were set back
 
 
 def file_sha256(files: Files, path: str) -> bytes | None:
@@ -189,8 +185,8 @@ def _times(group: Group) -> npt.NDArray[np.float64]:
     return np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
 
 
-def _facts(group: Group) -> npt.NDArray[np.void]:
-    return np.fromiter(((file.changed, file.inode) for file in group.files), FACT_TYPES, len(group.files))
+def _hashed(tags: Iterable[str | None]) -> npt.NDArray[np.int64]:
+    return np.fromiter(map(hash, tags), np.int64)
 
 
 def encoded(path: str) -> bytes:
@@ -263,10 +259,8 @@ class TableInMaking:
         for (file, early), late in zip(files, digests, strict=True):
             modified = self._times.modified(file._replace(path=path(file.path)))
             sha256 = early or late or self._sha256(path(file.path))
-            rows.append((
-                group.of.index, group.of.name, encoded(file.path), file.bytes, modified, file.modified, sha256,
-                file.tag or None, file.changed, file.inode,
-            ))  # fmt: skip
+            name = group.of.index, group.of.name, encoded(file.path), file.bytes
+            rows.append((*name, modified, file.modified, sha256, file.seen))
         columns = zip(*rows, strict=True)
         return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
 

@@ -3,7 +3,7 @@
 A file that was touched between two builds has the time that stands for its content all the while.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import groupby
@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from recordmill.pipeline.build.context.arrow_files import HashedRows
 from recordmill.pipeline.build.inputs.input_table import Times
-from recordmill.pipeline.sources.files import FileInfo, FileList, Files, StoreFiles
+from recordmill.pipeline.sources.files import FileInfo, Files, StoreFiles
 
 
 class Listings(Files):
@@ -31,7 +31,7 @@ class Listings(Files):
         """Takes the times that stand for the contents of files, also of those listed already."""
         self.times = times
         if times:
-            self._listed = {pattern: _identified(times, listed) for pattern, listed in self._listed.items()}
+            self._listed = {pattern: times.identified(listed) for pattern, listed in self._listed.items()}
 
     def again(self) -> "Listings":
         """Returns the files as they are now, by the same times."""
@@ -42,7 +42,7 @@ class Listings(Files):
         """Lists the files that a glob matched when it was first asked for."""
         if pattern not in self._listed:
             listed = self.files.match(pattern)
-            self._listed[pattern] = _identified(self.times, listed) if self.times else listed
+            self._listed[pattern] = self.times.identified(listed) if self.times else listed
         return self._listed[pattern]
 
     def is_folder(self, path: str) -> bool:
@@ -75,10 +75,6 @@ class Listings(Files):
             except OSError:
                 now = ()
             yield from _differences(before, now)
-
-
-def _identified(times: Times, listed: Iterable[FileInfo]) -> FileList:
-    return FileList(map(times.identified, listed))
 
 
 def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[tuple[str, str]]:

@@ -31,10 +31,8 @@ from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import Spec
 
-BASE = "base"
-"""The span of sources without placeholders, beside sources with them."""
-COMPACT = "compact"
-"""The span of the rows that `--compact` put together."""
+BASE = "base"  # the span of sources without placeholders, beside sources with them
+COMPACT = "compact"  # the span of the rows that `--compact` put together
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,8 @@ from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 
-RECIPE = "recipe_sha256"
-"""The manifest's digest of all that decides the records of every span, in its `provenance`."""
-SOURCES = "sources_sha256"
-"""The manifest's digest of the spec's sources, of which some may have no file of a span."""
+RECIPE = "recipe_sha256"  # the manifest's digest of all that decides the records of every span, in its `provenance`
+SOURCES = "sources_sha256"  # the manifest's digest of the spec's sources, of which some may have no file of a span
 
 
 class SpanError(UserError):
@@ -160,12 +158,7 @@ def _together(spans: Mapping[str, Span]) -> Span:
 
 
 def _only(
-    spec: Spec,
-    files: Files,
-    recipe: str,
-    base: Manifest | None,
-    only: Sequence[str],
-    damaged: Collection[str],
+    spec: Spec, files: Files, recipe: str, base: Manifest | None, only: Sequence[str], damaged: Collection[str]
 ) -> SpanChoice:
     if not spec.has_templates:
         raise SpanError("--span: no source names spans: give a `path` with {span}, or with {YYYY}, {MM} and {DD}")

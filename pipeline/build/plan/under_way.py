@@ -17,14 +17,13 @@ from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.keys import list_groups, listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
+from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base, source_key_of
-from recordmill.pipeline.versions.stores.open_store import open_location
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,8 @@ class Build:
             return None
         return take_times(self.spec, self.base.folder, self.files, self.options.spans, reads_all=self.options.again)
 
-    def holds(self, version: Manifest, plan: BuildPlan) -> bool:
-        """Whether a version of the plan's key was built of the content that the files have now."""
-        folder = version_folder(open_location(self.output), version.version)
+    def holds(self, folder: Location, plan: BuildPlan) -> bool:
+        """Whether a version of the plan's key, in a folder, was built of the content that the files have now."""
         remembered = Remembered.read(folder, by_span=self.spec.has_templates)
         return remembered is None or not remembered.times(plan.inputs, self.files)  # of one key, identities are equal
 

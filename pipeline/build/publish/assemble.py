@@ -226,11 +226,7 @@ def _sample_share(results: Results) -> float:
 
 
 def _manifest(
-    results: Results,
-    described: dict[str, Description],
-    splits: dict[str, Split],
-    rejects: dict[str, Any],
-    version: str,
+    results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any], version: str
 ) -> Manifest:
     plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
     sources, gone = results.by_source(), plan.forgotten

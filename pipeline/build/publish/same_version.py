@@ -66,7 +66,7 @@ def find_version(build: Build, plan: BuildPlan) -> Manifest | None:
             return False
         with suppress(UserError):  # a build never goes back to a damaged version
             folder = version_folder(open_location(build.output), version.version)
-            return build.holds(version, plan) and continues(names_to_keep(plan.spec, folder, version), plan.kept)
+            return build.holds(folder, plan) and continues(names_to_keep(plan.spec, folder, version), plan.kept)
         return False
 
     return publishing.find_version(build.output, plan.rows_key, fits)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.base.span_reports import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
-from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, read_report, shard_step
+from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, read_reports, shard_step
 from recordmill.pipeline.build.duplicates.counts import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.shard_report import ShardSums
@@ -196,12 +196,12 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     """
     steps = [chunk_step(chunk.index) for chunk in plan.chunks]
     chunks, expected = list[Report](), Counter[int]()
-    for step, report in zip(steps, _read(context, steps), strict=True):
+    for step, report in zip(steps, read_reports(context.workspace, steps), strict=True):
         chunks.append(_needed(step, report))
         expected.update(take_groups(chunks[-1]))
     groups = sorted(expected)
     shards, sums = dict[int, Report](), ShardSums()
-    for group, report in zip(groups, _read(context, map(shard_step, groups)), strict=True):
+    for group, report in zip(groups, read_reports(context.workspace, map(shard_step, groups)), strict=True):
         if report is not None:
             rest = sums.add(report)
             shards[group] = report if plan.spec.has_spans else rest  # a later version takes over spans' own counts
@@ -210,7 +210,7 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     for group, report in shards_by_group(kept, plan.layout).items():
         sums.add(report)
         shards[group] = report
-    analysis = _needed(ANALYSIS, read_report(context.workspace, f"reports/{ANALYSIS}"))
+    analysis = _needed(ANALYSIS, next(read_reports(context.workspace, [ANALYSIS])))
     export = unpack_graph(context.workspace, analysis["export"])
     if analysis["rows"] is not None:  # there was a look
         packed = Counter[str]()
@@ -227,11 +227,6 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
         raise NothingToPublishError(_why_nothing(results))
     return results
-
-
-def _read(context: PlannedBuild, steps: Iterable[str]) -> Iterator[Report | None]:
-    for _, data in context.workspace.read_all([f"reports/{step}.json" for step in steps]):
-        yield None if data is None else json.loads(data)
 
 
 def _needed(name: str, report: Report | None) -> Report:

@@ -96,7 +96,7 @@ def _since(remembered: Remembered | None, group: Group, path: str, files: Files)
     before = remembered.row(group, path)
     if before is None:
         return "the version was built without this file"
-    is_same = all((before[name] or "") == (getattr(now, name) or "") for name in ("bytes", "tag", "changed", "inode"))
+    is_same = (before["bytes"], before["tag"]) == (now.bytes, now.seen)
     digest = before["sha256"]  # none of an object of a store
     if is_same or (digest is not None and digest == file_sha256(files, group.of.reader.input_path(files)(path))):
         return "the file is as it was when the version was built"

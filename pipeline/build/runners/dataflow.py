@@ -39,8 +39,7 @@ MAX_LABELS = 64
 NAME_LENGTH = 63  # characters of a bucket, a label, a network, a job
 PREFIX = "recordmill"
 KEY_LENGTH = 8
-GRAPH_BYTES = 10_000_000
-"""The service refuses a graph of 10 MB."""
+GRAPH_BYTES = 10_000_000  # the service refuses a graph of 10 MB
 MESSAGE_LENGTH = 300
 REPEATED = "work item was attempted"  # the service's summary of four failures; another message has their cause
 REGION = r"[a-z]+-[a-z]+\d{1,2}"

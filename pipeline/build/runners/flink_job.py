@@ -30,8 +30,7 @@ from recordmill.pipeline.safe_text import redacted, summary_of_text
 
 TIMEOUT_SECONDS = 10.0
 OPENER = build_opener(ProxyHandler({}))  # Flink's own client, in the job server, uses no proxy either
-ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
-"""The states in which a job stays for ever."""
+ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})  # the states in which a job stays for ever
 BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
 LIFE_SECONDS: Final = 120.0
 """The time after its driver's last sign of life in which a job ends (`client.heartbeat.timeout`)."""

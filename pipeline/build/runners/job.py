@@ -20,8 +20,7 @@ from recordmill.pipeline.safe_text import summary_of
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 5.0  # a lease is a file of the output, which may be an object store
-CANCEL_SECONDS = 60.0
-"""The time that a cancelled job has to reach its end."""
+CANCEL_SECONDS = 60.0  # the time that a cancelled job has to reach its end
 
 
 class RunnerError(UserError):

@@ -40,8 +40,7 @@ FULL = re.compile(r"(?<![^/])([^/]++)/bucket-(\d{3})\.arrow$")
 REDUCED = re.compile(r"(?<![^/])([^/]++)/reduced-(\d+)\.arrow$")
 Sums = Mapping[str, pa.Table]
 """A table for each summary that has rows, by its name."""
-STATISTICS = "statistics"
-"""The look's name."""
+STATISTICS = "statistics"  # the look's name
 MEASURED = (Moments, Quantiles, PixelSums)
 """The summaries of numbers and images, whose results are statistics by feature."""
 

@@ -217,16 +217,14 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         for name, meter in self._meters.items():
             bad = dict[int, ImageError]()
             pixels, total, squares = meter.measure(sources, sampled[name].to_pylist(), bad.__setitem__)
-            rejects += [self._reject(sampled, row, name, error) for row, error in bad.items() if error.path]
+            column = self.planned.schema.features[name]
+            faults = {row: Fault(error.reason, error.message, column, error.path) for row, error in bad.items()}
+            rejects += [reject_row(sampled, row, fault) for row, fault in faults.items() if fault.path]
             for level in np.unique(levels):
                 chosen = levels == level
                 sums = (each[chosen].sum(axis=0) for each in (pixels > 0, pixels, total, squares))
                 tables.append(_pixel_table(name, int(level), *sums))
         return pa.concat_tables(tables)
-
-    def _reject(self, rows: pa.Table, row: int, name: str, error: ImageError) -> Reject:
-        column = self.planned.schema.features[name]
-        return reject_row(rows, row, Fault(error.reason, error.message, column, error.path))
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
         return add_up(tables, KEYS, dict.fromkeys(PIXEL_SUMS, "sum"))
@@ -234,17 +232,13 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
         """Returns `mean` and `variance` by channel, 0 and 1 where no image was seen, and the number of `images`."""
         whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
-        sampled = whole.filter(pc.greater_equal(whole["level"], sample_level(self.planned.sample_share)))
+        lowest = math.floor(-math.log2(self.planned.sample_share))  # level of an image that the sample holds
+        sampled = whole.filter(pc.greater_equal(whole["level"], lowest))
         added = add_up([sampled], KEYS[:2], dict.fromkeys(PIXEL_SUMS, "sum")).sort_by("channel")
         return {
             name: _describe(added.filter(pc.equal(added["feature"], name)), options.channels)
             for name, options in self.features.items()
         }
-
-
-def sample_level(share: float) -> int:
-    """Returns the lowest level of the images that a sample of this share, above 0, holds."""
-    return math.floor(-math.log2(share))
 
 
 def _pixel_table(feature: str, level: int, images: Any, pixels: Any, total: Any, squares: Any) -> pa.Table:

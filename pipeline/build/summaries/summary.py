@@ -47,8 +47,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared
 
-BUCKETS = 8
-"""So many workers can add up one summary at once; 1 more costs every chunk another element in the shuffle."""
+BUCKETS = 8  # so many workers can add up one summary at once; 1 more costs every chunk another element in the shuffle
 Buckets = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 FOLD_ROWS = 1 << 17  # rows that wait to be added up: some 10 MB of words

@@ -11,7 +11,7 @@ class alone; the bounds take the place of those of all rows (`dataset.placement.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import accumulate
@@ -47,10 +47,8 @@ from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import ImageError, check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 
-CONTENTS, STRATA = "placement/contents", "placement/strata"
-"""The folders of the chunks' files."""
-BUCKETS = "decisions/strata"
-"""The folder of the buckets of classes and hashes."""
+CONTENTS, STRATA = "placement/contents", "placement/strata"  # the folders of the chunks' files
+BUCKETS = "decisions/strata"  # the folder of the buckets of classes and hashes
 PLACE = ("@source", "@chunk", "@position")
 Summarize = Callable[[pa.Table, list[Reject]], pa.Table]
 RowImages = tuple[Mapping[str, bytes], Mapping[str, bytes]]
@@ -59,10 +57,7 @@ END = 1 << 64
 
 
 def look_at(
-    planned: PlannedBuild,
-    chunk: Chunk,
-    summaries: Mapping[str, Summarize],
-    images: Collection[str] = (),
+    planned: PlannedBuild, chunk: Chunk, summaries: Mapping[str, Summarize], images: Collection[str] = ()
 ) -> pa.Table:
     """Reads a chunk's table from its file; where no attempt wrote it, reads the chunk and writes its tables.
 
@@ -238,7 +233,11 @@ def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Calla
     """
     strata, inside = cuts(counts, weights)
     for bucket, places in inside.items():
-        _fill(strata, read(bucket), places)
+        table = read(bucket)
+        names, hashes = table["class"].to_pylist(), table["hash"].to_numpy()
+        starts = {name: start for start, name in reversed(list(enumerate(names)))}
+        for cut in places:
+            strata[cut.name.decode()][cut.split] = int(hashes[starts[cut.name] + cut.rank])
     return strata
 
 
@@ -270,10 +269,3 @@ def _ranks(count: int, weights: Sequence[float]) -> list[int]:
     shares = [round(weight * 1_000_000) for weight in weights]  # integers: exact on every machine
     total = sum(shares)
     return [(2 * count * cumulated + total) // (2 * total) for cumulated in accumulate(shares)]
-
-
-def _fill(strata: dict[str, list[int]], table: pa.Table, places: Iterable[Cut]) -> None:
-    names, hashes = table["class"].to_pylist(), table["hash"].to_numpy()
-    starts = {name: start for start, name in reversed(list(enumerate(names)))}
-    for cut in places:
-        strata[cut.name.decode()][cut.split] = int(hashes[starts[cut.name] + cut.rank])

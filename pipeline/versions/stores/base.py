@@ -27,10 +27,8 @@ from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import cut, redacted
 
-CLAIM_FILE = ".upload"
-"""Names the uploader in the folder of a version that is still being uploaded."""
-HISTORY_FILE = "history.jsonl"
-"""One line a build or another act, whatever its end (`pipeline.versions.history`)."""
+CLAIM_FILE = ".upload"  # names the uploader in the folder of a version that is still being uploaded
+HISTORY_FILE = "history.jsonl"  # one line a build or another act, whatever its end (`pipeline.versions.history`)
 
 
 OTHER_CONTENT = (

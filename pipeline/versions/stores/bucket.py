@@ -36,12 +36,9 @@ from recordmill.pipeline.versions.stores.base import (
 )
 from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, Part, Stream, Upload, is_plain
 
-UPLOADS = 8
-"""Files uploaded, or objects deleted, at a time."""
-CONNECTIONS = 32
-"""Requests of one client at a time."""
-WAITS = (1.0, 4.0, 10.0)
-"""Seconds before each further look for an object that another process was about to show."""
+UPLOADS = 8  # files uploaded, or objects deleted, at a time
+CONNECTIONS = 32  # requests of one client at a time
+WAITS = (1.0, 4.0, 10.0)  # seconds before each further look for an object that another process was about to show
 _HONEST = set[str]()  # the URLs of this process' stores that honour conditions
 
 
@@ -173,18 +170,15 @@ class BucketStore(Store):
         if self.url in _HONEST:
             return
         name = attempt_name(".leases/probe")
-        first, ignored = self._write_if(name, b"1", None), list[str]()
+        first = self._write_if(name, b"1", None)
         try:
-            if not self._writes(name, b"2", first) or self._writes(name, b"3", first):
-                ignored.append("If-Match")
-            if self._writes(name, b"4", None):
-                ignored.append("If-None-Match")
+            honours = {"If-Match": self._writes(name, b"2", first) and not self._writes(name, b"3", first)}
+            honours["If-None-Match"] = not self._writes(name, b"4", None)
             self.delete(name, first)
-            if not self.exists(name):
-                ignored.append("the condition of a deletion")
+            honours["the condition of a deletion"] = self.exists(name)
         finally:
             self.delete(name)
-        if ignored:
+        if ignored := [condition for condition, is_honoured in honours.items() if not is_honoured]:
             raise OutputError(
                 f"{self.url} ignores {listed(ignored)}, so two writers would lose each other's work: take a store that "
                 "honours conditions, or a folder"

@@ -21,10 +21,8 @@ LOG = logging.getLogger("recordmill")
 LOCK_FILE = ".lock"
 PATIENCE_SECONDS = 300.0
 """The time after which another holder is an error: nobody holds the lock for longer than some writes take."""
-NOTE_SECONDS = 5.0
-"""The time after which a wait is reported."""
-OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
-"""Whoever else may open a file."""
+NOTE_SECONDS = 5.0  # the time after which a wait is reported
+OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH  # whoever else may open a file
 LOCKS = Path("/proc/locks")  # Linux
 
 

@@ -40,8 +40,7 @@ from recordmill.pipeline.versions.stores.base import (
 )
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
-REMOVING_FOLDER = ".removing"
-"""Takes a folder by one rename before it is deleted."""
+REMOVING_FOLDER = ".removing"  # takes a folder by one rename before it is deleted
 NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 """Answers of disks that know no links, of two disks, and of a system that forbids links to others' files."""
 COPIED_BYTES = 4 << 20  # 4 MiB at a time

@@ -14,8 +14,7 @@ from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.parts import is_plain
 from recordmill.pipeline.versions.stores.s3 import S3Store
 
-READ_BYTES = 4 << 20
-"""4 MiB: the bytes of an object that a request of a stream asks for."""
+READ_BYTES = 4 << 20  # 4 MiB: the bytes of an object that a request of a stream asks for
 _STORES: dict[str, type[BucketStore]] = {"gs": GcsStore, "s3": S3Store}
 
 

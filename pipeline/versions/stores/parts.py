@@ -23,12 +23,10 @@ OPTIONS: dict[str, Any] = {
     "client_options": {"allow_http": True, "timeout": "120s"},  # of a whole answer
 }
 """Settings of obstore's stores."""
-TRIES = 8
-"""Failures after which a bucket that obstore never read is left to the store's client."""
+TRIES = 8  # failures after which a bucket that obstore never read is left to the store's client
 
 
-PART_BYTES = 8 << 20
-"""8 MiB: the bytes of a stream that are sent, and held in memory, at a time."""
+PART_BYTES = 8 << 20  # 8 MiB: the bytes of a stream that are sent, and held in memory, at a time
 
 
 class Part(NamedTuple):

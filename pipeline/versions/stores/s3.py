@@ -29,8 +29,7 @@ _CONFIG = {
 }
 _TTL = timedelta(minutes=5)
 """The time for which obstore uses credentials; boto3 renews them a quarter of an hour before they expire."""
-_MAKING = threading.Lock()
-"""Held while a client is made: boto3 loads its models without a lock."""
+_MAKING = threading.Lock()  # held while a client is made: boto3 loads its models without a lock
 
 
 class S3Store(BucketStore):

@@ -34,8 +34,7 @@ class Traffic:
         return {name: count for name, count in taken.items() if count}
 
 
-TRAFFIC = Traffic()
-"""The counts of this process."""
+TRAFFIC = Traffic()  # the counts of this process
 
 
 def by_kind(counts: Mapping[str, int]) -> dict[str, dict[str, int]]:

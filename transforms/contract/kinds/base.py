@@ -51,10 +51,7 @@ def tfds_stored(stored: Stored) -> dict[str, Any]:
 
 def tfds_sequence(feature: dict[str, Any]) -> dict[str, Any]:
     """Describes any number of a feature."""
-    return {
-        "pythonClassName": f"{TFDS}.sequence_feature.Sequence",
-        "sequence": {"feature": feature, "length": "-1"},
-    }
+    return {"pythonClassName": f"{TFDS}.sequence_feature.Sequence", "sequence": {"feature": feature, "length": "-1"}}
 
 
 def tfds_tensor(dtype: str, shape: Sequence[int], encoding: str) -> dict[str, Any]:
@@ -127,8 +124,7 @@ class Export(Protocol):
 
 Json = Mapping[str, Any]
 Value = TypeVar("Value")
-UNKNOWN = "[UNK]"
-"""The name of an unknown word or class."""
+UNKNOWN = "[UNK]"  # the name of an unknown word or class
 
 
 @dataclass(frozen=True, kw_only=True)

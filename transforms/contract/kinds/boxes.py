@@ -18,8 +18,7 @@ from recordmill.transforms.contract.kinds.base import (
     tfds_shape,
 )
 
-NUMBERS = 4
-"""The numbers of a box."""
+NUMBERS = 4  # the numbers of a box
 
 
 class Box(NamedTuple):

@@ -20,8 +20,7 @@ from recordmill.transforms.contract.kinds.base import (
     left_out,
 )
 
-MOST_IN_SPEC = 40
-"""Classes that an export's spec itself names; more are a file."""
+MOST_IN_SPEC = 40  # classes that an export's spec itself names; more are a file
 
 
 @dataclass(frozen=True, kw_only=True)

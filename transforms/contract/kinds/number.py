@@ -28,8 +28,7 @@ SCALED_BY: Mapping[str, Sequence[str]] = {
 }
 """The statistics that each way to normalize uses."""
 UNTRANSFORMED: Mapping[str, Callable[[float], float]] = {"none": float, "log": math.exp, "log1p": math.expm1}
-EPSILON = 2.0**-23
-"""The step of a float32 at 1: what is left of a zero is less."""
+EPSILON = 2.0**-23  # the step of a float32 at 1: what is left of a zero is less
 SMALLEST = 2.0**-126
 """The smallest float32 with all its bits, 1.2e-38. TensorFlow may take what is smaller for 0, so it is 0 everywhere."""
 TINY = "values nearer to 0 than 1.2e-38"

@@ -31,12 +31,10 @@ WORD_TOKENIZERS = ("words", "whitespace", "characters")
 MODEL_TOKENIZERS = ("wordpiece", "sentencepiece")
 """The tokenizers that are a model, trained or given, whose pieces have their ids."""
 BYTES = 256
-EXACT_TOKENIZERS = ("words", "whitespace")
-"""The tokenizers whose words a cut at white space gives again."""
+EXACT_TOKENIZERS = ("words", "whitespace")  # the tokenizers whose words a cut at white space gives again
 KEPT_IN_EXPORTS = ("kind", "begin", "end", "max_length", "max_texts", "texts_per_row", "optional")
 TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
-PACKED = np.dtype("<i4")
-"""The ids of packed rows."""
+PACKED = np.dtype("<i4")  # the ids of packed rows
 
 
 @dataclass(frozen=True)
@@ -295,8 +293,7 @@ class DecodedText:
 
 
 SPACE = "▁"  # U+2581, as SentencePiece and our characters write a space
-CONTINUED = "##"
-"""The beginning of a WordPiece that goes on with a word."""
+CONTINUED = "##"  # the beginning of a WordPiece that goes on with a word
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 

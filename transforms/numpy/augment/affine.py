@@ -33,8 +33,7 @@ from recordmill.transforms.numpy.augment.base import (
 
 UNIT = 2.0**20  # a map's numbers are whole numbers of this: machines may compute a cosine's last bit in two ways
 LARGEST_SCALE, LARGEST_SHEAR = 10.0, 45.0
-OPENCV_SIDE = 32_766
-"""The longest side, in pixels, that OpenCV maps."""
+OPENCV_SIDE = 32_766  # the longest side, in pixels, that OpenCV maps
 Whole = npt.NDArray[np.int32 | np.int64]
 
 

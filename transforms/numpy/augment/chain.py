@@ -8,8 +8,9 @@ The last crop writes into the batch's memory, and what follows changes it there:
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -142,7 +143,9 @@ def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
 
 def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
     """Returns the changes that act on an image, by its row of `parameters`, each with its own part of it."""
-    return [(change, values) for change, values in by_change(augmentations, row) if change.acts(values)]
+    ends = accumulate(each.numbers for each in augmentations)
+    parts = [(each, row[end - each.numbers : end]) for each, end in zip(augmentations, ends, strict=True)]
+    return [(change, values) for change, values in parts if change.acts(values)]
 
 
 def first_window(changes: Sequence[Acting], height: int, width: int) -> Window | None:
@@ -206,14 +209,6 @@ def apply_acting(
 
 def _sides(pixels: Pixels | ImagePart) -> tuple[int, int]:
     return (pixels.height, pixels.width) if isinstance(pixels, ImagePart) else pixels.shape[:2]
-
-
-def by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:
-    """Yields each change with its own part of a row of `parameters`."""
-    start = 0
-    for each in augmentations:
-        yield each, row[start : start + each.numbers]
-        start += each.numbers
 
 
 def _without_slivers(boxes: Floats) -> Boxes:

@@ -36,8 +36,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 # U is 0.492111 (B - Y), V is 0.877283 (R - Y); I and Q are the same plane, turned by 33 degrees.
 CHROMA = 0.492111 / 0.877283
 LUMA_16_BITS = np.array([luma(*row) for row in 65_536 * np.eye(3, dtype=np.int64)], np.float32)
-SAME_COLORS = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-"""The numbers of the map that changes nothing."""
+SAME_COLORS = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)  # the numbers of the map that changes nothing
 
 
 def _quarter_turn() -> Floats:

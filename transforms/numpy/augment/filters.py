@@ -22,8 +22,7 @@ from recordmill.transforms.numpy.augment.base import (
 TAP = 4096.0  # taps are whole numbers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
 LARGEST = 99  # the middle tap takes all rounding: from 101 taps on, a wide deviation can leave it below 0
 UNIT = 1024.0  # the unit of a sharpness' factor, as of the colours'
-SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)
-"""Pillow's `ImageFilter.SMOOTH`, times 13."""
+SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)  # Pillow's `ImageFilter.SMOOTH`, times 13
 
 Levels = npt.NDArray[np.uint8 | np.int16]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.base import (
@@ -40,14 +39,10 @@ def resize(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> 
 def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
     """Scales to a height and a width; each pixel is the one at its centre."""
     out = memory(out, (*size, pixels.shape[2]))
-    rows, columns = (nearest_positions(*sides) for sides in zip(pixels.shape[:2], size, strict=True))
+    sides = zip(pixels.shape[:2], size, strict=True)
+    rows, columns = ((2 * np.arange(after) + 1) * before // (2 * after) for before, after in sides)  # whole numbers
     out[...] = pixels[rows[:, np.newaxis], columns]
     return out
-
-
-def nearest_positions(before: int, after: int) -> npt.NDArray[np.int64]:
-    """Returns the pixel of `before` at the centre of each of `after`, in whole numbers."""
-    return (2 * np.arange(after, dtype=np.int64) + 1) * before // (2 * after)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ from recordmill.transforms.numpy.augment.colors import (
 )
 from recordmill.transforms.numpy.augment.filters import RandomSharpness, sharpness_numbers
 
-WIDTH = 12
-"""The parameters of a chosen operation: its number, and as many as any has."""
+WIDTH = 12  # the parameters of a chosen operation: its number, and as many as any has
 
 
 class Space(NamedTuple):
