@@ -199,8 +199,8 @@ def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
     kind = number(entries[:, 2:4], 2)
     value = tf.where(kind == SHORT, number(entries[:, 8:10], 2), number(entries[:, 8:12], 4))
     is_orientation = (number(entries[:, :2], 2) == TAG) & ((kind == SHORT) | (kind == LONG))
-    is_single = number(entries[:, 4:8], 4) == 1
-    stated = tf.concat([[1], tf.boolean_mask(value, is_orientation & is_single)], 0)[-1]
+    value = tf.where(number(entries[:, 4:8], 4) == 1, value, 1)
+    stated = tf.concat([tf.boolean_mask(value, is_orientation), [1]], 0)[0]  # the first of several, as Pillow 13 does
     valid = (little | (mark == b"MM\0*")) & (stated >= 1) & (stated <= 8)
     return tf.cast(tf.where(valid, stated, 1), tf.int32)
 
