@@ -198,8 +198,9 @@ def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
     entries = tf.reshape(values[first : first + 12 * count], [-1, 12])
     kind = number(entries[:, 2:4], 2)
     value = tf.where(kind == SHORT, number(entries[:, 8:10], 2), number(entries[:, 8:12], 4))
-    is_orientation = (number(entries[:, :2], 2) == TAG) & ((kind == SHORT) | (kind == LONG))
-    value = tf.where(number(entries[:, 4:8], 4) == 1, value, 1)
+    values_of = number(entries[:, 4:8], 4)
+    is_orientation = (number(entries[:, :2], 2) == TAG) & ((kind == SHORT) | (kind == LONG)) & (values_of > 0)
+    value = tf.where(values_of == 1, value, 1)
     stated = tf.concat([tf.boolean_mask(value, is_orientation), [1]], 0)[0]  # the first of several, as Pillow 13 does
     valid = (little | (mark == b"MM\0*")) & (stated >= 1) & (stated <= 8)
     return tf.cast(tf.where(valid, stated, 1), tf.int32)
