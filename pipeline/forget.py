@@ -110,7 +110,7 @@ def forget(
 
 
 def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only: str | None = None) -> dict[str, int]:
-    """Counts the forgotten records in each version that has any, or `only` one; -1: it is of packed texts, or damaged."""
+    """Counts the forgotten records in each version that has any, or `only` one; -1: of packed texts, or damaged."""
     store, counts = open_existing(output), dict[str, int]()
     for manifest in publishing.published(store):
         if manifest.version in but or only not in (None, manifest.version):
