@@ -109,11 +109,13 @@ def forget(
             return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
 
 
-def versions_with(output: str, gone: Forgotten, but: Collection[str] = ()) -> dict[str, int]:
-    """Counts the records of forgotten keys in each version that holds any; -1 for one of packed texts, or damaged."""
+def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only: str | None = None) -> dict[str, int]:
+    """Counts the forgotten records in each version that has any, or `only` one; -1: of packed texts, or damaged."""
     store, counts = open_existing(output), dict[str, int]()
     for manifest in publishing.published(store):
-        if manifest.version in but or not gone.keys or gone.are_left_out_of(manifest):
+        if manifest.version in but or only not in (None, manifest.version):
+            continue
+        if not gone.keys or gone.are_left_out_of(manifest):
             continue
         folder = version_folder(open_location(output), manifest.version)
         try:

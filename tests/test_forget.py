@@ -24,7 +24,7 @@ from recordmill.pipeline.rows import copy_without, find_records, key_digest, ope
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.acts import materialize, rollback
+from recordmill.pipeline.versions.acts import materialize, reject
 from recordmill.pipeline.versions.base import Forgotten, read_forgotten
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import list_versions
@@ -182,12 +182,19 @@ def test_after_a_rollback_purge_says_that_the_live_version_holds_them(
     local: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forget(local, GONE)
-    rollback(local, NAMES[0])
+    app(["versions", "rollback", local, NAMES[0]], standalone_mode=False)
+    said = (
+        f"{NAMES[0]} still holds 3 records of forgotten rows\n`recordmill versions forget {local}` publishes it without"
+    )
+    assert said in capsys.readouterr().out
     app(["versions", "prune", local, "--purge"], standalone_mode=False)
     assert f"kept {NAMES[0]}: it holds forgotten rows, but it is live" in capsys.readouterr().out
     done = forget(local)
     assert (done.rows, done.held_by) == (3, {NAMES[0]: 3})
     assert len(keys(local)) == 197
+    assert not any(version.is_held_back for version in list_versions(local))  # its rows are those of the version left
+    with pytest.raises(OutputError, match=f"no version is held back in .*; {done.manifest.version} is live"):
+        reject(local)
 
 
 def test_it_waits_for_a_build_and_cleans_what_that_published(local: str, tmp_path: Path) -> None:

@@ -115,6 +115,39 @@ def test_what_ended_an_iteration_ends_it_again(end: BaseException) -> None:
     assert closed == [1]
 
 
+def test_a_call_during_a_call_is_refused_and_ends_nothing() -> None:
+    closed: list[int] = []
+
+    def made() -> Iterator[int]:
+        for number in range(3):
+            with pytest.raises(DatasetError, match="another `next` of this iteration runs: give each thread its own"):
+                next(values)
+            yield number
+
+    values = Iteration(made(), lambda: closed.append(1))
+    assert (list(values), closed) == ([0, 1, 2], [1])
+
+
+def test_an_iteration_that_is_closed_during_a_call_ends_with_it() -> None:
+    closed: list[int] = []
+
+    def made() -> Iterator[int]:
+        values.close()
+        assert closed == []
+        yield 1
+
+    values = Iteration(made(), lambda: closed.append(1))
+    assert (next(values), closed) == (1, [1])
+    with pytest.raises(DatasetError, match="was closed"):
+        next(values)
+
+
+def test_keras_is_told_of_a_batch_that_was_left_out(damaged: Dataset) -> None:
+    batches = by_number(train(damaged, batch_size=1, epochs=1, features=["image"], on_error="skip"))
+    with pytest.raises(DatasetError, match=r"a whole batch was left out, which Keras counts: as_tf_data\(model\)"):
+        list(batches)
+
+
 def test_an_iteration_that_is_used_up_stays_so_and_a_closed_one_says_so(dataset: Dataset) -> None:
     batches = train(dataset, epochs=1).as_numpy()
     assert [len(list(batches)) for _ in range(3)] == [OF_EPOCH, 0, 0]

@@ -141,6 +141,14 @@ def test_a_broken_pointer_is_mended(local: Path) -> None:
         rollback(str(local))
     assert rollback(str(local), "#2") == (find(str(local), "2"), None)
     assert (live(local).version, live(local).sequence) == (NAMES[1], 4)
+    assert [version.is_held_back for version in list_versions(str(local))] == [False, False, True]
+
+
+def test_a_rollback_names_what_a_broken_pointer_takes_along(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (local / "LATEST").write_text("{broken")
+    app(["versions", "rollback", str(local), "2"], standalone_mode=False)
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert "newer versions are held back: no LATEST could be read, so that pins and older rollbacks are lost" in said
 
 
 def test_pins(output: str) -> None:

@@ -104,14 +104,20 @@ def rollback(
     reason: Reason = "",
 ) -> None:
     """Make an earlier version live again."""
+    from recordmill.pipeline.forget import versions_with
     from recordmill.pipeline.versions import acts
+    from recordmill.pipeline.versions.base import read_forgotten
+    from recordmill.pipeline.versions.listing import open_existing
 
     manifest, before = acts.rollback(dataset, version, reason)
     if before == manifest.version:
         print_line(f"{before} is live already")
         return
+    lost = ", and newer versions are held back: no LATEST could be read, so that pins and older rollbacks are lost"
     back = f"; {before} was, and stays: `recordmill versions rollback {dataset} {before}` takes this back"
-    print_line(f"{manifest.version} is live now{back if before else ''}")
+    print_line(f"{manifest.version} is live now{back if before else lost}")
+    rows = versions_with(dataset, read_forgotten(open_existing(dataset)), only=manifest.version)
+    _print_held(rows, f"`recordmill versions forget {dataset}` publishes it without them")
 
 
 def approve(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = "") -> None:
@@ -239,12 +245,16 @@ def _print_forgot(dataset: str, done: "Forgot") -> None:
     if done.unknown:
         several = f"{count(len(done.unknown), 'key')} of no row in the version before: {_shown(done.unknown)}"
         print_line(f"{several}; later builds leave such rows out all the same")
-    for held, rows in done.held_by.items():
-        print_line(f"{held} still holds {'perhaps some' if rows < 0 else count(rows, 'record')} of forgotten rows")
-    if done.held_by:
-        print_line(f"`recordmill versions prune {dataset} --purge` removes these versions")
+    _print_held(done.held_by, f"`recordmill versions prune {dataset} --purge` removes these versions")
     for version in done.broken:
         print_line(f"{version} {MAY_HOLD}")
+
+
+def _print_held(versions: Mapping[str, int], remedy: str) -> None:
+    for version, rows in versions.items():
+        print_line(f"{version} still holds {'perhaps some' if rows < 0 else count(rows, 'record')} of forgotten rows")
+    if versions:
+        print_line(remedy)
 
 
 def _shown(keys: Iterable[bytes]) -> str:

@@ -35,10 +35,16 @@ class Iteration(Iterator[Any]):
         try:
             return self._next()
         except BaseException as error:
+            if str(error) == "generator already executing":  # Python's words
+                raise DatasetError(
+                    "another `next` of this iteration runs: give each thread its own, or take turns"
+                ) from None
             # What was raised holds this frame, and so the iteration: the usual end is another one.
             self._end = StopIteration() if isinstance(error, StopIteration) else error
-            self._close()
             raise
+        finally:
+            if self._end is not None:
+                self.close()
 
     def _next(self) -> Any:
         return next(self._made)
@@ -46,7 +52,8 @@ class Iteration(Iterator[Any]):
     def close(self) -> None:
         """Ends the iteration with its threads, processes, files and memory, as dropping it does."""
         self._end = self._end or DatasetError("this iteration was closed: begin another one")
-        self._close()
+        if not getattr(self._made, "gi_running", False):  # else the call that runs closes when it returns
+            self._close()
 
 
 def _close_in(process: int, close: Callable[[], None]) -> None:

@@ -152,13 +152,15 @@ class KerasBatches(keras.utils.PyDataset):
         return len(self._steps if self._asked < len(self._steps) else self._input.passes.upcoming)
 
     def __getitem__(self, index: int) -> Batch:
-        """Returns the next batch of a pass. Raises: DatasetError: Keras asks in an order of its own."""
+        """Returns the next batch of a pass. Raises: DatasetError: Keras asks in its own order, or for too many."""
         if index == 0:
             self._steps = self._input.passes.upcoming
             self._batches, self._asked = self._input.as_numpy(), 0
         elif self._batches is None or index != self._asked:
             raise DatasetError("the input has an order of its own: fit(…, shuffle=False)")
-        batch = next(self._batches)
+        batch = next(self._batches, None)
+        if batch is None:
+            raise DatasetError("a whole batch was left out, which Keras counts: as_tf_data(model), or larger batches")
         self._asked = index + 1
         if self._for_model is None:
             return batch

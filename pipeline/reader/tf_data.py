@@ -190,10 +190,11 @@ def _has_ragged(spec: Any) -> bool:
 def _is_whole(source: BatchSource) -> bool:
     """Whether all iterations have the same length: a resumed input's first may be the rest of an epoch.
 
-    With `on_error="skip"` all records of a step may be left out, and so its batch.
+    With `on_error="skip"` all records of a step may be left out, and so its batch, unless batches keep their size.
     """
     given = source.given
-    return given.on_error == "raise" and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0)
+    is_sure = given.on_error == "raise" or given.host_count > 1 or given.pad is True
+    return is_sure and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0)
 
 
 BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most

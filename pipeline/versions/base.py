@@ -15,7 +15,7 @@ True
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -124,15 +124,16 @@ def is_held_back(latest: Latest | None, manifest: Manifest) -> bool:
 
 def is_rolled_back(latest: Latest | None, manifest: Manifest) -> bool:
     """Whether a person rolled back a version of these inputs or rows, and made none of them live since."""
-    return latest is not None and not _marks(manifest).isdisjoint(latest.rolled_back)
+    if latest is None or latest.version == manifest.version:
+        return False
+    return not _marks(manifest).isdisjoint(latest.rolled_back)
 
 
-def rolled_back(latest: Latest | None, left: Manifest | None, chosen: Manifest) -> tuple[str, ...]:
-    """Returns the marks of what is rolled back: those so far, and of a newer version that is left; not the chosen's."""
+def rolled_back(latest: Latest | None, chosen: Manifest, left: Iterable[Manifest] = ()) -> tuple[str, ...]:
+    """Returns the marks of what is rolled back: those so far, and of newer versions that are left; not the chosen's."""
     marks = {*latest.rolled_back} if latest else set()
-    if left is not None and left.sequence > chosen.sequence:
-        marks |= _marks(left)
-    return tuple(sorted(marks - _marks(chosen)))
+    newer = (_marks(each) for each in left if each.sequence > chosen.sequence and not each.trial)
+    return tuple(sorted(marks.union(*newer) - _marks(chosen)))
 
 
 def _marks(manifest: Manifest) -> set[str]:

@@ -213,7 +213,8 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
 
     def edit(latest: Latest | None) -> Latest:
         reveal(latest)
-        return _moved(store, latest, manifest.version, manifest.sequence)
+        pointer = _moved(store, latest, manifest.version, manifest.sequence)
+        return replace(pointer, rolled_back=rolled_back(latest, manifest))  # a removal of rows may equal what was left
 
     if live:
         compare_and_swap(store, edit)
@@ -234,7 +235,8 @@ def make_live(
     """Moves `LATEST` to another version by compare-and-swap: what a rollback, an approval and a repeated build do.
 
     `choose` takes the pointer and returns the version; it is called again where another process wrote first. `mend` is
-    for a rollback: it takes a broken `LATEST` for missing, and no build makes the inputs of a newer version live again.
+    for a rollback: it takes a broken `LATEST` for missing, and no build makes the inputs of a newer version live again
+    that was live, or may have been.
 
     Returns:
         The version that is live now, and the name of the one that was; None where none was.
@@ -256,8 +258,8 @@ def make_live(
         if latest is not None and latest.version == chosen.version:
             return latest
         pointer = _moved(store, latest, chosen.version, next_sequence(store, latest))
-        left = _manifest(store, latest.version) if latest and mend else None
-        return replace(pointer, rolled_back=rolled_back(latest, left, chosen))
+        left = [each for each in published(store) if latest is None or each.version == latest.version] if mend else []
+        return replace(pointer, rolled_back=rolled_back(latest, chosen, left))
 
     compare_and_swap(store, edit, mend=mend)
     return steps[-1]

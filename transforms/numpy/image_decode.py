@@ -40,6 +40,7 @@ SPARE = 2
 DEPTH = 24  # where a PNG states the bits of a sample
 INKS = ("CMYK", "YCCK")
 SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
+UNREAD = (ValueError, KeyError)  # simplejpeg's errors; KeyError: it has no name for a subsampling
 ROWS = 64  # of an image that are converted at once, since values in between take more memory
 FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
 
@@ -128,7 +129,7 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, mo
             return pixels if out is None or pixels.shape != out.shape else out
         except DecodeError:
             raise
-        except ValueError:  # `out` is too small, or libjpeg warns of what it could make good
+        except UNREAD:  # `out` is too small, libjpeg warns of what it could make good, or the subsampling is rare
             if (pixels := _mended(bytes(data), channels, ratio, most)) is not None:
                 return pixels
     image, mode = _opened(data, ("JPEG",), load=False), {1: "L"}.get(channels, SPACES[channels])
@@ -145,7 +146,7 @@ def _mended(data: bytes, channels: int, ratio: int, most: int) -> Array | None:
     _check_pixels(high * wide // ratio**2, most)
     data, least = without_metadata(data), (high // ratio, wide // ratio)  # and without stray bytes before the pixels
     if data.endswith(b"\xff\xd9"):
-        with suppress(ValueError):
+        with suppress(*UNREAD):
             return simplejpeg.decode_jpeg(data, SPACES[channels], False, False, *least, strict=False)
         if opencv.cv2 is None or channels == 4:
             return None
@@ -185,7 +186,7 @@ def _jpeg_header(data: Data) -> tuple[int, int, bool]:
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
         return height, width, space in INKS
-    except (AttributeError, ValueError):  # simplejpeg is not there, or knows no such header
+    except (AttributeError, *UNREAD):  # simplejpeg is not there, or knows no such header
         image = _opened(data, ("JPEG",), load=False)
         return image.height, image.width, image.mode == "CMYK"
 
