@@ -33,6 +33,7 @@ BOXES: Columns = {
 }
 COCO: Columns = {**BOXES, "id": CATEGORY, "crowd": NUMBERS, "captions": Column(ColumnType.TEXT, many=True)}
 Change = Callable[[Path], None]
+SIZED = f"z{published.WIDTH} x {published.HEIGHT}:".encode()
 
 
 def taken(folder: Path, columns: Columns = BOXES, chunk_bytes: int = 1 << 20, **options: Any) -> Read:
@@ -55,19 +56,19 @@ SAMPLES = [
         published.write_coco,
         COCO_OPTIONS,
         {
-            "image": b"f000000000001.jpg",
+            "image": SIZED + b"000000000001.jpg",
             "boxes": [2.5, 4, 20.25, 16, 3.5, 4, 20.25, 16],
             "categories": ["cat", "toothbrush"],
         },
-        {"image": b"f000000000004.jpg", "boxes": [], "categories": []},
+        {"image": SIZED + b"000000000004.jpg", "boxes": [], "categories": []},
         id="coco",
     ),
     pytest.param(
         published.write_voc,
         VOC_OPTIONS,
-        {"image": b"fJPEGImages/2008_000000.jpg", "boxes": [8, 12, 40, 44], "categories": ["person"]},
+        {"image": SIZED + b"JPEGImages/2008_000000.jpg", "boxes": [8, 12, 40, 44], "categories": ["person"]},
         {
-            "image": b"fJPEGImages/2008_000001.jpg",
+            "image": SIZED + b"JPEGImages/2008_000001.jpg",
             "boxes": [8, 12, 40, 44, 1, 1, 30, 20],
             "categories": ["person", "dog"],
         },
@@ -177,15 +178,22 @@ def put(path: str, content: str | bytes) -> Change:
 
 INSTANCES = "annotations/instances_train2017.json"
 XML, TXT, TABLE = "Annotations/2008_000000.xml", "labels/train/000001.txt", "train-annotations-bbox.csv"
+BOX = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox>"
 BOMB = '<!DOCTYPE a [<!ENTITY b "0123456789"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;">]><annotation>&c;</annotation>'
 REJECTS = [
-    ("coco", annotation(0, bbox=[1, 2, 3]), "malformed_row", "annotation 10 has no `caption`, and no `bbox` of four"),
-    ("coco", annotation(0, bbox=[1, 2, 3, "4"]), "malformed_row", "no `bbox` of four numbers"),
-    ("coco", annotation(0, bbox=[1, 2, 3, 10**400]), "malformed_row", "no `bbox` of four numbers"),
+    (
+        "coco",
+        annotation(0, bbox=[1, 2, 3]),
+        "malformed_row",
+        "annotation 10 has no `caption`, and no `bbox` of four finite",
+    ),
+    ("coco", annotation(0, bbox=[1, 2, 3, "4"]), "malformed_row", "no `bbox` of four finite numbers"),
+    ("coco", annotation(0, bbox=[1, 2, 3, 10**400]), "malformed_row", "no `bbox` of four finite numbers"),
     ("coco", annotation(0, iscrowd=7), "malformed_row", "`iscrowd` of 0 or 1"),
     ("coco", annotation(0, category_id=91), "malformed_row", "annotation 10 has a `category_id` that is not in"),
+    ("coco", annotation(0, bbox=[1, 2, math.nan, 4]), "malformed_row", "no `bbox` of four finite numbers"),
     ("coco", annotation(0, category_id=[1]), "malformed_row", "`category_id`"),
-    ("coco", annotation(0, bbox=[1, 2, 3, math.inf]), "wrong_type", "not finite"),
+    ("coco", annotation(0, bbox=[1, 2, 3, math.inf]), "malformed_row", "no `bbox` of four finite numbers"),
     (
         "coco",
         edit(INSTANCES, lambda value: value["images"][0].update(file_name=None)),
@@ -206,6 +214,13 @@ REJECTS = [
     ),
     ("voc", swap(XML, "</object>", ""), "malformed_row", "no XML that is read: mismatched tag"),
     ("voc", swap(XML, "<xmin>8</xmin>", "<xmin>a</xmin>"), "malformed_row", "object 1: wanted four numbers"),
+    (
+        "voc",
+        swap(XML, "<xmax>40<", "<xmax>4<"),
+        "malformed_row",
+        "object 1: wanted one `bndbox`, and no max in it below",
+    ),
+    ("voc", swap(XML, "<bndbox>", f"{BOX}<bndbox>"), "malformed_row", "object 1: wanted one `bndbox`"),
     ("voc", swap(XML, "<name>person</name>", ""), "malformed_row", "object 1 has no `name`"),
     ("voc", swap(XML, "<annotation>\n\t<folder>", "<annotations>\n\t<folder>"), "malformed_row", "mismatched tag"),
     ("voc", put(XML, BOMB), "malformed_row", "document type"),
@@ -290,7 +305,11 @@ def test_a_polygon_is_its_bounding_box(tmp_path: Path) -> None:
     assert (found.rows[1]["boxes"], found.rows[1]["categories"]) == ([0.625, 0.5, 0.25, 0.5], ["cat"])
 
 
+SHARES = edit(INSTANCES, lambda value: [each.update(bbox=[0.1, 0.2, 0.3, 1]) for each in value["annotations"]] and None)
+NAMESAKES = edit(INSTANCES, lambda value: [each.update(name="cat") for each in value["categories"]] and None)
 NOTES = [
+    ("coco", SHARES, "within 1 pixel: of shares of the sides say `unit: relative`: 1 (instances_train2017.json)"),
+    ("coco", NAMESAKES, "categories of several ids and one name, taken for one: 1 (cat)"),
     ("coco", annotation(0, image_id=555), "annotations of images that the file does not list, left out: 1 (10)"),
     ("coco", annotation(0, image_id=None), "annotations of images that the file does not list, left out: 1 (10)"),
     ("voc", swap("ImageSets/Main/train.txt", "2008_000000", "2009_1"), "listed images that are not there: 1 (2009_1)"),
@@ -382,7 +401,10 @@ def test_without_images_paths_are_relative_to_the_json(tmp_path: Path) -> None:
         one = published.coco_instances([1], [published.coco_box(1, 1, 17, (1, 2, 3, 4))])
         published.write_json(tmp_path / split / "_annotations.coco.json", one)
     found = taken(tmp_path, format="coco", path="*/_annotations.coco.json")
-    assert [row["image"] for row in found.rows] == [b"ftrain/000000000001.jpg", b"fvalid/000000000001.jpg"]
+    assert [row["image"] for row in found.rows] == [
+        SIZED + b"train/000000000001.jpg",
+        SIZED + b"valid/000000000001.jpg",
+    ]
 
 
 PAIRS = [

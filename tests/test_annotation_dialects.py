@@ -101,7 +101,7 @@ def test_what_is_no_such_id_is_counted(named: Any, tmp_path: Path) -> None:
 
 def test_two_images_of_one_id_are_no_two_rows(tmp_path: Path) -> None:
     found = coco(tmp_path, {"images": [image(5), image(5, "2.jpg")], "annotations": [box(1, 5, 1)]})
-    assert [row["image"] for row in found.rows] == [b"f1.jpg"]
+    assert [row["image"] for row in found.rows] == [b"z100 x 50:1.jpg"]
     ((reason, _, message),) = found.faults
     assert reason == "malformed_row"
     assert "`id` 5 " in message
@@ -110,6 +110,13 @@ def test_two_images_of_one_id_are_no_two_rows(tmp_path: Path) -> None:
 def test_two_names_of_one_category_end_the_plan(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"0\.json.*`categories`.* 1 "):
         coco(tmp_path, {"categories": [CAT, {"id": 1.0, "name": "dog"}], "annotations": []})
+
+
+@pytest.mark.parametrize(("width", "start"), [(100.0, "z100 x 50:"), (0, "f"), (None, "f"), ("100", "f"), (1e400, "f")])
+def test_a_picture_has_the_size_that_its_entry_states(width: Any, start: str, tmp_path: Path) -> None:
+    file = {"images": [image(1) | {"width": width}], "annotations": [box(1, 1, 1)]}
+    assert coco(tmp_path, file).rows[0]["image"] == f"{start}1.jpg".encode()
+    assert coco(tmp_path, file, columns={"image": IMAGE}).rows[0]["image"] == b"f1.jpg"
 
 
 SHAPES: list[tuple[Any, list[float]]] = [

@@ -89,7 +89,7 @@ def test_the_page_of_the_docs_is_what_is_printed(tmp_path: Path) -> None:
         (lambda n: f"{n},1,bern,{'cat' if n else 'dog'}", 200, SPEC, "99.5% of the rows are of one class, 'cat'", 0),
         (lambda n: f"{n},1,bern,cat", 200, SPEC, "the label 'label' has one class alone, 'cat'", 0),
         (lambda n: f"{n},,bern,{'cat' if n % 2 else 'dog'}", 200, SPEC, "'age' is missing in all rows", 0),
-        (lambda n: f"{n % 199},1,bern,{n % 2}", 200, SPEC, "1 keys stand in several rows, such as '0'", 0),
+        (lambda n: f"{n % 199},1,bern,{n % 2}", 200, SPEC, "1 key of several rows, such as '0'", 0),
         (lambda n: f"{n % 100},1,bern,{n % 2}", 200, SPEC, "50.0% of the rows repeat a key", 5),
         (lambda n: f"{n},x,bern,{n % 2}", 200, SPEC, "every row of the sample is rejected", 5),
         (lambda n: f"{n},x,bern,{n % 2}", 200, SPEC, "such as data.csv, line 2, column 'age': wanted a number", 5),
@@ -178,7 +178,7 @@ def test_a_key_may_stand_in_two_splits(tmp_path: Path, other: str, doubled: bool
     spec = SPEC + "split_by: {column: city}\nsplits: {train: 50, test: 50}\n"
     lines = rows(100, lambda n: f"{n // 2},1,{other if n % 2 else 'train'},{n % 4 // 2}")
     warnings = forecast_of(write(tmp_path, lines, spec)).warnings
-    assert any("50 keys stand in several rows" in each for each in warnings) == doubled, warnings
+    assert any("50 keys of several rows" in each for each in warnings) == doubled, warnings
 
 
 BUILT = {

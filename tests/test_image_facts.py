@@ -192,6 +192,7 @@ FILES: list[tuple[bytes, dict[str, Any], tuple[str, ...]]] = [
     (tiff_of(5, 2, (2, 0)), {}, ("alpha", "extra bands")),
     (tiff_of(4, 2), {}, ("alpha",)),
     (tiff_of(4, 5), {}, ()),
+    (tiff_of(3, 8), {}, ()),
     (tiff_of(5, 5, (0,)), {}, ("extra bands",)),
     (animated("PNG"), {}, ("further frames",)),
     (animated("GIF"), {}, ("further frames", "palette colours")),

@@ -1,6 +1,7 @@
 """Headers of images: the facts that they state, and refusals by them before anything is decoded."""
 
 import struct
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from PIL import Image as Picture
 
 from recordmill.transforms.contract.exif import TIFFS
 from recordmill.transforms.contract.image_header import JPEG, PNG, Header, ImageError, check_header, read_header
-from tests.pictures import PIXELS, animated, bmp, chunk, saved
+from tests.pictures import PIXELS, animated, bmp, chunk, saved, turned
 
 HEIGHT, WIDTH = PIXELS.shape[:2]
 ALPHA = Picture.fromarray(PIXELS).convert("RGBA")
@@ -156,6 +157,20 @@ def test_the_size_of_a_heif_is_that_of_its_blocks(data):
 def test_a_bomb_is_refused_by_its_header(data, size):
     with pytest.raises(ImageError, match=size):
         check_header(data, 64_000_000)
+
+
+STATED = [
+    (saved(), "27 x 18", True), (saved(), "", True), (saved(), "54 x 36", False), (saved(), "18 x 27", False),
+    *((turned(form, 6), "18 x 27", True) for form in ("JPEG", "PNG", "WEBP", "TIFF")),
+    (turned("JPEG", 6), "27 x 18", True), (turned("JPEG", 3), "18 x 27", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "stated", "is_good"), STATED)
+def test_an_image_has_the_size_that_its_annotation_states(data, stated, is_good):
+    with nullcontext() if is_good else pytest.raises(ImageError, match=f"states {stated} pixels, .* 27 x 18") as error:
+        check_header(data, 1_000, stated)
+    assert is_good or error.value.reason == "malformed_row"
 
 
 def more_scans(data: bytes, count: int) -> bytes:

@@ -15,7 +15,16 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.images import Reference, inline, parse, to_file, to_piece, to_scratch
+from recordmill.pipeline.sources.images import (
+    Reference,
+    file_path,
+    inline,
+    parse,
+    to_file,
+    to_piece,
+    to_scratch,
+    with_sides,
+)
 from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.tensorflow.image import ImageError
@@ -30,6 +39,10 @@ def test_a_reference_is_read_as_it_was_made(path: str, offset: int, length: int,
     assert parse(to_piece(path, offset, length)) == Reference(path, offset, length)
     assert parse(to_scratch(path, offset, length)) == Reference(path, offset, length, in_scratch=True)
     assert parse(inline(data)) == Reference(data=data)
+    sized = with_sides(to_file(path), "200 x 100")
+    assert sized is not None
+    assert (parse(sized), file_path(sized)) == (Reference(path, sides="200 x 100"), path)
+    assert with_sides(to_file(path), "0 x 100") == to_file(path)
 
 
 def test_anything_else_is_no_reference() -> None:

@@ -232,7 +232,12 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
             "unsupported_format",
             "32 bits of floating point.* 1 bands.*kind `array`",
         ),
-        (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", "32 bits in each of 1 bands.*kind `array`"),
+        (
+            tiff(bytes(4), 2, 2, t258=8, t339=2),
+            "unsupported_format",
+            "8 bits with a sign in each of 1 bands.*kind `array`",
+        ),
+        (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", "32 bits with a sign .* kind `array`"),
         (saved(Picture.new("LAB", (5, 5)), "TIFF"), "unsupported_format", "Pillow's mode LAB"),
         (saved(form="GIF")[:40], "undecodable_image", "the GIF is cut off, damaged"),
         (tiff(bytes(20), 5, 7, t258=8), "undecodable_image", "the TIFF is cut off"),

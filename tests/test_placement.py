@@ -82,6 +82,9 @@ def test_bounds_rise_to_the_end_of_the_hashes(weights: list[float]) -> None:
         ({"a": 0, "b": 0}, "sum above 0"),
         ({"a": 2, "b": -1}, "0 or more"),
         ({"a": 1e-9}, "1e-09 of 'a' .* 0.000001"),
+        ({"train": 1e308, "test": 1e308}, "below 1e300"),
+        ({"train": float("nan"), "test": 1}, "sum above 0"),
+        ({"train": 1e15, "test": 1}, "1 of 'test' .* 1 of a million"),
         ({"train": 1, "test": 4.9e-7}, "4.9e-07 of 'test' .* 0.000001"),
     ],
 )

@@ -129,7 +129,7 @@ WRONG = [
      "'val' among train, validation, test; did you mean `validation`?"),
     ("{kind: number}", "{kind: texts, column: tags}\n  tags: {kind: raw, many: true}", "12: features.tags: column "
      "'tags' is wanted as list of text (separator '\\n') and here as list of text: a column is read as one type"),
-    ("train: 8, test: 2", "train: 1e-9", "13: splits: the splits' weights are too small: {'train': 1e-09}"),
+    ("train: 8, test: 2", "train: 1e-9", "13: splits: the share 1e-09 of 'train' rounds to 0"),
     ("splits:", "together: [text, price]\nsplits:", "13: together: 'text' is of kind text, one value a row: only lists "
      "have lengths to compare"),
     ("splits:", "together: [[txt, price]]\nsplits:", "13: together: there is no feature 'txt'; did you mean `text`?"),

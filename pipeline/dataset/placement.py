@@ -77,13 +77,13 @@ def split_bounds(weights: Mapping[str, float]) -> list[int]:
     A key is in the first split whose bound is greater than its split hash. The last bound is 2**64.
 
     Raises:
-        ValueError: no weights, a negative one, one that rounds to 0, or a sum of 0.
+        ValueError: no weights, a negative one, one that rounds to 0, or a sum of 0 or beyond 1e300.
     """
-    if not weights or min(weights.values()) < 0 or not any(weights.values()):
-        raise ValueError(f"splits need weights of 0 or more with a sum above 0, got {dict(weights)}")
+    if not weights or min(weights.values()) < 0 or not 0 < sum(weights.values()) < 1e300:
+        raise ValueError(f"splits need weights of 0 or more, below 1e300, with a sum above 0, got {dict(weights)}")
     shares = [round(weight * 1_000_000) for weight in weights.values()]  # integers: exact on every machine
     for (name, weight), share in zip(weights.items(), shares, strict=True):
-        if weight and not share:
+        if weight and share * 1_000_000 < max(1, sum(shares) - share):
             raise ValueError(f"the share {weight:g} of '{name}' rounds to 0: 0.000001 is the least, or 1 of a million")
     return [(cumulated << 64) // sum(shares) for cumulated in accumulate(shares)]
 

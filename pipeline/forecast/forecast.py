@@ -275,7 +275,7 @@ def _key_warnings(sample: RowSample) -> Iterator[str]:
     if doubled:
         (_, key), rows = next(iter(doubled.items()))
         shown = key.decode("utf-8", "replace")
-        several = f"{len(doubled):,} keys stand in several rows, such as '{shown}' in {rows:,}"
+        several = f"{len(doubled):,} key{'s' * (len(doubled) > 1)} of several rows, such as '{shown}' in {rows:,}"
         yield f"{several}: all but the first are rejected"
 
 

@@ -21,6 +21,7 @@ from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
@@ -133,7 +134,7 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: I
             break
         try:
             data = files.read(source, reference, options.max_bytes)
-            header = check_header(data, options.max_pixels)
+            header = check_header(data, options.max_pixels, parse(reference).sides)
             profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
             if decodable(data, {"max_pixels": options.max_pixels, "color": options.color}) is not data:
                 pixels += header.width * header.height

@@ -30,6 +30,7 @@ from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, DelimitedOptions, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
+from recordmill.pipeline.sources.table import UNREAD
 
 LINES = (*CELLS, "jsonl", "text")
 """The formats of which the first rows are cut off a large file."""
@@ -167,6 +168,9 @@ class SourceSample:
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
         self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None  # a large table is read once
+        noted = plans if self.sources[0].format == "coco" else []
+        self.notes = [each for plan in noted for each in plan.notes if not each.startswith(UNREAD)]
+        """Notes of COCO's plans, which read all annotations."""
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         """The columns of each source."""
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))

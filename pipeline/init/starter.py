@@ -79,7 +79,7 @@ def starter(
         sample = SourceSample(files, sample.data.with_images(*by_name))
     draft = make_draft(sample, answers)
     draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
-    notes = [*map(str, draft.doubts), *lines, *note(ODD, sorted(files.left_out()))]
+    notes = [*map(str, draft.doubts), *lines, *sample.notes, *note(ODD, sorted(files.left_out()))]
     notes.append(f"Guesses by `recordmill init` for {path}; each with its reason.")
     if not sample.files.is_whole:
         notes.append(BEGINNINGS)

@@ -14,6 +14,7 @@ Reference(path='a.tar', offset=512, length=9, in_scratch=False, data=None)
 import base64
 import binascii
 import os
+import re
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
@@ -23,7 +24,8 @@ import pyarrow.compute as pc
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.paths import Inside, inside, join
 
-FILE, PIECE, SCRATCH, INLINE = b"f", b"p", b"s", b"i"
+FILE, PIECE, SCRATCH, INLINE, SIZED = b"f", b"p", b"s", b"i", b"z"
+SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Reference:
     length: int | None = None
     in_scratch: bool = False
     data: bytes | None = None
+    sides: str = ""
+    """The width and height that an annotation states, `200 x 100`."""
 
 
 def to_file(path: str) -> bytes:
@@ -60,7 +64,13 @@ def inline(data: bytes) -> bytes:
 
 def file_path(reference: bytes) -> str | None:
     """Returns the path of a whole file of the source; None of any other reference."""
-    return reference[1:].decode() if reference.startswith(FILE) else None
+    return parse(reference).path if reference[:1] in (FILE, SIZED) else None
+
+
+def with_sides(reference: bytes | None, sides: str | None) -> bytes | None:
+    """Adds the width and height that an annotation states, if they are above 0, to a reference to a whole file."""
+    is_file = reference and sides and reference[:1] == FILE and SIDES.fullmatch(sides)
+    return SIZED + f"{sides}:".encode() + reference[1:] if is_file and reference else reference
 
 
 def parse(reference: bytes) -> Reference:
@@ -70,6 +80,9 @@ def parse(reference: bytes) -> Reference:
         return Reference(data=rest)
     if kind == FILE:
         return Reference(rest.decode())
+    if kind == SIZED:
+        sides, name = rest.decode().split(":", 1)
+        return Reference(name, sides=sides)
     if kind not in (PIECE, SCRATCH):
         raise ValueError(f"no reference to an image: it begins with {kind!r}")
     offset, length, path = rest.split(b":", 2)

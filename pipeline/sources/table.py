@@ -23,6 +23,7 @@ from recordmill.pipeline.sources.paths import check_names, is_image, join, liste
 from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceError, SourceReader
 
 SHOWN_COLUMNS = 10
+UNREAD = "columns that nothing reads"
 FILES_AT_ONCE = 8
 IMAGES_CHUNK_BYTES = 64 << 20  # 64 MiB: of records that hold images, 8 MiB would be a handful
 TableOf = TypeVar("TableOf", bound=TableOptions)
@@ -194,7 +195,7 @@ def unused(names: Sequence[str], read: Iterable[str]) -> list[str]:
     """Makes a note of the columns that nothing reads; the parts of such a column are left out."""
     unread = {name for name in names if not any(_overlap(name, other) for other in read)}
     whole = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
-    return [f"columns that nothing reads: {listed(whole, SHOWN_COLUMNS)}"] if whole else []
+    return [f"{UNREAD}: {listed(whole, SHOWN_COLUMNS)}"] if whole else []
 
 
 def _overlap(name: str, other: str) -> bool:

@@ -109,8 +109,8 @@ def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
 
 SECONDS = (1e8, 1e10)
 """Unix seconds from 1973 to 2286. Smaller numbers are years, months, days (`20250131`) or Excel's days."""
-HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])([01]\d|2[0-3])")
-"""Hours as `2025013112`: as seconds they would be of 2030 to 2036."""
+HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d")
+"""Hours as `2025013112` or `2025013124`, and a day's numbers: as seconds they would be of 2030 to 2036."""
 
 
 @lru_cache(maxsize=1 << 16)

@@ -125,7 +125,7 @@ def _bmp(data: bytes) -> Iterator[str | bytes]:
 
 def _tiff(data: bytes) -> Iterator[str | bytes]:
     (bits, space, samples), tags = tiff_numbers(data, 258, 262, 277), tiff_values(data, 320, 338)
-    extra = max(0, samples - {2: 3, 5: 4, 6: 3}.get(space, 1))  # behind RGB, CMYK, YCbCr or grey
+    extra = max(0, samples - {2: 3, 5: 4, 6: 3, 8: 3}.get(space, 1))  # behind RGB, CMYK, YCbCr, Lab or grey
     alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # not stated, one is alpha, as Pillow has it
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
     width, kind = tiff_numbers(data, 256, 254, is_second=True)

@@ -93,6 +93,8 @@ AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
 """The marker that ends a scan: not a stuffed byte, not a restart, nor a damaged byte that a decoder skips."""
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
+TURNED = re.compile(rb"\x01\x12\0\x03\0{3}\x01\0[\x05-\x08]|\x12\x01\x03\0\x01\0{3}[\x05-\x08]\0|irot")
+"""EXIF's tag of an orientation that swaps width and height, in either byte order, and HEIF's box that turns."""
 WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
 
 Size = tuple[int, int] | None
@@ -114,14 +116,21 @@ class Header:
     """The number of passes of a decoder over the pixels: more than one for a JPEG of several scans."""
 
 
-def check_header(data: bytes, max_pixels: int) -> Header:
+def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
     """Refuses images that no decoder may see: of a format that is not read, of too many pixels, parts or scans.
 
+    Where an annotation states a width and height, `200 x 100`, it refuses an image of others: its boxes lie elsewhere.
+
     Raises:
-        ImageError: `unsupported_format`, `too_many_pixels` or `too_slow`; nothing else, whatever the bytes.
+        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; nothing else, whatever the
+            bytes.
     """
     header = read_header(data)
     check_pixels(header.width, header.height, max_pixels)
+    has, turned = f"{header.width} x {header.height}", f"{header.height} x {header.width}"
+    if stated not in ("", has) and not (stated == turned and TURNED.search(data)):
+        wrong = f"the annotation states {stated} pixels, and the image has {has}: mend the size that boxes are of"
+        raise ImageError("malformed_row", wrong)
     allowed = min(bounds.JPEG_SCANS.most, FULL_SCANS * max_pixels // (header.width * header.height))
     if header.scans > allowed:
         size = f"{header.width} x {header.height} pixels in {header.scans} scans"
@@ -320,8 +329,9 @@ def _is_plain_bmp(data: bytes) -> bool:
 def _tiff(data: bytes) -> Read:
     check_exif(data)
     width, height, bits, bands, kind = tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
-    if bits > 16 or bands > 6 or kind == 3:  # Pillow reads none of them as colours
-        what = f"the TIFF has {bits} bits{' of floating point' if kind == 3 else ''} in each of {bands or 1} bands"
+    if bits > 16 or bands > 6 or kind in (2, 3):  # Pillow reads none of them as colours
+        form = {2: " with a sign", 3: " of floating point"}.get(kind, "")
+        what = f"the TIFF has {bits} bits{form} in each of {bands or 1} bands"
         raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read arrays as kind `array`")
     parts = jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))

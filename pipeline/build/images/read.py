@@ -28,6 +28,7 @@ from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_ha
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, is_converted
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
+from recordmill.pipeline.sources.images import parse
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import losses
 from recordmill.transforms.contract.image_header import check_header
@@ -140,7 +141,7 @@ class BuildImageReader(ImageFiles):
             OutOfMemoryError: memory is not enough to transcode it.
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
-        header = check_header(data, options.max_pixels)
+        header = check_header(data, options.max_pixels, parse(reference).sides)
         profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
         pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 and not profile else 12  # more is held at once
         needs = header.width * header.height * pixel_bytes

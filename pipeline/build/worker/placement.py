@@ -43,6 +43,7 @@ from recordmill.pipeline.build.images.read import (
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import ImageError, check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
@@ -150,7 +151,7 @@ class ContentReader:
         if self._hashed:
             return reader.load(source, reference, options)
         data = reader.read(source, reference, options.max_bytes)
-        check_header(data, options.max_pixels)
+        check_header(data, options.max_pixels, parse(reference).sides)
         return Loaded(data, data, 0)
 
 

@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.annotated_rows import (
+    SIDES,
     AnnotatedRow,
     AnnotatedRows,
     Found,
@@ -40,6 +41,7 @@ from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, p
 from recordmill.pipeline.sources.formats.open_images import read_open_images
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
+from recordmill.pipeline.sources.images import with_sides
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
@@ -105,7 +107,8 @@ def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
     fault = next((each for each in objects if isinstance(each, Fault)), None)
     if root.tag != "annotation" or fault:
         return fault or Fault("malformed_row", "the XML's outer element is no `annotation`")
-    return _columns(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)])
+    sides = " x ".join(root.findtext(f"size/{side}", "").strip() for side in ("width", "height"))
+    return {**_columns(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)]), SIDES: sides}
 
 
 def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...] | Fault:
@@ -114,6 +117,8 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
         flags = [int(element.findtext(flag) or 0) for flag in VOC_FLAGS]
     except ValueError:
         return Fault("malformed_row", f"object {number}: wanted four numbers in `bndbox`, and flags of 0 or 1")
+    if len(element.findall("bndbox")) > 1 or box[0] > box[2] or box[1] > box[3]:
+        return Fault("malformed_row", f"object {number}: wanted one `bndbox`, and no max in it below its min")
     name = element.findtext("name", "").strip()
     return (box, name, *flags) if name else Fault("malformed_row", f"object {number} has no `name`")
 
@@ -232,6 +237,9 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
                 else:
                     values = paths if name in self.of_path else [each.get(name) for each in lists]
                     typed[name] = typed_objects(name, column, values, base, faults)
+                if column.type is ColumnType.IMAGE and "boxes" in columns and not column.many:
+                    stated = (each.get(SIDES) for each in lists)
+                    typed[name] = pa.array(map(with_sides, typed[name].to_pylist(), stated), pa.binary())
             keys = pa.array([row.image and path_key(row.image) for row in rows], pa.binary()) if key is None else None
             raw = TypedRows(typed, np.arange(first, first + len(rows)), keys, len(rows), faults)
             yield make_block(chunk, raw, columns, key)

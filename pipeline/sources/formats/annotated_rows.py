@@ -27,6 +27,7 @@ FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 LEAVING = "boxes that leave their image, where they are cut, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
 YAML_WORD = 100  # letters that cost as much to parse as a value, 50 µs
+SIDES = "@sides"  # among the lists, the width and height that an annotation states: `200 x 100`
 Lists = Mapping[str, Any]
 """The values of a row by column: lists of what is annotated."""
 Names = Mapping[str, str]

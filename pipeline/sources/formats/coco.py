@@ -9,6 +9,7 @@ import json
 import posixpath
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -18,7 +19,7 @@ from typing import Any, BinaryIO
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, AnnotatedRow, Found, ImageList
+from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.bounds import OBJECTS
@@ -127,7 +128,7 @@ class _Window:
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
 SLACK = 1  # pixel: COCO's own boxes are rounded
 LARGEST = 1 << 1000  # a larger whole number is no float64
-BOXLESS = "`caption`, and no `bbox` of four numbers, nor polygons, with an `iscrowd` of 0 or 1"
+BOXLESS = "`caption`, and no `bbox` of four finite numbers, nor polygons, with an `iscrowd` of 0 or 1"
 MASK = "; of a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
 NO_VALUES: list[Any] = []
 NO_NUMBERS: "array[Any]" = array("d")
@@ -207,6 +208,7 @@ class CocoImage:
         self.fault = self.fault or other.fault
         if self._is_full(0):
             return
+        self.sides = (other.ids and other.sides) or self.sides
         self.known = self.known or {*self._annotations()}
         for annotation in other._annotations():
             known, *content = annotation
@@ -225,7 +227,7 @@ class CocoImage:
 
     def outside(self) -> Iterator[str]:
         """Yields the ids of boxes that leave the image or have no area."""
-        if self.sides and all(map(_is_number, self.sides)):
+        if self.sides:
             width, height = self.sides
             for known, x, y, w, h in zip(self.ids, *(self.boxes[side::4] for side in range(4)), strict=True):
                 if min(x, y) < -SLACK or x + w > width + SLACK or y + h > height + SLACK or min(w, h) <= 0:
@@ -237,7 +239,8 @@ class CocoImage:
         if not fault and not self.path:
             fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")
         boxes = {"boxes": self.boxes.tolist(), "categories": self.categories, "crowd": self.crowd.tolist()}
-        lists = {"id": self.id, **boxes, "captions": [caption for _, caption in self.captions]}
+        sides = " x ".join(str(int(side)) for side in self.sides or ())
+        lists = {"id": self.id, SIDES: sides, **boxes, "captions": [caption for _, caption in self.captions]}
         return AnnotatedRow(self.path, fault or lists, self.file, self.number)
 
 
@@ -254,9 +257,10 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
     are rows. Raises: SourceError, OSError: a file is damaged, or not COCO's, or cannot be read.
     """
     rows, by_path, unlisted, outside = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str]()
+    tiny, merged = list[str](), list[str]()
     for path in paths:
-        found, lost = _read_file(files, join(root, path), posixpath.dirname(path) if images is None else "", images)
-        new = [image for image in found if not image.path or image.path in listed]
+        new, lost, same = _read_one(files, join(root, path), posixpath.dirname(path) if images is None else "", images)
+        new = [image for image in new if not image.path or image.path in listed]
         for image in new:
             known, image.file = by_path.get(image.path or ""), path
             known.join(image) if known else rows.append(image)
@@ -264,19 +268,22 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
         for image in new:
             if image.path:
                 by_path.setdefault(image.path, image)
-        unlisted += lost
+        tiny += [path] * (0 < max((side for image in new for side in image.boxes), default=0) <= 1)
+        unlisted, merged = unlisted + lost, merged + same
     boxes, captions = any(image.ids or image.fault for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
         *note("annotations of images that the file does not list, left out", unlisted),
         *note(LEAVING, outside),
+        *note("files whose boxes are all within 1 pixel: of shares of the sides say `unit: relative`", tiny),
+        *note("categories of several ids and one name, taken for one", merged),
         *listed.notes(),
     ]
     return Found((image.row() for image in rows), [0] * len(rows), names, notes)
 
 
-def _read_file(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str]]:
-    """Reads a file: its images, in its order, and the ids of the annotations of no image."""
+def _read_one(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str], list[str]]:
+    """Reads a file: its images, in its order, the ids of the annotations of no image, the names of several ids."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
     lost, seen, nameless = list[str](), set[str](), 0
     try:
@@ -304,7 +311,7 @@ def _read_file(files: Files, path: str, folder: str, images: str | None) -> tupl
     for image in by_id.values():
         image.name_categories(names)
     lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.ids or [None]]
-    return entries, lost
+    return entries, lost, [name for name, times in Counter(names.values()).items() if times > 1]
 
 
 def _listed(
@@ -315,7 +322,8 @@ def _listed(
     first = image = by_id.setdefault(_hashed(known), CocoImage(known)) if known is not None else CocoImage(None)
     if image.number is not None:
         image = CocoImage(known)
-    image.number, image.sides = number, (entry["width"], entry.get("height")) if "width" in entry else None
+    image.number, sides = number, (entry.get("width"), entry.get("height"))
+    image.sides = sides if all(map(_is_number, sides)) else None
     if isinstance(name, str) and name.strip():
         image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
     if first.path != image.path:
@@ -328,14 +336,14 @@ def _box_around(polygons: Any) -> list[float] | None:
     """Returns the box around polygons; None of anything else."""
     are_pairs = isinstance(polygons, list) and all(isinstance(each, list) and not len(each) % 2 for each in polygons)
     sides = list(chain.from_iterable(polygons)) if are_pairs else []
-    if not sides or not all(_is_number(side) and isfinite(side) for side in sides):
+    if not sides or not all(map(_is_number, sides)):
         return None
     (left, right), (top, bottom) = ((min(each), max(each)) for each in (sides[::2], sides[1::2]))
     return [left, top, right - left, bottom - top]
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, float) or (type(value) is int and -LARGEST < value < LARGEST)
+    return isfinite(value) if isinstance(value, float) else type(value) is int and -LARGEST < value < LARGEST
 
 
 def _id(value: Any) -> Any:
