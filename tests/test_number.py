@@ -106,7 +106,7 @@ def test_numbers_that_are_taken_for_0_are_counted() -> None:
     )
     counted = tiny_numbers({"a": options(), "b": Numbers(kind="numbers").options(), "c": options()}, rows)
     assert counted == {("losses", f"a {TINY}"): 2, ("losses", f"b {TINY}"): 2}
-    (line,) = loss_lines({TINY: 2}, advice=True)
+    (line,) = loss_lines({TINY: 2})
     assert "2 with values nearer to 0 than 1.2e-38" in line
     assert "scale them" in line
 
