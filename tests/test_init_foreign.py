@@ -141,11 +141,10 @@ def test_a_wrong_line_beside_names_is_a_reject_that_init_shows(label: str, tmp_p
 
 def test_a_list_of_another_machine_is_a_doubt_and_drops_no_image(tmp_path: Path) -> None:
     yolo(tmp_path, "train: train.txt\nval: val.txt")
-    (tmp_path / "data/train.txt").write_text("/home/me/images/s1/a.jpg\n/home/me/images/s2/b.jpg\n")
-    (tmp_path / "data/val.txt").write_text("images/s3/c.jpg\n")
-    found, text = images_by_split(tmp_path)
-    assert found == {None: ["a", "b", "c"]}
-    assert "In doubt: data.yaml: no images are where it says: train.txt" in text
+    for name, image in (("train", "/home/me/images/s1/a.jpg"), ("val", "images/s3/c.jpg")):
+        published.write(tmp_path / f"data/{name}.txt", image)
+    assert images_by_split(tmp_path)[0] == {None: ["a", "b", "c"]}
+    assert "In doubt: data.yaml: no images are where it says: train.txt" in guessed(tmp_path)[1]
 
 
 def test_one_odd_file_is_a_reject_and_most_a_doubt(tmp_path: Path) -> None:
@@ -153,7 +152,7 @@ def test_one_odd_file_is_a_reject_and_most_a_doubt(tmp_path: Path) -> None:
     (tmp_path / "data/data.yaml").unlink()
     published.write(tmp_path / "data/labels/s2/b.txt", "cat 0.5 0.5 0.2 0.2")
     assert "1 would be a reject (1 malformed_row)" in guessed(tmp_path)[1]
-    published.write(tmp_path / "data/labels/s1/a.txt", "cat 0.5 0.5 0.2 0.2")
+    published.write(tmp_path / "data/labels/s1/a.txt", "cat")
     assert "labels/s1/a.txt: it may annotate these images" in guessed(tmp_path)[1].replace("\n#   ", " ")
 
 
@@ -257,8 +256,8 @@ def test_the_index_of_pandas(
 
 @pytest.mark.parametrize("head", ["text,Unnamed: 1,label", "Unnamed: 0,text,label"])
 def test_a_nameless_column_of_values_is_no_index(head: str, tmp_path: Path) -> None:
-    rows = [f"word {n},{n % 3},a" if head[0] == "t" else f"{n % 3},word {n},a" for n in range(12)]
-    (tmp_path / "train.csv").write_text("\n".join([head, *rows]))
+    rows = (f"\nword {n},{n % 3},a" if head[0] == "t" else f"\n{n % 3},word {n},a" for n in range(12))
+    (tmp_path / "train.csv").write_text("".join([head, *rows]))
     assert len(guessed(tmp_path, "train.csv")[0].features) == 3
 
 

@@ -224,13 +224,12 @@ def _stated(
                 sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
     sources = sources if any(source["split"] == "train" for source in sources) else []  # not all but `train`
     left = [image.path for image in listing.images if image not in by_split] if sources else []
-    what = f"no images are where it says: {listed(absent, 3)}"
     remedy = "Write paths of folders, or lists, that lie below it; images that stand in a list, relative to its folder"
     notes = [
         *note(f"images that {name} gives to two splits; a folder or list of such alone is left out", shared),
         *note(f"left out, since {name} has them in no split", left),
     ]
-    return sources, notes, [Doubt(name, what, remedy)] if absent else []
+    return sources, notes, [Doubt(name, f"no images are where it says: {listed(absent, 3)}", remedy)] if absent else []
 
 
 def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:

@@ -16,8 +16,7 @@ from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.split_by import SPLITS
 
 PARTS = r"(image|img|input|mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?)s?"
-STAGE = "(jpe?g|png|raw|train|training|val|valid|validation|test)"
-PART_FOLDER = re.compile(rf"(?i)(.*/)?({STAGE}?[ _-]?{PARTS}|{STAGE}[ _-]?[ab]|[hl]r)")
+PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
 """The usual names of folders, and the ends of files' names, that say what part of a row a file is."""
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
@@ -102,8 +101,8 @@ def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
     yield from comma_doubts(name, cells, kind)
     shown = list(filter(NO_JSON_LIST.match, cells))
     if kind in ("raw", "text", "category") and 2 * len(shown) > len(cells):
-        what, remedy = f"'{shown[0]:.40}' is taken for `kind: {kind}`", "A list: write JSON, by Python's `json.dumps`"
-        yield Doubt(f"column '{name}'", what, remedy)
+        what = f"'{shown[0]:.40}' is taken for `kind: {kind}`"
+        yield Doubt(f"column '{name}'", what, "A list: write JSON, by Python's `json.dumps`")
     if kind == "category" and {"-1", "0"} <= {*cells}:
         yield Doubt(f"column '{name}'", "'-1' is taken for a class", "Rows without a label: leave them out")
 

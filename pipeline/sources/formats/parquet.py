@@ -165,8 +165,7 @@ def class_labels(schema: pa.Schema) -> dict[str, dict[int, str]]:
     """Returns the names of codes by column, for `ClassLabel` in Hugging Face's schema, or lists; -1 is no class."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        whole = [(name, one.get("feature", one)) for name, one in features.items() if isinstance(one, dict)]
-        typed = [(name, one) for name, one in whole if isinstance(one, dict)]
+        typed = [(name, one.get("feature", one)) for name, one in features.items() if isinstance(one, dict)]
         return {name: dict(enumerate(map(str, one["names"]))) for name, one in typed if one.get("_type") == CODES}
     return {}
 

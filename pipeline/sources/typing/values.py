@@ -72,9 +72,8 @@ def typed_values(
     if not column.many:
         return _scalars(name, column.type, values, base, faults, as_cells)
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
-        values, refused = split(_text(values), column.separator)
+        (values, refused), as_cells = split(_text(values), column.separator), True
         add_faults(faults, refused, Fault("wrong_type", NO_JSON, name))
-        as_cells = True
     flat, counts, holes = _flattened(values)
     inner: Faults = {}
     typed = _scalars(name, column.type, flat, base, inner, as_cells)
