@@ -14,7 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipeline.init.dialect import cell_options
-from recordmill.pipeline.init.doubts import box_doubts, column_doubts, commas, document_doubts, folder_doubts
+from recordmill.pipeline.init.doubts import (
+    box_doubts,
+    column_doubts,
+    commas,
+    document_doubts,
+    folder_doubts,
+    value_doubts,
+)
 from recordmill.pipeline.init.starter import first_lines
 from tests.forked import recordmill
 from tests.test_init import guessed, image_bytes, lines, write
@@ -162,16 +169,16 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [["train.tsv", "`header`"], ["column_2", "'4,200' is taken for `kind: category`"]], []),
     ("boxes by row", rows_of_images, "data/labels.csv",
      [["column 'filename'", "20 distinct values", "`split_by: {group: filename}`"],
-      ["xmin, ymin, xmax, ymax", "would not move with the image", "one column `boxes`"]],
+      ["xmin, ymin, xmax, ymax", "would not move with the image", "a column `boxes`"]],
      ["\n# split_by: {group: filename}"]),
     ("bytes by row", rows_of_bytes, "data",
      [["column 'image'", "30 distinct values", "`split_by: {group: image}`"]], []),
     ("images by sample", samples_of_images, "a.tar", [["column 'jpg;png'", "the first alone is read", "`column`"]], []),
     ("pixels", pixels, "data", [["columns pixel…", "784", "`array`"]], []),
     ("lists of ends", lists_of_sides(["b/xmin", "b/ymin", "b/xmax", "b/ymax"]), "data/a.jsonl",
-     [["columns b/xmin, b/ymin, b/xmax, b/ymax", "would not move with the image", "one column `boxes`"]], []),
+     [["columns b/xmin, b/ymin, b/xmax, b/ymax", "would not move with the image", "a column `boxes`"]], []),
     ("in any naming", lists_of_sides(["links", "oben", "rechts", "unten"]), "data/a.jsonl",
-     [["columns links, oben, rechts, unten", "one column `boxes`"]], []),
+     [["columns links, oben, rechts, unten", "a column `boxes`"]], []),
     ("equal texts", equal_texts, "data/a.txt",
      [["rejects.max_duplicate_share", "9.5% of the sample", "a limit of 19.0%"]],
      ["rejects: {max_share: 0.01, max_duplicate_share: 0.19}"]),
@@ -205,6 +212,7 @@ def test_what_is_not_sure_comes_first(
         (["cat/{}.jpg", "dog/{}.png", "Images/x{}.png"], "Images"),
         (["Ground Truth/{}.jpg", "raw/1{}.png"], "Ground Truth"),
         (["cat/{}.jpg", "dog/1{}.jpg"], None),
+        (["trainA/{}.jpg", "trainB/1{}.jpg"], "trainA, trainB"),
         (["with_mask/{}.jpg", "without_mask/1{}.jpg"], None),
         (["train/cat/{}.jpg", "train/dog/1{}.jpg", "val/cat/{}.jpg", "val/dog/1{}.jpg"], None),
         (["train/{}.jpg", "test/{}.jpg"], None),
@@ -243,6 +251,8 @@ def test_few_files_as_rows(sizes: list[int], is_doubted: bool) -> None:
         ({"a": (8, 8), "b": (8, 8), "c": (8, 8), "d": (8, 8)}, None),
         ({"xmin": (1, 2), "xmax": (1, 2), "ymin": (1, 1), "ymax": (1, 1)}, None),
         ({"image/width": (), "image/height": (), "w": (), "h": ()}, None),
+        ({"keypoints": (8, 8)}, "keypoints"),
+        ({"shapes.points": (4, 6)}, "shapes.points"),
         ({"age": (), "x": (), "year": (), "next": (), "taxi": ()}, None),
     ],
 )
@@ -253,6 +263,7 @@ def test_columns_of_boxes(columns: dict[str, tuple[int, ...]], boxes: str | None
 
 def test_hundreds_of_numbered_columns() -> None:
     assert [doubt.place for doubt in column_doubts([f"v{n}" for n in range(100)])] == ["columns v…"]
+    assert [doubt.place for doubt in column_doubts([f"{n // 28}x{n % 28}" for n in range(784)])] == ["columns …x…"]
     assert column_doubts([f"{'ab'[n % 2]}{n}" for n in range(198)]) == []
 
 
@@ -262,11 +273,38 @@ def test_hundreds_of_numbered_columns() -> None:
         (["1,5", "", "x", "7"], "unsure"), (["1,5", "x"], None),
         (["-1,5"], "decimal"), (["0,05"], "decimal"), (["3,14159"], "decimal"),
         (["0,532"], "unsure"), (["1,234,567"], "thousands"), (["1,2", "1", "2"], "codes"),
-        (["1,2,03"], "codes"), (["a"], None),
+        (["1,2,03"], "codes"), (["a"], None), (["1.230,50"], "decimal"),
     ],
 )  # fmt: skip
 def test_what_commas_are(cells: list[str], kind: str | None) -> None:
     assert commas(cells) == kind
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "remedy"),
+    [
+        (["1,000", "2,037"], "raw", "without commas"),
+        (["0,05", "1,05"], "category", "with a point"),
+        (["1.230,50"], "raw", "with a point"),
+        (["0,05", "1,05"], "number", None),
+        (["['a', 'b']", "['a']"], "raw", "json.dumps"),
+        (["[1 2 3]"], "text", "json.dumps"),
+        (["70 80 82 72"] * 3, "text", "json.dumps"),
+        (["[deleted]", "5 or 6 of 7"], "text", None),
+        (["-1", "0", "1"], "category", "without a label"),
+        (["-1", "1"], "category", None),
+        (["-1", "0"], "number", None),
+    ],
+)
+def test_values_that_may_be_something_else(cells: list[str], kind: str, remedy: str | None) -> None:
+    found = [*value_doubts("a", cells, kind)]
+    assert [remedy in doubt.remedy for doubt in found if remedy] == [True] * bool(remedy)
+    assert len(found) == bool(remedy)
+
+
+def test_files_that_are_joined_are_of_one_split() -> None:
+    [doubt] = document_doubts({f"{side}-{split}.txt": 9 for side in ("src", "tgt") for split in ("train", "val")})
+    assert "paste src-train.txt tgt-train.txt >" in doubt.remedy
 
 
 @pytest.mark.parametrize(
@@ -278,7 +316,7 @@ def test_what_commas_are(cells: list[str], kind: str | None) -> None:
         (["so good,joy\nbad,sad\n", "well done,anger\nno,sad\n"], 2, ["no name"]),
         (["id,name\n1,Ann\n", "user,item,score\n1,2,3\n"], None, ["id, name"]),
         (["an old house near the road,joy\nbad,sad\n"], None, ["an old house"]),
-        (["a,b\n1,2\na,b\n3,4\n"], None, []),
+        (["a,b\n1,2\na,b\n3,4\n"], None, ["header is a row again"]),
     ],
 )
 def test_first_lines_that_may_be_rows(texts: list[str], header: int | None, doubts: list[str]) -> None:

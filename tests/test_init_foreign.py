@@ -121,7 +121,7 @@ def test_what_is_odd_about_data_yaml_is_said(
 
 
 @pytest.mark.parametrize(
-    "label", ["0.0 0.5 0.5 0.2 0.2", "0. 0.5 0.5 0.2 0.2", "0\t0.5 0.5 0.2 0.2", " 0 .5 .5 2e-1 0.2"]
+    "label", ["0.0 0.5 0.5 0.2 0.2", "0. 0.5 0.5 0.2 0.2", "0\t0.5 0.5 0.2 0.2", " 0 .5 .5 2e-1 0.2", "0 5E-1 .5 .2 .2"]
 )
 @pytest.mark.parametrize("has_names", [True, False])
 def test_numbers_of_yolo(label: str, has_names: bool, tmp_path: Path) -> None:
@@ -137,6 +137,23 @@ def test_a_wrong_line_beside_names_is_a_reject_that_init_shows(label: str, tmp_p
     yolo(tmp_path, "train: images")
     published.write(tmp_path / "data/labels/s2/b.txt", label)
     assert "1 would be a reject (1 malformed_row)" in guessed(tmp_path)[1]
+
+
+def test_a_list_of_another_machine_is_a_doubt_and_drops_no_image(tmp_path: Path) -> None:
+    yolo(tmp_path, "train: train.txt\nval: val.txt")
+    for name, image in (("train", "/home/me/images/s1/a.jpg"), ("val", "images/s3/c.jpg")):
+        published.write(tmp_path / f"data/{name}.txt", image)
+    assert images_by_split(tmp_path)[0] == {None: ["a", "b", "c"]}
+    assert "In doubt: data.yaml: no images are where it says: train.txt" in guessed(tmp_path)[1]
+
+
+def test_one_odd_file_is_a_reject_and_most_a_doubt(tmp_path: Path) -> None:
+    yolo(tmp_path, "train: images")
+    (tmp_path / "data/data.yaml").unlink()
+    published.write(tmp_path / "data/labels/s2/b.txt", "cat 0.5 0.5 0.2 0.2")
+    assert "1 would be a reject (1 malformed_row)" in guessed(tmp_path)[1]
+    published.write(tmp_path / "data/labels/s1/a.txt", "cat")
+    assert "labels/s1/a.txt: it may annotate these images" in guessed(tmp_path)[1].replace("\n#   ", " ")
 
 
 def test_captions_beside_names_stay_captions(tmp_path: Path) -> None:
@@ -219,7 +236,7 @@ def table_of_pandas() -> pd.DataFrame:
 
 INDEXES: list[tuple[str, Callable[[pd.DataFrame], pd.DataFrame], str, bool]] = [
     ("without a name", lambda rows: rows, "__index_level_0__", True),
-    ("with a name", lambda rows: rows.rename_axis("row"), "row", True),
+    ("with a name", lambda rows: rows.rename_axis("row"), "row", False),
     ("of two columns", lambda rows: rows.set_index([rows.index, rows.index]), "__index_level_1__", True),
     ("an id", lambda rows: rows.rename_axis("row_id"), "row_id", False),
     ("a word", lambda rows: rows.set_index(rows.label.str.upper().rename("word")), "word", False),
@@ -235,6 +252,13 @@ def test_the_index_of_pandas(
     read_columns = {*(spec.key_columns or ()), *(feature.column or name for name, feature in spec.features.items())}
     assert (name not in read_columns) is is_index
     assert (f"# {name}: pandas' index" in text) is is_index
+
+
+@pytest.mark.parametrize("head", ["text,Unnamed: 1,label", "Unnamed: 0,text,label"])
+def test_a_nameless_column_of_values_is_no_index(head: str, tmp_path: Path) -> None:
+    rows = (f"\nword {n},{n % 3},a" if head[0] == "t" else f"\n{n % 3},word {n},a" for n in range(12))
+    (tmp_path / "train.csv").write_text("".join([head, *rows]))
+    assert len(guessed(tmp_path, "train.csv")[0].features) == 3
 
 
 def test_an_index_that_pandas_wrote_into_csv(tmp_path: Path) -> None:

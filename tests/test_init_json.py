@@ -22,6 +22,8 @@ OF_PANDAS: dict[str, Callable[[Path], Any]] = {
     "index": lambda path: TABLE.to_json(path, orient="index"),
     "split": lambda path: TABLE.to_json(path, orient="split"),
     "table": lambda path: TABLE.to_json(path, orient="table"),
+    "columns of a part": TABLE.set_index(TABLE.index + 3).to_json,
+    "columns by word": TABLE.set_index("r" + TABLE.index.astype(str)).to_json,
     "columns of lists": lambda path: path.write_text(json.dumps(TABLE.to_dict("list"))),
 }
 
@@ -42,7 +44,16 @@ def test_a_table_in_one_object_is_refused_with_the_command(tmp_path: Path, name:
     assert [(row["text"], row["id"]) for row in rows[:12]] == list(TABLE.itertuples(index=False, name=None))
 
 
-@pytest.mark.parametrize("content", ['{"text": "a", "n": {"x": 1}}', '{\n "text": "a"\n}\n', '{"paths": {"a": "b"}}'])
+def test_columns_in_a_file_of_lines_are_refused(tmp_path: Path) -> None:
+    TABLE.to_json(tmp_path / "train.jsonl")
+    with pytest.raises(UserError, match="would be one row.*orient='columns'"):
+        starter(str(tmp_path / "train.jsonl"), LocalFiles())
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{}", '{"a": 1, "b": {"x": 1}}', '{"text": "a", "n": {"x": 1}}', '{\n "text": "a"\n}\n', '{"paths": {"a": "b"}}'],
+)
 def test_any_other_object_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "train.json").write_text(content)
     with pytest.raises(UserError, match=r"train\.json is one JSON object, and would be one row"):

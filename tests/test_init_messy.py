@@ -261,6 +261,23 @@ def test_names_of_codes_in_a_schema(stated: Any, classes: Any, tmp_path: Path) -
     assert spec.features["label"].model_dump()["classes"] == classes
 
 
+@pytest.mark.parametrize(
+    ("codes", "is_list", "says"),
+    [
+        ([-1, 0, 1, 0, 1], False, "classes: {0: cat, 1: dog}"),
+        ([0, 1, 2], False, "In doubt: column 'label': codes that the schema names (0: cat, 1: dog)"),
+        ([[0, 1], [1, -100]], True, "In doubt: column 'label': codes that the schema names (0: cat, 1: dog)"),
+    ],
+)
+def test_names_in_a_schema_are_taken_or_a_doubt(codes: list[Any], is_list: bool, says: str, tmp_path: Path) -> None:
+    feature = {"_type": "ClassLabel", "names": ["cat", "dog"]}
+    stated = {"label": {"_type": "Sequence", "feature": feature} if is_list else feature}
+    rows = pa.Table.from_pylist([{"text": words(), "label": codes[n % len(codes)]} for n in range(30)])
+    metadata = {"huggingface": json.dumps({"info": {"features": stated}})}
+    pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / "a.parquet")
+    assert says in starter(str(tmp_path / "a.parquet"), FILES).replace("\n#   ", " ")
+
+
 NO_NAMES = ["1", '[1, "a"]', '{"a": "b"}', '{"0": null}', '{"0": "a", "1": "a"}', '[""]', '{"info": {"year": 2017}}',
             '{"a": null}', '{"a": 1.5}', '{"a": 1, "b": 1}', '{"0": "a", "b": 0}']  # fmt: skip
 

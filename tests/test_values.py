@@ -113,6 +113,14 @@ def test_types_that_are_refused(column: Column, values: pa.Array, message: str) 
     assert misfit(column, values.type) == message.removeprefix("in the list: ")
 
 
+@pytest.mark.parametrize("kind", [TEXT, NUMBER, CATEGORY])
+@pytest.mark.parametrize("cell", ["['a', 'b']", "[1 2]", "[1, None]"])
+def test_brackets_without_json_are_refused(kind: Column, cell: str) -> None:
+    values, faults = typed(replace(kind, many=True), pa.array(["[1]", cell, ""]))
+    assert [value is None for value in values] == [False, True, False]
+    assert [(row, "json.dumps" in fault.message) for row, fault in faults.items()] == [(1, True)]
+
+
 def test_values_that_are_refused() -> None:
     beyond = [1, 1 << 63, None]
     assert typed(INTEGER, pa.array(beyond, pa.uint64()))[0] == [1, None, None]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, UnknownDataError, divided, read_head, split_of
 from recordmill.pipeline.safe_text import count
@@ -17,7 +18,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ImageList, image_key
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, without_slash
-from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
@@ -25,8 +26,8 @@ LOOKED_AT = 64  # files whose beginning is read
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
-IS_VOC = re.compile(rb"<annotation")
-IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++(?:\d++\.?\d*+|\.\d++)(e-?\d++)?){4,}[ \t\r]*(\n|\Z)")
+IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")))
+IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
 KNOWN: Mapping[str, Mapping[str, Choice]] = {
@@ -189,17 +190,19 @@ def _voc(listing: Listing) -> Recognized | None:
 
 def _yolo(listing: Listing) -> Recognized | None:
     named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
-    paired = _paired(listing, ".txt", IS_YOLO.match, any if named else all)
+    paired = _paired(listing, ".txt", IS_YOLO.match, 0 if named else 0.5)
     if not paired:
         return None
-    sources, notes = _stated(listing, paired, named[0].path) if named else ([], [])
+    sources, notes, doubts = _stated(listing, paired, named[0].path) if named else ([], [], [])
     named += listing.ending("/classes.txt", ".names")
     sources = sources or _by_folder(listing, paired, "yolo", named[0].path if named else None)
     found = listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
-    return replace(found, notes=[*notes, *found.notes])
+    return replace(found, notes=[*notes, *found.notes], doubts=doubts)
 
 
-def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) -> tuple[list[Source], list[str]]:
+def _stated(
+    listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str
+) -> tuple[list[Source], list[str], list[Doubt]]:
     """The sources of the splits that YOLO's YAML states by folders and lists of images; and what is odd about them."""
     stated, (folder, name) = dict[str, Any](), posixpath.split(path)
     with suppress(SpecError):  # the plan ends with it
@@ -219,12 +222,14 @@ def _stated(listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str) ->
                 if len(some) > 1:  # two folders may have images of one name
                     options = {"images": listing.folder, "image_list": options["image_list"] or options["images"]}
                 sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
+    sources = sources if any(source["split"] == "train" for source in sources) else []  # not all but `train`
     left = [image.path for image in listing.images if image not in by_split] if sources else []
-    return sources, [
-        *note(f"no images are where {name} says", absent),
+    remedy = "Write paths of folders, or lists, that lie below it; images that stand in a list, relative to its folder"
+    notes = [
         *note(f"images that {name} gives to two splits; a folder or list of such alone is left out", shared),
         *note(f"left out, since {name} has them in no split", left),
     ]
+    return sources, notes, [Doubt(name, f"no images are where it says: {listed(absent, 3)}", remedy)] if absent else []
 
 
 def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
@@ -238,13 +243,14 @@ def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
 
 
 def _paired(
-    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], enough: Callable[..., bool] = all
+    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], least: float = 0.5
 ) -> dict[FileInfo, FileInfo]:
-    """Returns the annotation file of each image that has one; none at all where not `enough` are annotations."""
+    """Returns the annotation file of each image that has one; none where no share above `least` is annotations."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
     paired = {image: file for image, file in pairs.items() if file}
-    return paired if enough(is_annotation(head) for _, head in listing.heads(paired.values())) else {}
+    found = [bool(is_annotation(head)) for _, head in listing.heads(paired.values())]
+    return paired if sum(found) > least * len(found) else {}
 
 
 def _by_folder(

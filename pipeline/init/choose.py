@@ -5,8 +5,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from recordmill.pipeline.init.classes import Codes, find_codes, index_names, with_classes
-from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, comma_doubts
+from recordmill.pipeline.init.classes import Codes, find_codes, index_names, name_doubts, with_classes
+from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, value_doubts
 from recordmill.pipeline.init.guess import FITS, ID, Choice, Guess, distinct, feature, guess, is_id, label_of, left_out
 from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
 from recordmill.pipeline.init.recognize import Recognized, UnknownDataError
@@ -57,6 +57,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     label, why_label = _find_label(sample, guesses, codes)
     if label:
         guesses[label.column] = label = with_classes(label, sample, codes)
+    elif codes:
+        guesses[codes.column] = with_classes(guesses[codes.column], sample, codes)
     names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == IMAGE), None)
     if image:
@@ -208,11 +210,13 @@ def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[st
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
     """Yields what is in doubt by the columns' names and values."""
     yield from column_doubts(sample.names)
+    yield from name_doubts(sample, guesses)
     numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
     yield from box_doubts({name: item.reading.values for name, item in numbers.items()})
     for name, item in guesses.items():
         if item.kind:
-            yield from comma_doubts(name, sample.read(name, ColumnType.TEXT).values, item.kind)
+            cells = sample.read(name, ColumnType.TEXT).values or item.reading.distinct
+            yield from value_doubts(name, list(map(str, cells)), item.kind)
         images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
         if sum(images) > len(item.reading.values):
             what = "of a sample's images the first alone is read"

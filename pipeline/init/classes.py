@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.types as pt
 
-from recordmill.pipeline.init.doubts import CODE
-from recordmill.pipeline.init.guess import LABEL_KINDS, Choice, Guess, is_id, is_label
+from recordmill.pipeline.init.doubts import CODE, Doubt
+from recordmill.pipeline.init.guess import LABEL_KINDS, Choice, Guess, is_label
 from recordmill.pipeline.init.recognize import naming_classes
 from recordmill.pipeline.init.sample import SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
-from recordmill.pipeline.sources.paths import note
+from recordmill.pipeline.sources.paths import listed, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.blocks import check_column
 
@@ -29,7 +28,7 @@ NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
 """A line with a code and its name."""
 CODED = re.compile(r"-?[0-9]{1,9}")
 SYNSET = re.compile(r"n\d{8}")
-INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
+INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"
 
 
 @dataclass(frozen=True)
@@ -72,18 +71,32 @@ def _schema(sample: SourceSample) -> pa.Schema:
 
 
 def index_names(sample: SourceSample) -> list[str]:
-    """Lists the columns that are the index of a pandas table: nameless, or numbers without the name of an id."""
-    schema, stated = _schema(sample), list[str]()
-    with suppress(KeyError, TypeError, ValueError):
-        stated = [name for name in json.loads(schema.metadata[b"pandas"])["index_columns"] if name in schema.names]
-    numbers = [name for name in stated if pt.is_integer(schema.field(name).type) and not is_id(name)]
-    return [*numbers, *filter(INDEX.fullmatch, sample.names)]
+    """Lists the columns that are a pandas index without a name: whole numbers, in CSV the first column of a file."""
+    some = [name for name in sample.names if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV]
+    read = {name: sample.read(name, ColumnType.INTEGER) for name in some}
+    whole = {name: item for name, item in read.items() if item.fit == 1 and not item.missing}
+    again = len(sample.data.files)  # each begins at 0
+    return [name for name, n in whole.items() if name != INDEX_OF_CSV or len(n.values) <= len(n.distinct) * again]
+
+
+def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[Doubt]:
+    """Yields the features of codes that the schema names, and whose names are not taken."""
+    for name, names in class_labels(_schema(sample)).items():
+        item = guesses.get(name)
+        if item and item.kind and item.options.get("classes", [None])[0] != names:
+            some = listed([f"{code}: {word}" for code, word in names.items()], 3)
+            what = f"codes that the schema names ({some}) are taken for `kind: {item.kind}` without names"
+            yield Doubt(
+                f"column '{name}'",
+                what,
+                "Classes: `category`, of lists `categories`, with `classes` that name all codes",
+            )
 
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:
     """Leaves out the sources where all rows lack a label that the schema states, as published test splits do."""
-    with suppress(SourceError):  # of columns that cannot be names
-        for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
+    for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
+        with suppress(SourceError):  # of columns that cannot be names
             blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
             found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
             left = [source["path"] for number, source in enumerate(sample.data.sources) if number not in found]

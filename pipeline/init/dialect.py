@@ -90,6 +90,8 @@ def cell_options(
     if "header" not in options and (data := _not_names(firsts, columns)):
         options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
         doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
+    elif tuple(names) in zip(*columns, strict=True):
+        doubts = [Doubt(path, f"the header is a row again: {listed(names, SHOWN)}", "Two tables? Remove that header")]
     elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
         remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
         doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]

@@ -7,7 +7,7 @@ In doubt: a.tsv, column 'n': '1,5' is read as 1.5. Two codes: remove `decimal`.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -16,16 +16,23 @@ from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.split_by import SPLITS
 
 PARTS = r"(image|img|input|mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?)s?"
-PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train|training|val|valid|validation|test)?[ _-]?){PARTS}")
+PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
 """The usual names of folders, and the ends of files' names, that say what part of a row a file is."""
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
-COMMAS, THOUSANDS = re.compile(r"[+-]?\d+(,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+COMMAS, THOUSANDS = re.compile(r"[+-]?\d++((\.\d{3})*,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
+NO_JSON_LIST = re.compile(r"\s*(\[\s*(['\"\d.-]|b'|None|True|False)|([+-]?[\d.]+\s+){3}[\s\d.+-]*$)")
+REMEDIES = {  # by what commas are
+    "unsure": "Numbers: `decimal: ','`. Codes: `kind: categories, separator: ','`",
+    "thousands": "Thousands: write numbers without commas between them. Codes: `kind: categories, separator: ','`",
+    "decimal": "Numbers: write them with a point, and with nothing between thousands, such as 1234.5",
+}
 CODE = re.compile(r"0|[1-9]\d{0,3}")
 BOX, END = "(.*[^a-z]|b?n?d?box)?", r"(min|max|start|end|center|c|tl|br|lo|hi|\d)"
 BOX_END = re.compile(rf"(?i){BOX}({END}[ _-]?[xy]|(x|y|left|right|top|bottom)([ _-]?{END})?)")
 BOX_SIDE = re.compile(rf"(?i){BOX}(w|h|width|height)")
-"""The usual names of columns of boxes' ends and sides."""
+POINTS = re.compile(r"(?i)(key[ _-]?points?|points|landmarks?|polygons?)")
+"""The usual names of columns of boxes' ends and sides, and of points."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +66,11 @@ def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
 
 def document_doubts(sizes: Mapping[str, int]) -> list[Doubt]:
     """Doubts that each of a few files of text is a row; with the files' bytes."""
-    mean, names = sum(sizes.values()) // max(1, len(sizes)), [posixpath.basename(path) for path in sorted(sizes)[:2]]
+    mean, names = sum(sizes.values()) // max(1, len(sizes)), [posixpath.basename(path) for path in sorted(sizes)]
     if not 0 < len(sizes) < (FEW_FILES if mean >= LARGE_BYTES else HARDLY_ANY):
         return []
+    words = [[word for word in re.split("[^a-z]+", name.lower()) if word in SPLITS] for name in names]
+    names = [names[0], *sorted(names[1:], key=lambda name: words[names.index(name)] != words[0])][:2]
     join = f"Line n of one belongs to line n of another: join them (paste {' '.join(names)} > rows.tsv)"
     what = f"each whole file is one row, {mean:,} bytes on average"
     place = f"{len(sizes):,} files such as {' and '.join(names)}"
@@ -87,21 +96,33 @@ def commas(cells: Sequence[str]) -> str | None:
     return "codes" if is_known or max(map(len, some)) > 2 else "unsure"
 
 
+def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
+    """Yields doubts what commas are, that lists are text, and that the code -1 is a class."""
+    yield from comma_doubts(name, cells, kind)
+    shown = list(filter(NO_JSON_LIST.match, cells))
+    if kind in ("raw", "text", "category") and 2 * len(shown) > len(cells):
+        what = f"'{shown[0]:.40}' is taken for `kind: {kind}`"
+        yield Doubt(f"column '{name}'", what, "A list: write JSON, by Python's `json.dumps`")
+    if kind == "category" and {"-1", "0"} <= {*cells}:
+        yield Doubt(f"column '{name}'", "'-1' is taken for a class", "Rows without a label: leave them out")
+
+
 def comma_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
     """Doubts what the commas in the cells of a column are, which is taken for a kind."""
     cells = [cell.strip() for cell in cells]
-    if commas(cells) not in ("unsure", "thousands"):
+    found = commas(cells)
+    if found not in REMEDIES or found == "decimal" and kind in ("number", "numbers"):
         return []
     what = f"'{next(cell for cell in cells if ',' in cell and COMMAS.fullmatch(cell))}' is taken for `kind: {kind}`"
-    return [Doubt(f"column '{name}'", what, "Numbers: `decimal: ','`. Codes: `kind: categories, separator: ','`")]
+    return [Doubt(f"column '{name}'", what, REMEDIES[found])]
 
 
 def column_doubts(names: Sequence[str]) -> list[Doubt]:
     """Doubts that hundreds of numbered columns are as many features."""
-    starts = Counter(name.rstrip("0123456789") for name in names if name[-1:].isdecimal())
+    starts = Counter(re.sub(r"\d+", "…", name) for name in names if name[-1:].isdecimal())
     remedy = "Pixels: write images. A vector: write one column of lists (`numbers`, `array`)"
     many = [(start, count) for start, count in starts.items() if count >= MANY_COLUMNS]
-    return [Doubt(f"columns {start}…", f"{count:,} numbered columns, each a feature", remedy) for start, count in many]
+    return [Doubt(f"columns {start}", f"{count:,} numbered columns, each a feature", remedy) for start, count in many]
 
 
 def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
@@ -115,6 +136,9 @@ def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
         sides = [name for name in names if BOX_SIDE.fullmatch(last[name])]
         is_usual, are_lists = len(ends) >= 2 and len(ends + sides) >= 4, len(names) == 4 and len({*lengths}) > 1
         boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
+    boxes = boxes or [name for name in columns if POINTS.fullmatch(re.split(r"[./]", name)[-1])]
     what = "each is a feature; boxes or points would not move with the image that is padded, cropped or turned"
-    remedy = "Boxes: write one column `boxes`, lists of four numbers a box, which moves with the image"
+    remedy = (
+        "Boxes: a column `boxes`, lists of four numbers a box, moves with the image. Points: keep the image as it is"
+    )
     return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []

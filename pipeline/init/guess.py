@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.init.dialect import NUMERIC
-from recordmill.pipeline.init.doubts import CODE, commas
+from recordmill.pipeline.init.doubts import CODE, NO_JSON_LIST, commas
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType
@@ -103,7 +103,8 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     point = getattr(sample.sources[0], "decimal", ".")
     are_lists = commas(filled) in ("codes", "unsure" if point == "." else "codes")
     if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
-        result = _lists(sample, name)
+        is_wrong = all(map(NO_JSON_LIST.match, filled))
+        result = _lists(sample, name) or (feature(name, "raw", "lists that are no JSON", texts) if is_wrong else None)
     elif not are_codes and not are_lists and _are_numbers(filled, point):
         result = _numbers(sample, name)
     result = result or _names_in_cells(sample, name, filled, are_codes=are_lists)

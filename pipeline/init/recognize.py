@@ -4,6 +4,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.annotated_rows import image_key
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
@@ -64,7 +66,7 @@ TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
 """The formats that are surely data, in the order in which one of them is chosen."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")
 """The formats whose rows may name images."""
-CELLS, IMAGES = ("csv", "tsv"), "image_folder"
+CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, "jsonl", "json", "text")
 """The formats of text, whose encoding may be given."""
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
@@ -182,6 +184,8 @@ def _images(
             unread = [file for file in others if file.path != path]
             return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
     doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
+    for path in _annotations(files, images, left)[:1] if not metadata else ():
+        doubts.append(Doubt(path, "it may annotate these images, and is left out", "If so: write COCO, VOC or YOLO"))
     return Recognized(
         [{"format": IMAGES, "path": folder}],
         metadata or [*shown, *captions_of(shown, captions)],
@@ -191,6 +195,15 @@ def _images(
         [] if metadata else sorted({posixpath.dirname(file.path[len(folder) + 1 :]) for file in images}),
         doubts=[*([] if metadata else folder_doubts([file.path for file in images])), *doubts],
     )
+
+
+def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
+    """Lists the files that may annotate images: called as one of them, else with the name of one in its first bytes."""
+    keys = {image_key(file.path) for file in images}
+    words = [posixpath.basename(file.path).encode() for file in spread(images, SHOWN)]
+    texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json"))]
+    named = [path for path in texts if image_key(path) in keys]
+    return named or [path for path in spread(texts, FILES) if any(map(read_head(files, path).__contains__, words))]
 
 
 def _is_metadata(file: FileInfo) -> bool:
@@ -247,7 +260,8 @@ def _table(
 ) -> Recognized:
     """The sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
-    if form == "json" and len(every) == 1 and (said := _one_row(read_head(files, every[0].path), every[0].path)):
+    said = _one_row(read_head(files, every[0].path), every[0].path) if form in JSON and len(every) == 1 else ""
+    if said and (form == "json" or "pandas" in said):
         raise UnknownDataError(said)
     options, why, doubts = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
     if len(every) > 1 == len(sources):
@@ -355,13 +369,20 @@ def _one_row(head: bytes, path: str) -> str:
     if _keys(head) is None:
         return ""
     hint = lines_hint([head.strip()], path)
-    for orient, start in ORIENTS.items():
-        if start.match(head.strip()):
-            read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
-            lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
-            hint = f". To make lines of a table: {read}.to_json({lines!r}, orient='records', lines=True)"
-            break
+    if orient := _orient(head) or next((name for name, start in ORIENTS.items() if start.match(head.strip())), None):
+        read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
+        lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
+        hint = f". To make lines of a table: {read}.to_json({lines!r}, orient='records', lines=True)"
     return f"{path} is one JSON object, and would be one row{hint}"
+
+
+def _orient(head: bytes) -> str | None:
+    """Names the `orient` of an object of objects that have the same keys: there are fewer columns than rows."""
+    with suppress(ValueError, AttributeError, RecursionError):
+        first, *others = json.loads(head).values()
+        if isinstance(first, dict) and len(first) > 1 and all(other.keys() == first.keys() for other in others):
+            return "columns" if len(others) < len(first) else "index"
+    return None
 
 
 def read_head(files: Files, path: str) -> bytes:

@@ -162,10 +162,10 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
 
 
 def class_labels(schema: pa.Schema) -> dict[str, dict[int, str]]:
-    """Returns the names of codes by column, where a schema has Hugging Face's `ClassLabel`; its -1 is no class."""
+    """Returns the names of codes by column, for `ClassLabel` in Hugging Face's schema, or lists; -1 is no class."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        typed = [(name, one) for name, one in features.items() if isinstance(one, dict)]
+        typed = [(name, one.get("feature", one)) for name, one in features.items() if isinstance(one, dict)]
         return {name: dict(enumerate(map(str, one["names"]))) for name, one in typed if one.get("_type") == CODES}
     return {}
 

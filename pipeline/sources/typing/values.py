@@ -72,7 +72,8 @@ def typed_values(
     if not column.many:
         return _scalars(name, column.type, values, base, faults, as_cells)
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
-        values, as_cells = split(_text(values), column.separator), True
+        (values, refused), as_cells = split(_text(values), column.separator), True
+        add_faults(faults, refused, Fault("wrong_type", NO_JSON, name))
     flat, counts, holes = _flattened(values)
     inner: Faults = {}
     typed = _scalars(name, column.type, flat, base, inner, as_cells)
@@ -227,21 +228,23 @@ def _number(kind: ColumnType, cell: str | None) -> float | int | None:
     return value if value in INT64 else None
 
 
-def split(cells: pa.Array, separator: str) -> pa.Array:
-    """Makes lists of strings of Arrow strings, shape [rows]; a blank cell is an empty list."""
+def split(cells: pa.Array, separator: str) -> tuple[pa.Array, Mask]:
+    """Makes lists of strings of Arrow strings, shape [rows], empty of blank ones; and marks brackets without JSON."""
     lists = [[] if cell is None else split_cell(cell, separator) for cell in decoded(cells)]
-    flat = strings(value for values in lists for value in values)
-    return as_lists(np.array([len(values) for values in lists], np.int64), flat, absent(cells))
+    refused = np.array([values is None for values in lists], bool)
+    flat = strings(value for values in lists for value in values or ())
+    counts = np.array([len(values or ()) for values in lists], np.int64)
+    return as_lists(counts, flat, absent(cells) | refused), refused
 
 
-def split_cell(cell: str, separator: str) -> list[str]:
-    """Returns the values of a list in one cell; none where it is blank."""
+def split_cell(cell: str, separator: str) -> list[str] | None:
+    """Returns the values of a list in one cell: none where it is blank, None where it is in brackets, and no JSON."""
     text = cell.strip()
     if text.startswith("[") and text.endswith("]"):
         try:
             return [value if isinstance(value, str) else json.dumps(value) for value in flat_values(json.loads(text))]
         except (ValueError, RecursionError):
-            pass
+            return None
     return [value.strip() for value in text.split(separator)] if text else []
 
 
@@ -305,6 +308,7 @@ def _integer(values: pa.Array) -> pa.Array:
         return pa.array([value if value is not None and value in INT64 else None for value in whole], pa.int64())
 
 
+NO_JSON = "wanted a list, found brackets that are no JSON array: write lists by Python's `json.dumps`"
 PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
 LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 
