@@ -84,10 +84,7 @@ class Forgot:
 
 
 def forget(
-    output: str,
-    keys: Collection[bytes] = (),
-    on_wait: Callable[[Holder], None] = lambda holder: None,
-    reason: str = "",
+    output: str, keys: Collection[bytes] = (), on_wait: Callable[[Holder], None] = lambda holder: None, reason: str = ""
 ) -> Forgot:
     """Takes rows out of the live version, and keeps them out of later ones.
 
@@ -220,10 +217,7 @@ class _Removal:
                 continue
             folder = str(version_folder(open_location(self.output), self.base.version))
             whole = np.zeros(1, np.int64)  # read in one request
-            with (
-                open_records(folder, shard, whole) as records,
-                ShardWriter(file, index, kept.made.create) as writer,
-            ):
+            with open_records(folder, shard, whole) as records, ShardWriter(file, index, kept.made.create) as writer:
                 labels.update(_labels(self.base, copy_without(records, writer, removed[path])))
             shards.append(Shard(file, writer.bytes, writer.records, writer.sha256, index, shard.span))
             kept.entries[index] = writer.index_entry()

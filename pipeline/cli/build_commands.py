@@ -85,7 +85,7 @@ TempFolder = Annotated[
     str | None,
     typer.Option(
         help="A folder, or a gs:// URL, that TensorFlow opens from every worker: for tf.Transform's analyzers in a "
-        "`preprocessing` function on a runner other than local.",
+        "`preprocessing` function on a runner other than local."
     ),
 ]
 Isolated = Annotated[
@@ -121,8 +121,7 @@ def init(
         typer.Option(help="The order of boxes' numbers, where several fit.", show_default=False),
     ] = None,
     encoding: Annotated[
-        str | None,
-        typer.Option(help="The encoding of files of text; by default it is found.", show_default=False),
+        str | None, typer.Option(help="The encoding of files of text; by default it is found.", show_default=False)
     ] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
@@ -162,8 +161,7 @@ def plan(
     context: typer.Context,
     spec: SpecFile,
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", help="The dataset's folder or URL; compares with its live version."),
+        str | None, typer.Option("--output", "-o", help="The dataset's folder or URL; compares with its live version.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:

@@ -27,8 +27,7 @@ VersionName = Annotated[
 HeldBack = Annotated[
     str | None,
     typer.Argument(
-        help="The version's name, its number, or a part; by default the newest, if it is held back.",
-        show_default=False,
+        help="The version's name, its number, or a part; by default the newest, if it is held back.", show_default=False
     ),
 ]
 

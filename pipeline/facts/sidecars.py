@@ -107,8 +107,7 @@ class _Uploading:
         return self.stored.read_bytes(most)
 
 
-MOST_NAMES = 1000
-"""The classes that a card names; of a feature with more it says the number."""
+MOST_NAMES = 1000  # the classes that a card names; of a feature with more it says the number
 _SIZES = (
     *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
     *("100M<n<1B", "1B<n<10B", "10B<n<100B", "100B<n<1T"),

@@ -40,14 +40,10 @@ from recordmill.transforms.contract.kinds import read_description
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
-PIXEL_BYTES = 12
-"""Memory of an image while it is decoded, by pixel."""
-UNFINISHED = (RUNNING, KILLED, "stopped", "failed")
-"""The ends of a build that may leave work for the next one."""
-ONE_CLASS = 0.99
-"""The share of a label's class that leaves little to learn."""
-ENOUGH = 1_000
-"""Sampled rows from which a split without one is worth a warning."""
+PIXEL_BYTES = 12  # memory of an image while it is decoded, by pixel
+UNFINISHED = (RUNNING, KILLED, "stopped", "failed")  # the ends of a build that may leave work for the next one
+ONE_CLASS = 0.99  # the share of a label's class that leaves little to learn
+ENOUGH = 1_000  # sampled rows from which a split without one is worth a warning
 
 
 @dataclass(frozen=True)

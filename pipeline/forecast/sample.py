@@ -32,10 +32,8 @@ from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
 
-ALL_ROWS = 200_000
-"""The most rows that are all looked at where a listing names them."""
-ALL_BYTES = 64 << 20
-"""The most bytes of rows that are all looked at: some seconds."""
+ALL_ROWS = 200_000  # the most rows that are all looked at where a listing names them
+ALL_BYTES = 64 << 20  # the most bytes of rows that are all looked at: some seconds
 HELD_BYTES = 256 << 20
 """The most bytes of rows that are held: compressed files, and rows of unknown number, may be larger than they look."""
 CHUNKS = 32

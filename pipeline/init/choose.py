@@ -18,8 +18,7 @@ from recordmill.pipeline.spec.model import RESERVED
 from recordmill.pipeline.spec.split_by import SPLITS
 
 LONGEST = 100
-PARTS = ("missing", "length", "orientation")
-"""Suffixes of the other tensors that features store, as `<feature>_<part>`."""
+PARTS = ("missing", "length", "orientation")  # suffixes of the other tensors that features store, as `<feature>_<part>`
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty

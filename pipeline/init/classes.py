@@ -24,8 +24,7 @@ from recordmill.pipeline.sources.typing.blocks import check_column
 
 MOST_CLASSES = 200  # that a person reads
 NAMES_BYTES = 1 << 20  # 1 MiB
-NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")
-"""A line with a code and its name."""
+NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
 CODED = re.compile(r"-?[0-9]{1,9}")
 SYNSET = re.compile(r"n\d{8}")
 INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"

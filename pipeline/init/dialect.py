@@ -23,12 +23,10 @@ from recordmill.pipeline.sources.paths import is_image, listed
 
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
          codecs.BOM_UTF16_BE: "utf-16"}  # fmt: skip
-UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
-"""Bytes that are no character of cp1252."""
+UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that are no character of cp1252
 HIGH = re.compile(rb"[\x80-\xff]")
 WORD = re.compile(rb"[^\s,;\"']+")
-NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
-"""A number as a cell."""
+NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)  # a number as a cell
 POINT = re.compile(r"[+-]?\d+\.\d+")
 SHOWN, SHOWN_LINES, SENTENCE = 3, 1_000, 4
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})

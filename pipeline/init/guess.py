@@ -20,8 +20,7 @@ from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.typing.values import NO_NUMBER
 from recordmill.pipeline.spec.split_by import instant
 
-FITS = 0.9
-"""The share of rows that must be readable as a type; the others would be rejects."""
+FITS = 0.9  # the share of rows that must be readable as a type; the others would be rejects
 LABELS = tuple(
     "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
     "sentiment rating".split()

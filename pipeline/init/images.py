@@ -191,10 +191,8 @@ ORDERS = {
     "center": "x_center, y_center, width, height",
     "tensorflow": "y_min, x_min, y_max, x_max",
 }
-ENOUGH = 0.95
-"""The share of boxes that must be possible in an order: images outside the sample may be larger."""
-SLACK = 0.01
-"""The share of an image's side by which a box may leave it."""
+ENOUGH = 0.95  # the share of boxes that must be possible in an order: images outside the sample may be larger
+SLACK = 0.01  # the share of an image's side by which a box may leave it
 
 Boxes = npt.NDArray[np.float64]
 """Boxes as the data has them, shape [boxes, 4]."""

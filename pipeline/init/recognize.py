@@ -64,11 +64,9 @@ FOREIGN = {
 """The commonest files that no source reads: what they are, and the remedy, by the endings of their names."""
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
 """The formats that are surely data, in the order in which one of them is chosen."""
-NAMING = ("jsonl", "csv", "tsv", "parquet")
-"""The formats whose rows may name images."""
+NAMING = ("jsonl", "csv", "tsv", "parquet")  # the formats whose rows may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
-TEXTS = (*CELLS, "jsonl", "json", "text")
-"""The formats of text, whose encoding may be given."""
+TEXTS = (*CELLS, "jsonl", "json", "text")  # the formats of text, whose encoding may be given
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
 """The usual names of a file that names the classes."""
 SHOWN, FIRST_LINE = 3, 1 << 16

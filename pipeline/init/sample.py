@@ -32,8 +32,7 @@ from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
 from recordmill.pipeline.sources.table import UNREAD
 
-LINES = (*CELLS, "jsonl", "text")
-"""The formats of which the first rows are cut off a large file."""
+LINES = (*CELLS, "jsonl", "text")  # the formats of which the first rows are cut off a large file
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
 ROWS, CHUNKS = 1_000, 32
 ALL_ROWS = 1 << 40

@@ -298,6 +298,5 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(
-    str,
-    lambda dumper, text: dumper.represent_scalar(STRING, text, style=None if text.isprintable() else '"'),
+    str, lambda dumper, text: dumper.represent_scalar(STRING, text, style=None if text.isprintable() else '"')
 )

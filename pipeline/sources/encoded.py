@@ -20,8 +20,7 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.source_reader import SourceError
 
-CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
-"""The codec of a file by its ending, in any case."""
+CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}  # the codec of a file by its ending, in any case
 
 
 def codec(path: str) -> str | None:

@@ -41,10 +41,8 @@ MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 NOT_HIDDEN = r"(?!\.)"
 ANY = "[^/]*"
 FOLDERS = rf"(?:{NOT_HIDDEN}[^/]++/)*"
-STORES = ("s3://", "gs://")
-"""Object stores, where each slash of a key counts."""
-FIXED = "\0"
-"""Marks the places of placeholders in a `Template`'s pattern: what matches around one decides what it is."""
+STORES = ("s3://", "gs://")  # object stores, where each slash of a key counts
+FIXED = "\0"  # marks the places of placeholders in a `Template`'s pattern: what matches around one decides what it is
 
 
 def is_glob(path: str) -> bool:

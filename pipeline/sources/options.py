@@ -14,10 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.options import Options
 
-REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
-"""A function of the user's: `module:function`."""
-PATHS = ("path", "images", "names", "image_list")
-"""The options that are paths, and may hold placeholders."""
+REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")  # a function of the user's: `module:function`
+PATHS = ("path", "images", "names", "image_list")  # the options that are paths, and may hold placeholders
 Item = TypeVar("Item")
 
 

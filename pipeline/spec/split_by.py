@@ -200,10 +200,7 @@ def check_split_by(split_by: SplitBy | None, splits: Mapping[str, float], featur
 
 
 def check_duplicates(
-    duplicates: Duplicates,
-    split_by: SplitBy | None,
-    sources: Sequence[SourceOptions],
-    features: Mapping[str, Feature],
+    duplicates: Duplicates, split_by: SplitBy | None, sources: Sequence[SourceOptions], features: Mapping[str, Feature]
 ) -> None:
     """Checks that one rule decides each row's split, and that images are there to compare. Raises: WrongValueError."""
     ways = [way for way in ("column", "time") if split_by and getattr(split_by, way)]

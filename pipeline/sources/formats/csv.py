@@ -38,8 +38,7 @@ HEADER_BYTES = 64 << 10  # 64 KiB: read at once for a header
 KEYED_CELLS = 10_000  # of a record with more, as of a line of commas, there is no key
 csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit is 128 KiB, less than a long text
 SEPARATORS = ",;\t|"
-SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
-"""The first line of files for Excel."""
+SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # the first line of files for Excel
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
 LONG_NAME = 64  # characters of a column's name; sentences are longer
 

@@ -38,10 +38,8 @@ PEEKED_BYTES = 1 << 20  # 1 MiB
 SAMPLE_BYTES = 64 << 10  # 64 KiB: the number of rows is estimated from them
 COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: some blocks of bzip2, which are 900 KB each
 LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
-UNKNOWN = 1, pa.string()
-"""The number of lists, and the type, of values that are all null or empty lists."""
-LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')
-"""The key of a list of objects."""
+UNKNOWN = 1, pa.string()  # the number of lists, and the type, of values that are all null or empty lists
+LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')  # the key of a list of objects
 COUNTED_BYTES = 1 << 20  # read at a time to count lines
 
 

@@ -194,8 +194,7 @@ class ValueCheck:
     """Whether the value is not there: no fault of an optional column."""
 
 
-IN_LIST = "in the list: "
-"""The beginning of messages about one value of a list."""
+IN_LIST = "in the list: "  # the beginning of messages about one value of a list
 ABSENT = ValueCheck("missing_value", "the column is absent, null or empty", absent, is_absence=True)
 TOO_LARGE = ValueCheck("too_large", "the text is longer than 64 MiB", _is_too_long)
 UTF8 = ValueCheck("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
