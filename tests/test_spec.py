@@ -176,7 +176,9 @@ SPECS = st.fixed_dictionaries(
     },
     optional={
         "key": st.lists(st.text(min_size=1), min_size=1, max_size=2).map(lambda names: [f"key_{n}" for n in names]),
-        "splits": st.dictionaries(NAMES, st.floats(0, 100)).map(lambda splits: splits | {"train": 1.5}),
+        "splits": st.dictionaries(NAMES, st.just(0.0) | st.floats(0.001, 100)).map(
+            lambda splits: splits | {"train": 1.5}
+        ),
         "shards": st.integers(0, 16).map(lambda power: 1 << power),
     },
 )

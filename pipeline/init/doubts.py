@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.split_by import SPLITS
 
@@ -101,7 +102,7 @@ def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
     yield from comma_doubts(name, cells, kind)
     shown = list(filter(NO_JSON_LIST.match, cells))
     if kind in ("raw", "text", "category") and 2 * len(shown) > len(cells):
-        what = f"'{shown[0]:.40}' is taken for `kind: {kind}`"
+        what = f"'{cut(shown[0], 40)}' is taken for `kind: {kind}`"
         yield Doubt(f"column '{name}'", what, "A list: write JSON, by Python's `json.dumps`")
     if kind == "category" and {"-1", "0"} <= {*cells}:
         yield Doubt(f"column '{name}'", "'-1' is taken for a class", "Rows without a label: leave them out")
