@@ -215,7 +215,8 @@ def test_airflow_imports_the_dag_and_ends_the_task_by_the_exit_code(
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert ended.returncode == 0, ended.stderr
     (arguments,) = re.findall("^arguments (.*)$", ended.stdout, re.MULTILINE)
-    assert arguments.endswith("--span 2026-11-20")
+    assert " --span 2026-11-20" in arguments
+    assert arguments.endswith("--metrics /var/lib/recordmill/example.prom")
     assert parsed(arguments.split())["output"] == "s3://example-bucket/datasets/example"
     assert "ends 0 1 2 3 4 5 75 143" in ended.stdout
 
