@@ -1,4 +1,4 @@
-"""What is pinned was looked up among known vulnerabilities: a changed lock needs a new audit."""
+"""Every pinned package was looked up among known vulnerabilities: a changed lock needs a new audit."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a file's time proves: nothing, where its inode or ctime is another: its content is read."""
+"""A file of another inode or ctime is read, whatever its time of change says."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""What a build leaves out of an image is counted by its header, and said with what keeps it."""
+"""Losses of images are counted by their headers, and messages say what keeps the pixels."""
 
 import io
 import json

@@ -256,7 +256,7 @@ def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
         check_format(parsed, FORMAT)
         keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
         if len(keys) != len(parsed["keys"]):
-            raise ValueError("a digest is none of 24 bytes")
+            raise ValueError("a digest has another length than 24 bytes")
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
         # Nobody may build as if nothing had been forgotten.
         raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None
