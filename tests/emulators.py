@@ -66,7 +66,7 @@ def _start_s3() -> str:
 
 @contextmanager
 def s3(*ignored: tuple[str, str]) -> Iterator[str]:
-    """Gives the URL of an empty folder, and sets the environment to the server.
+    """Yields the URL of an empty folder; the environment names the server.
 
     It ignores some conditions, each a `put` or a `delete` and the name of the header, in small letters.
     """
@@ -145,7 +145,7 @@ def _start_gcs() -> str:
 
 @contextmanager
 def gcs(*, conditions: bool) -> Iterator[str]:
-    """Gives the URL of an empty folder, and sets the environment to the server."""
+    """Yields the URL of an empty folder; the environment names the server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", _start_gcs())
         _Conditions.are_known = conditions

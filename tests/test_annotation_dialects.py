@@ -1,4 +1,4 @@
-"""What COCO's, VOC's and YOLO's files also hold, as others write them: read as it is meant, or said."""
+"""Variants of COCO, VOC and YOLO that other tools write are read, or named."""
 
 import json
 from collections.abc import Sequence

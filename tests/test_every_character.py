@@ -21,7 +21,7 @@ from tests.farm_hash import fingerprint64
 ASSIGNED = [*range(0xD800), *range(0xE000, 0x33480), *range(0xE0000, 0xE0200), 0xF0000, 0xFFFFF, 0x10FFFF]
 YOUNG = {0x2C2F, 0xA7C0, 0xA7D0, 0xA7D6, 0xA7D8, *range(0x10570, 0x10596), *range(0x2FFC, 0x3000), 0x31EF,
          *range(0x2EBF0, 0x2EE5E)}  # fmt: skip
-"""What Unicode has since version 14 or 15.1: libraries disagree about it."""
+"""Characters of Unicode 14 and 15.1, which libraries know or not by their version."""
 CHARACTERS = [
     chr(each)
     for each in ASSIGNED

@@ -36,7 +36,7 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 STORED = Path(__file__).with_name("golden_format_1.json")
 VERSION = "20261127T064609Z-4db3c8f1"
 LATER = {"lost": {"bits": 3}, "later": [1]}
-"""What a later Recordmill may add."""
+"""Fields of a later Recordmill."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def padded(values: list[Any], shape: tuple[int, ...]) -> list[Any]:
 
 
 def expected(name: str, row: dict[str, Any], shape: tuple[int, ...]) -> list[Any]:
-    """What a batch has of a record, for the kinds whose values are not just padded."""
+    """Returns a record's values as a batch has them, for kinds that are more than padded."""
     values = row[name]
     if name == "hot":
         return [float(id_ in values) for id_ in range(*shape)]

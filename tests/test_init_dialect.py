@@ -1,4 +1,4 @@
-r"""How `init` finds the way in which cells are written, and that what it writes reads the rows of Python's `csv`."""
+r"""`init` finds how cells are written, and its options read the rows that Python's `csv` reads."""
 
 import csv
 import io

@@ -311,7 +311,7 @@ BRACES = ["set {span} {YYYY}", "{span}", "{YYYY}-{MM}-{DD}", "{x}", "[a] {HH}"]
 
 @pytest.mark.parametrize("folder", BRACES)
 def test_folders_that_are_called_as_spans_are(folder: str, tmp_path: Path) -> None:
-    """Of images, of rows by a glob, and above all of them, where the spec lies."""
+    """Escapes folders of images, globs of rows, and the folder of the spec."""
     for n in range(2):
         published.write(tmp_path / f"{folder}/images/{'ab'[n]}/{n}.jpg", published.jpeg(n))
         published.write(tmp_path / f"{folder}/rows/{n}.jsonl", '{"text": "some words"}\n' * 9)

@@ -85,11 +85,8 @@ def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[
         if item and item.kind and item.options.get("classes", [None])[0] != names:
             some = listed([f"{code}: {word}" for code, word in names.items()], 3)
             what = f"codes that the schema names ({some}) are taken for `kind: {item.kind}` without names"
-            yield Doubt(
-                f"column '{name}'",
-                what,
-                "Classes: `category`, of lists `categories`, with `classes` that name all codes",
-            )
+            remedy = "Classes: `category`, of lists `categories`, with `classes` that name all codes"
+            yield Doubt(f"column '{name}'", what, remedy)
 
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:

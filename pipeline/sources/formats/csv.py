@@ -10,7 +10,7 @@ from 0, where it starts; the header's lines and blank lines are positions too, a
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -66,7 +66,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         dialect, skip = Dialect.of(self.source), self.source.skip
         given, encoding, needed = self.source.header, self.source.encoding, required(columns)
         first = list[str]()
-        with suppress(*([] if given is True else [SourceError])):  # a first row that is broken is a reject
+        with nullcontext() if given is True else suppress(SourceError):  # a broken first row is a reject
             first = read_header(files, path, dialect, encoding, skip)
         names = first if given is True else given
         _check_first(path, first, dialect.separator, given, needed)
