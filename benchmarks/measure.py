@@ -3,7 +3,9 @@
 measure(["sleep", "1"]).wall  # 1.0 or a little more
 """
 
+import importlib.metadata
 import os
+import platform
 import subprocess
 import tempfile
 import threading
@@ -50,11 +52,10 @@ class PeakMemory(threading.Thread):
             all_, anonymous = tree_bytes(self._pid)
             self.peak, self.anonymous = max(self.peak, all_), max(self.anonymous, anonymous)
 
-    def stop(self) -> int:
-        """Ends the sampling and gives the peak in bytes."""
+    def stop(self) -> None:
+        """Ends the sampling."""
         self._done.set()
         self.join()
-        return self.peak
 
 
 def tree_bytes(pid: int) -> tuple[int, int]:
@@ -80,10 +81,12 @@ def table(title: str, header: Iterable[str], rows: Iterable[Iterable[str]]) -> N
     print(f"\n### {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines), flush=True)
 
 
-def output_of(command: Sequence[str | Path]) -> str:
-    """Runs a command in the project's folder; gives what it prints. Raises: CalledProcessError: it failed."""
-    run = subprocess.run(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    return run.stdout
+def machine(packages: Iterable[str]) -> str:
+    """Names the cores, the processor, Python and the versions of packages."""
+    facts = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    processor = next((line.partition(":")[2].strip() for line in facts if line.startswith("model name")), "?")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    return f"{os.cpu_count()} cores of {processor}; Python {platform.python_version()}, {versions}."
 
 
 def measure(command: Sequence[str | Path], memory: bool = False) -> Usage:

@@ -22,28 +22,26 @@ PROFILES = (made_profile(PRIMARIES["Display P3"], SRGB_CURVE), SRGB, SRGB, *[Non
 """The profiles of photos as people have them: of 1,000, 286 had one, and 91 another than sRGB's."""
 
 
-def photo(index: int, width: int = WIDTH, height: int = HEIGHT, profile: bytes | None = None) -> bytes:
-    """Makes the JPEG bytes of one photo from its number, its size and its profile alone."""
+def photo(index: int, profile: bytes | None = None) -> bytes:
+    """Makes the JPEG bytes of one photo from its number and its profile alone."""
     random = np.random.default_rng(index)
-    pixels = np.full((height, width, 3), 128, np.float32)
+    pixels = np.full((HEIGHT, WIDTH, 3), 128, np.float32)
     for cells, strength in SCALES.items():
-        noise = random.standard_normal((max(2, cells * height // width), cells, 3), np.float32)
+        noise = random.standard_normal((max(2, cells * HEIGHT // WIDTH), cells, 3), np.float32)
         # uint8 for Pillow's resize: ±4 standard deviations
         small = Image.fromarray(np.clip(noise * 32 + 128, 0, 255).astype(np.uint8))
-        large = np.asarray(small.resize((width, height), Image.Resampling.BICUBIC), np.float32)
+        large = np.asarray(small.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), np.float32)
         pixels += (large - 128) * (strength / 32)
     buffer = io.BytesIO()
     Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(buffer, "JPEG", quality=QUALITY, icc_profile=profile)
     return buffer.getvalue()
 
 
-def write_photos(
-    folder: Path, count: int, width: int = WIDTH, height: int = HEIGHT, profiles: Sequence[bytes | None] = (None,)
-) -> None:
+def write_photos(folder: Path, count: int, profiles: Sequence[bytes | None] = (None,)) -> None:
     """Writes `count` photos as `<class>/<number>.jpg` under a new folder, their profiles in turns."""
     for label in range(CLASSES):
         (folder / f"class{label}").mkdir(parents=True)
     for index in range(count):
         (folder / f"class{index % CLASSES}" / f"{index:06d}.jpg").write_bytes(
-            photo(index, width, height, profiles[index % len(profiles)])
+            photo(index, profiles[index % len(profiles)])
         )

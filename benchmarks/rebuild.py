@@ -59,13 +59,10 @@ def _one_percent(folder: Path, count: int, runs: int) -> Iterator[Row]:
 
 def _space(folder: Path, bytes_: int) -> Iterator[Row]:
     """Compares the space of nightly versions, each of 1 % more rows than the one before, with that of the last."""
-    # An object takes 20 ms of the emulator's CPU: enough for what each version has for itself.
-    for store, size, nights in (("local", bytes_, NIGHTS), ("s3", bytes_ // 100, NIGHTS // 10)):
-        script = str(Path(__file__).with_name("nightly_space.py"))
-        arguments = [str(folder / f"growing-{store}"), str(size), str(nights), store]
-        printed = subprocess.check_output([sys.executable, script, *arguments])
-        for line in json.loads(printed.splitlines()[-1]):
-            yield line["what"], line["figure"], line["of"]
+    script = str(Path(__file__).with_name("nightly_space.py"))
+    printed = subprocess.check_output([sys.executable, script, str(folder / "growing"), str(bytes_), str(NIGHTS)])
+    for line in json.loads(printed.splitlines()[-1]):
+        yield line["what"], line["figure"], line["of"]
 
 
 def _check(folder: Path, count: int) -> Row:

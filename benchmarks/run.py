@@ -6,7 +6,6 @@
     python benchmarks/run.py text --documents real.jsonl
     python benchmarks/run.py memory-images memory-text
     python benchmarks/run.py images text --against ../recordmill-before
-    python benchmarks/run.py small --against ../recordmill-before
     python benchmarks/run.py rebuild --runs 3      a night of 1 % more rows, thirty in space, a check, a diff
     python benchmarks/run.py scale                 the driver and the reader at n, 2n and 4n of synthetic inputs
 
@@ -17,9 +16,6 @@ median of the runs, every ratio the median of the runs' ratios. Inputs are gener
 """
 
 import argparse
-import importlib.metadata
-import os
-import platform
 import shutil
 import statistics
 import sys
@@ -31,18 +27,15 @@ from pathlib import Path
 import rebuild as rebuilding
 import scale as scaling
 from inputs import Inputs
-from measure import ROOT, Usage, measure, table
+from measure import ROOT, Usage, machine, measure, table
 
 ANCHORS = Path(__file__).parent / "anchors"
 PACKAGES = ("apache-beam", "tensorflow", "tensorflow-transform", "pyarrow", "numpy", "pillow")
 IMPORTS = "import apache_beam, numpy, pyarrow, pydantic, rich, tensorflow, tensorflow_transform.beam, tfx_bsl.tfxio"
 
-THREE_IMPORTS = "import tensorflow, apache_beam, tensorflow_transform"
-
 IMAGES = (200, 2000)
 DOCUMENTS = (40_000, 200_000)
 STOCK_DOCUMENTS = (20_000, 80_000)
-SMALL = 100  # images
 MEMORY_IMAGES = (500, 4000)
 MEMORY_TEXT = (200_000_000, 1_000_000_000)  # bytes
 
@@ -175,23 +168,6 @@ def fixed(setup: Setup) -> None:
     table("Fixed cost (s; builds above the imports)", ("", "CPU", "wall"), rows)
 
 
-def small(setup: Setup) -> None:
-    """Measures whole builds of a few photos, from the command to the published version, beside their imports alone."""
-    spec = setup.inputs.image_spec(setup.inputs.photos(SMALL))
-    commands: dict[str, Command] = {"imports": [sys.executable, "-c", THREE_IMPORTS]}
-    commands |= {name: build(spec) for name, build in setup.builders().items()}
-    usages: dict[str, list[Usage]] = {name: [] for name in commands}
-    for _ in range(setup.runs):
-        for name, command in commands.items():
-            usages[name].append(measure_fresh(command, setup.inputs))
-    rows = []
-    for name, measured in usages.items():
-        cpu, wall = medians((usage.cpu, usage.wall) for usage in measured)
-        pairs = zip(measured, usages["imports"], strict=True)
-        rows.append((name, cpu, wall, f"{statistics.median(own.cpu / imports.cpu for own, imports in pairs):.2f}×"))
-    table(f"A build of {SMALL} photos (s)", ("", "CPU", "wall", "its CPU / the imports' CPU"), rows)
-
-
 def medians(pairs: Iterable[tuple[float, float]]) -> tuple[str, str]:
     """Formats the medians of CPU and wall seconds."""
     cpu, wall = (statistics.median(column) for column in zip(*pairs, strict=True))
@@ -211,18 +187,15 @@ def slope(title: str, unit: str, sizes: tuple[int, int], specs: tuple[Path, Path
     table(title, ("", f"{sizes[0]:,}", f"{sizes[1]:,}", f"bytes for each further {unit}"), rows)
 
 
-def memory_images(setup: Setup) -> None:
-    """Measures the peak memory of the process tree over the number of images."""
-    few, many = map(setup.inputs.scaled, MEMORY_IMAGES)
-    specs = [setup.inputs.image_spec(setup.inputs.photos(count)) for count in (few, many)]
-    slope("Peak memory, images", "image", (few, many), (specs[0], specs[1]), setup)
-
-
-def memory_text(setup: Setup) -> None:
-    """Measures the peak memory of the process tree over the bytes of JSON Lines."""
-    few, many = map(setup.inputs.scaled, MEMORY_TEXT)
-    specs = [setup.inputs.text_spec(setup.inputs.documents(size=size)) for size in (few, many)]
-    slope("Peak memory, text", "byte", (few, many), (specs[0], specs[1]), setup)
+def memory(setup: Setup, kind: str) -> None:
+    """Measures the peak memory of the process tree over the number of images, or the bytes of JSON Lines."""
+    inputs = setup.inputs
+    few, many = map(inputs.scaled, MEMORY_IMAGES if kind == "image" else MEMORY_TEXT)
+    specs = [
+        inputs.image_spec(inputs.photos(n)) if kind == "image" else inputs.text_spec(inputs.documents(size=n))
+        for n in (few, many)
+    ]
+    slope(f"Peak memory, {kind}s", kind, (few, many), (specs[0], specs[1]), setup)
 
 
 def scale(setup: Setup) -> None:
@@ -243,26 +216,12 @@ BENCHMARKS: dict[str, Callable[[Setup], None]] = {
     "text": text,
     "stock": stock,
     "fixed": fixed,
-    "small": small,
-    "memory-images": memory_images,
-    "memory-text": memory_text,
+    "memory-images": partial(memory, kind="image"),
+    "memory-text": partial(memory, kind="byte"),
     "scale": scale,
     "rebuild": rebuild,
 }
 DEFAULT = ("images", "text", "stock", "fixed")
-
-
-def machine() -> str:
-    """Says what this ran on: cores, processor, Python and the packages that do the work."""
-    processor = platform.processor() or platform.machine()
-    facts = Path("/proc/cpuinfo")
-    if facts.exists():
-        named = [
-            line.partition(":")[2].strip() for line in facts.read_text().splitlines() if line.startswith("model name")
-        ]
-        processor = named[0] if named else processor
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-    return f"{os.cpu_count()} cores of {processor}; Python {platform.python_version()}, {versions}."
 
 
 def main() -> None:
@@ -286,7 +245,7 @@ def main() -> None:
         )
     inputs = Inputs(arguments.data, arguments.scale, arguments.documents)
     setup = Setup(inputs, arguments.runs, arguments.against)
-    print(f"Medians of {arguments.runs} on {machine()}")
+    print(f"Medians of {arguments.runs} on {machine(PACKAGES)}")
     for name in arguments.names or DEFAULT:
         BENCHMARKS[name](setup)
 

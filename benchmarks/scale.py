@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import check_output
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from measure import ROOT, output_of
+from measure import ROOT
 
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.context.chunk_pages import ChunkPages
@@ -97,16 +98,11 @@ def pages(files: int, folder: Path) -> Task:
 
 
 def keys(rows: int, folder: Path) -> Task:
-    """Hashes the keys of rows."""
+    """Hashes the keys of rows, and assigns the rows to splits and shards."""
     made = [b"train/n%08d/%d.JPEG" % (row // 1000, row) for row in range(rows)]
-    return lambda: hash_keys(made)
-
-
-def assignment(rows: int, folder: Path) -> Task:
-    """Assigns rows to splits and shards."""
     splits, positions = np.random.default_rng(1).integers(0, 1 << 64, (2, rows), np.uint64)
     layout = Layout({"train": 0.9, "validation": 0.1}, {"train": 8192, "validation": 1024})
-    return lambda: layout.group_of(layout.split_of(splits), positions)
+    return lambda: (hash_keys(made), layout.group_of(layout.split_of(splits), positions))
 
 
 def merge(words: int, folder: Path) -> Task:
@@ -208,8 +204,7 @@ class Subject:
 SUBJECTS = {
     "planning": Subject("planning a folder of images", "file", 1_000_000, planning),
     "pages": Subject("chunks to pages", "file", 1_000_000, pages),
-    "keys": Subject("hashing keys", "row", 2_000_000, keys),
-    "assignment": Subject("splits and shards of rows", "row", 10_000_000, assignment),
+    "keys": Subject("keys, splits and shards of rows", "row", 2_000_000, keys),
     "merge": Subject("adding up word counts", "word", 4_000_000, merge),
     "reports": Subject("adding up shards' reports", "shard", 65_536, reports),
     "manifest-write": Subject("writing a manifest", "shard", 100_000, manifest_written),
@@ -252,7 +247,9 @@ def rows(scaled: Callable[[int], int]) -> Iterator[Sequence[str]]:
     """Measures every subject; yields its row of a table."""
     for name, subject in SUBJECTS.items():
         sizes = [scaled(subject.most) // parts for parts in (4, 2, 1)]
-        costs = [Cost(**json.loads(output_of([sys.executable, __file__, name, str(size)]))) for size in sizes]
+        costs = [
+            Cost(**json.loads(check_output([sys.executable, __file__, name, str(size)], cwd=ROOT))) for size in sizes
+        ]
         yield row(subject, sizes, costs)
 
 

@@ -1,4 +1,4 @@
-"""Makes one task's data: Recordmill builds it, and every peer gets the same images, pixels or ids in its own format.
+"""Makes one task's data: Recordmill builds it, and every peer gets the same images or ids in its own format.
 
 The peers' JPEGs are those that Recordmill stores, without the restart markers, which only Recordmill has a use for.
 
@@ -21,17 +21,14 @@ import tensorflow as tf
 import tf_formats
 from long_tail import write_documents
 from peer_rows import Documents, once, read_photos, write_peers
-from photos import HEIGHT, WIDTH, write_photos
+from photos import write_photos
 from PIL import Image
-from settings import ROW_TOKENS, SIDE
+from settings import ROW_TOKENS
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_PYTHON = ROOT / ".venv" / "bin" / "python"
 PHOTOS, COPIES = 2000, 12
 """Different photos, and how often each is in the data: no pipeline comes to its epoch's end while it is measured."""
-LARGE_PHOTOS, LARGE_COPIES = 1000, 6
-LARGE_SIDE, LARGE_SIZE = 480, (640, 480)
-RAW_COPIES = 3
 DOCUMENTS = 400_000
 READ_ROWS = 4096
 
@@ -40,16 +37,7 @@ name: photos
 source: {{format: image_folder, path: {source}}}
 splits: {{train: 100}}
 features:
-  image: {{kind: image, size: {side}, fit: crop, store: jpeg, quality: 80, normalize: imagenet}}
-  label: {{kind: category}}
-label: label
-"""
-RAW = """\
-name: pixels
-source: {{format: image_folder, path: {source}}}
-splits: {{train: 100}}
-features:
-  image: {{kind: image, size: {side}, fit: crop, store: raw, normalize: none}}
+  image: {{kind: image, size: 256, fit: crop, store: jpeg, quality: 80, normalize: imagenet}}
   label: {{kind: category}}
 label: label
 """
@@ -88,19 +76,18 @@ def built(output: Path, spec: str) -> Path:
     return output
 
 
-def linked_photos(folder: Path, count: int, copies: int, size: tuple[int, int] = (WIDTH, HEIGHT)) -> Path:
-    """Gives a folder of photos, each as often as asked, in class folders; copies are links."""
-    name = "photos" if size == (WIDTH, HEIGHT) else "photos-{}x{}".format(*size)
-    photos = folder / f"{name}-{count}"
-    once(photos, lambda path: write_photos(path, count, *size))
+def linked_photos(folder: Path) -> Path:
+    """Makes a folder of photos, each `COPIES` times, in class folders; copies are links."""
+    photos = folder / f"photos-{PHOTOS}"
+    once(photos, lambda path: write_photos(path, PHOTOS))
 
     def link(partial: Path) -> None:
         for file in photos.glob("*/*.jpg"):
             (partial / file.parent.name).mkdir(parents=True, exist_ok=True)
-            for copy in range(copies):
+            for copy in range(COPIES):
                 os.link(file, partial / file.parent.name / f"{file.stem}-{copy}.jpg")
 
-    linked = folder / f"{name}-{count}x{copies}"
+    linked = folder / f"photos-{PHOTOS}x{COPIES}"
     once(linked, link)
     return linked
 
@@ -130,9 +117,9 @@ def without_markers(jpeg: bytes) -> bytes:
     return file.getvalue()
 
 
-def images(folder: Path, side: int, photos: Path) -> None:
+def images(folder: Path) -> None:
     """Makes square JPEGs."""
-    output = built(folder / "recordmill", IMAGES.format(source=photos, side=side))
+    output = built(folder / "recordmill", IMAGES.format(source=linked_photos(folder.parent)))
 
     def extract(partial: Path) -> None:
         for number, (jpeg, label) in enumerate(pictures(output)):
@@ -141,24 +128,6 @@ def images(folder: Path, side: int, photos: Path) -> None:
 
     once(folder / "jpegs", extract)
     write_peers(folder, tf_formats.PHOTOS, read_photos(folder))
-
-
-def small_images(folder: Path) -> None:
-    """Makes the JPEGs of 256×256."""
-    images(folder, 256, linked_photos(folder.parent, PHOTOS, COPIES))
-
-
-def large_images(folder: Path) -> None:
-    """Makes the JPEGs of 480×480."""
-    images(folder, LARGE_SIDE, linked_photos(folder.parent, LARGE_PHOTOS, LARGE_COPIES, LARGE_SIZE))
-
-
-def raw(folder: Path) -> None:
-    """Makes the pictures that are stored as pixels."""
-    output = built(
-        folder / "recordmill", RAW.format(source=linked_photos(folder.parent, PHOTOS, RAW_COPIES), side=SIDE)
-    )
-    write_peers(folder, tf_formats.PIXELS, list(pictures(output)))
 
 
 def text(folder: Path) -> None:
@@ -182,12 +151,7 @@ def stored_documents(output: Path) -> Documents:
     return Documents(ids, np.concatenate([[0], np.cumsum(lengths)]), labels)
 
 
-TASKS: dict[str, Callable[[Path], None]] = {
-    "images": small_images,
-    "images_480": large_images,
-    "raw": raw,
-    "text": text,
-}
+TASKS: dict[str, Callable[[Path], None]] = {"images": images, "text": text}
 
 
 def main() -> None:

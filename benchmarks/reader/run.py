@@ -1,22 +1,18 @@
 """Measures the training input beside its peers; prints Markdown.
 
-    python benchmarks/reader/run.py      images, images-480, text, raw, first-batch, resume, remote, memory and cores
+    python benchmarks/reader/run.py      images, text, remote, memory and cores
     python benchmarks/reader/run.py images --dtype float32 --runs 5
-    python benchmarks/reader/run.py text --only tutorial,grain,recordmill_padded
-    python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
+    python benchmarks/reader/run.py text --only tutorial,recordmill_padded
 
-It runs in the environment that `requirements.lock` makes. A pipeline is a module of `images/`, `text/` or `raw/`. Each
-run of one is a process of its own (`worker.py`), and pipelines take turns; of all runs the median is shown, of ratios
-the median of the runs' ratios. Data is made once and kept.
+It runs in the environment that `requirements.lock` makes. A pipeline is a module of `images/` or `text/`, or one of
+`ours.py`. Each run is a process (`worker.py`), and pipelines take turns. A figure is the median of the
+runs, a ratio the median of the runs' ratios. Data is made once and kept.
 """
 
 import argparse
-import importlib.metadata
 import json
 import os
-import platform
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,12 +20,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+
+from measure import machine, table  # noqa: E402
+
 PACKAGES = (
-    "tensorflow tensorflow-datasets grain array-record mosaicml-streaming litdata webdataset datasets torch "
+    "tensorflow tensorflow-datasets grain array-record mosaicml-streaming litdata torch "
     "torchvision numpy simplejpeg opencv-python-headless pillow"
 ).split()
 RUN_SECONDS = 180
@@ -37,27 +38,24 @@ RUN_SECONDS = 180
 MEMORY_SECONDS = 40
 """In which 64 workers start on two cores."""
 TAIL = 1500  # bytes of a failed run's output are shown
-TUNED = (0, 1, 2, 4)
 WIRE = ("--delay=0.03", "--rate=125e6")
 """30 ms before each answer, and 1 Gbit/s of all together."""
 
 IMAGES = (
     "recordmill_numpy recordmill_numpy_threads recordmill_tf_data recordmill_tf_data_threads tfds tf_data "
-    "tf_data_numpy grain grain_processes grain_pil streaming litdata webdataset"
+    "tf_data_numpy grain_processes streaming litdata"
 ).split()
 TEXT = (
     "recordmill_padded recordmill_padded_threads recordmill_bucketed recordmill_bucketed_threads recordmill_packed "
     "recordmill_packed_threads recordmill_padded_tf_data recordmill_padded_tf_data_threads recordmill_bucketed_tf_data "
     "recordmill_bucketed_tf_data_threads recordmill_packed_tf_data recordmill_packed_tf_data_threads "
-    "tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
-    "litdata litdata_tokens hugging_face"
+    "tutorial tf_data"
 ).split()
-RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
 REMOTE = "recordmill_numpy streaming litdata".split()
-CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain grain_processes".split()
+CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain_processes".split()
 """The pipelines that are measured with a thread or process a core."""
 RECORDMILL_WORKERS = ("recordmill_numpy", "recordmill_tf_data")
-BATCH_SIZES = {"images": 32, "raw": 32, "text": 64}
+BATCH_SIZES = {"images": 32, "text": 64}
 PACKED_ROWS = 32
 OURS = "recordmill"
 ANCHOR = "tutorial"
@@ -67,8 +65,8 @@ Run = dict[str, Any]
 
 
 def packs(name: str) -> bool:
-    """Tells whether a pipeline's rows hold several documents."""
-    return "packed" in name or "tokens" in name
+    """Whether a pipeline's rows hold several documents."""
+    return "packed" in name
 
 
 @dataclass(frozen=True)
@@ -86,14 +84,9 @@ class Case:
         return self.label or self.name
 
     @property
-    def modules(self) -> str:
-        """The folder of the pipelines: tasks whose data differs in size alone share one."""
-        return self.task.partition("_")[0]
-
-    @property
     def batch_size(self) -> int:
         """Rows of a batch; of packed rows fewer, since each is long."""
-        return PACKED_ROWS if packs(self.name) else BATCH_SIZES[self.modules]
+        return PACKED_ROWS if packs(self.name) else BATCH_SIZES[self.task]
 
 
 def case_of(task: str, name: str, settings: dict[str, Any]) -> Case:
@@ -134,7 +127,7 @@ class Bench:
         """Runs a pipeline in a process of its own and ends all that it leaves behind."""
         settings = {"batch_size": case.batch_size, "seed": seed, **case.settings}
         data = self.data / case.task
-        worker = [sys.executable, HERE / "worker.py", case.modules, case.name, data, json.dumps(settings)]
+        worker = [sys.executable, HERE / "worker.py", case.task, case.name, data, json.dumps(settings)]
         command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 1.5))]
         pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(command, env=environment(), start_new_session=True, text=True, **pipe)
@@ -168,22 +161,13 @@ def environment() -> dict[str, str]:
 
 
 def prepare(task: str, data: Path) -> None:
-    """Makes a task's data where it is not there yet."""
-    for program, arguments in (("prepare.py", (task, data / task)), ("torch_formats.py", (task, data / task))):
-        command = [sys.executable, HERE / program, *arguments]
-        subprocess.run([*map(str, command)], env=environment(), check=True, stdout=sys.stderr)
-
-
-def table(title: str, header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Prints a Markdown table."""
-    lines = [list(header), *map(list, rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    print(f"\n### {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines), flush=True)
-
-
-def median(runs: Iterable[float]) -> float:
-    """The median."""
-    return statistics.median(runs)
+    """Makes a task's data if it is missing."""
+    programs: list[tuple[str, ...]] = [("prepare.py", task, str(data / task))]
+    if task == "images":
+        programs.append(("torch_formats.py", str(data / task)))
+    for program, *arguments in programs:
+        command = [sys.executable, str(HERE / program), *arguments]
+        subprocess.run(command, env=environment(), check=True, stdout=sys.stderr)
 
 
 def rates(runs: Iterable[Run]) -> list[float]:
@@ -201,7 +185,7 @@ def compare(title: str, found: dict[str, list[Run]], anchor: str, unit: str, tex
     if not found:
         return
     order = sorted(found, key=lambda name: -median(rates(found[name])))
-    peers = [name for name in order if OURS not in name and name != "memory"]
+    peers = [name for name in order if OURS not in name]
     others = [name for name in dict.fromkeys((*peers[:1], anchor)) if name in found]
     header = ["", f"{unit}s/s", *(f"× {name}" for name in others), f"CPU {'ns' if text else 'ms'} a {unit}"]
     rows = []
@@ -215,16 +199,11 @@ def compare(title: str, found: dict[str, list[Run]], anchor: str, unit: str, tex
     table(title, [*header, "first batch", "memory", *(["padding"] if text else [])], rows)
 
 
-def images(bench: Bench, task: str = "images", size: str = "256×256") -> None:
+def images(bench: Bench) -> None:
     """JPEGs to random resized crops, uint8 and float32."""
     for dtype in bench.dtypes:
-        found = bench.measure(bench.cases(task, IMAGES, dtype=dtype), bench.seconds)
-        compare(f"Images of {size}, {dtype}", found, "tfds", "image", text=False)
-
-
-def large_images(bench: Bench) -> None:
-    """Larger JPEGs to crops of the same size."""
-    images(bench, "images_480", "480×480")
+        found = bench.measure(bench.cases("images", IMAGES, dtype=dtype), bench.seconds)
+        compare(f"Images of 256×256, {dtype}", found, "tfds", "image", text=False)
 
 
 def text(bench: Bench) -> None:
@@ -235,19 +214,6 @@ def text(bench: Bench) -> None:
     compare("Text, a document a row", padded, ANCHOR, "token", text=True)
     anchor = {ANCHOR: found[ANCHOR]} if ANCHOR in found else {}
     compare("Text, several documents a row", packed | anchor, ANCHOR, "token", text=True)
-
-
-def raw(bench: Bench) -> None:
-    """Pictures stored as pixels, beside a copy of memory."""
-    found = bench.measure(bench.cases("raw", RAW), bench.seconds)
-    compare("Pixels, 150,528 bytes an image", found, "memory", "image", text=False)
-
-
-def first_batch(bench: Bench) -> None:
-    """Seconds from the imports to the first batch."""
-    found = bench.measure(bench.cases("images", IMAGES), seconds=0)
-    rows = [(name, f"{median(run['first_batch'] for run in runs):.2f} s") for name, runs in found.items()]
-    table("First batch of images, after the imports", ("", "median"), rows)
 
 
 def remote(bench: Bench) -> None:
@@ -284,16 +250,6 @@ def served(folder: Path) -> Iterator[None]:
             server.kill()
 
 
-def resume(bench: Bench) -> None:
-    """Our first batch at the first and at the last step of an epoch."""
-    last = (sum(1 for _ in (bench.data / "images" / "jpegs").glob("*/*.jpg")) // BATCH_SIZES["images"]) - 1
-    steps = (0, last, 1000 * (last + 1) - 1)
-    cases = [Case("images", f"{OURS}_numpy", {"start_step": step}, f"step {step:,}") for step in steps]
-    found = bench.measure(cases, seconds=0)
-    rows = [(name, f"{median(run['first_batch'] for run in runs):.3f} s") for name, runs in found.items()]
-    table("First batch where a run goes on", ("", "median"), rows)
-
-
 def memory(bench: Bench) -> None:
     """Memory of our reader by its worker processes, when each has made batches."""
     counts = {f"{count} workers": count for count in (1, 8, 64)}
@@ -328,38 +284,13 @@ def worker_cases(bench: Bench, count: int) -> list[Case]:
     return cases
 
 
-def tune(bench: Bench, task: str) -> None:
-    """Each pipeline with other numbers of workers: the best is its WORKERS."""
-    names = {"images": IMAGES, "text": TEXT, "raw": RAW}[task]
-    rows = []
-    for case in bench.cases(task, names):
-        tuned = [{"processes": 0, **case.settings, "workers": count} for count in TUNED]
-        cases = [replace(case, settings=some, label=f"{case.title} {some['workers']}") for some in tuned]
-        found = bench.measure(cases, bench.seconds)
-        speeds = [f"{median(rates(found[c.title])):,.0f}" if c.title in found else "-" for c in cases]
-        rows.append([case.title, *speeds])
-    table(f"{task} by workers", ("", *map(str, TUNED)), rows)
-
-
-BENCHMARKS: dict[str, tuple[str, Callable[[Bench], None]]] = {
-    "images": ("images", images),
-    "images-480": ("images_480", large_images),
-    "text": ("text", text),
-    "raw": ("raw", raw),
-    "first-batch": ("images", first_batch),
-    "resume": ("images", resume),
-    "remote": ("images", remote),
-    "memory": ("images", memory),
-    "cores": ("images", cores),
+BENCHMARKS: dict[str, Callable[[Bench], None]] = {
+    "images": images,
+    "text": text,
+    "remote": remote,
+    "memory": memory,
+    "cores": cores,
 }
-
-
-def machine() -> str:
-    """Says what this ran on: cores, processor, Python and the packages that do the work."""
-    facts = Path("/proc/cpuinfo").read_text(encoding="ascii").splitlines()
-    named = [line.partition(":")[2].strip() for line in facts if line.startswith("model name")]
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-    return f"{os.cpu_count()} cores of {named[0]}; Python {platform.python_version()}, {versions}."
 
 
 def arguments() -> argparse.Namespace:
@@ -372,9 +303,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("uint8", "float32"), help="of images; both where it is not given")
     parser.add_argument("--data", type=Path, default=ROOT / "bench-data" / "reader", help="where data is kept")
     options = parser.parse_args()
-    tuned = options.names[:1] == ["tune"] and len(options.names) == 2 and options.names[1] in BATCH_SIZES
-    if not tuned and not set(options.names) <= set(BENCHMARKS):
-        parser.error(f"no such benchmark: {' '.join(options.names)}; there are {', '.join(BENCHMARKS)}, and tune TASK")
+    if not set(options.names) <= set(BENCHMARKS):
+        parser.error(f"no such benchmark: {' '.join(options.names)}; there are {', '.join(BENCHMARKS)}")
     return options
 
 
@@ -383,15 +313,10 @@ def main() -> None:
     options = arguments()
     dtypes = [options.dtype] if options.dtype else ["uint8", "float32"]
     bench = Bench(options.data.resolve(), options.runs, options.seconds, options.only, dtypes)
-    print(f"Medians of {options.runs} on {machine()}")
-    if options.names[:1] == ["tune"]:
-        prepare(options.names[1], bench.data)
-        tune(bench, options.names[1])
-        return
+    print(f"Medians of {options.runs} on {machine(PACKAGES)}")
     for name in options.names or BENCHMARKS:
-        task, measure = BENCHMARKS[name]
-        prepare(task, bench.data)
-        measure(bench)
+        prepare("text" if name == "text" else "images", bench.data)
+        BENCHMARKS[name](bench)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What every pipeline of the reader's benchmark is asked for.
 
-A pipeline is a module of `images/`, `text/` or `raw/` with two names:
+A pipeline is a module of `images/` or `text/` with two names:
 
     WORKERS: int            # threads or processes: the fastest of those that `run.py tune` tries on 2 cores
     def batches(data: Path, settings: Settings) -> Iterator[Batch]      # without end, shuffled
@@ -39,8 +39,6 @@ class Settings:
     """Worker processes of our reader; 0: threads alone; None: as it chooses."""
     cores: int = 0
     """Cores that the pipeline may use; 0: all."""
-    start_step: int = 0
-    """Batches that were read before: our reader begins after them."""
     remote: str = ""
     """The URL of the task's data in a bucket; otherwise it is on this machine."""
     cache: str = ""

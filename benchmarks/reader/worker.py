@@ -97,6 +97,13 @@ def check_tokens(batch: Batch, settings: Settings) -> None:
         raise ValueError(f"ids {ids.shape} {ids.dtype}, of which {tokens} are said to be tokens; asked for {settings}")
 
 
+def pipeline_of(task: str, name: str) -> Any:
+    """Imports a pipeline and with it its libraries."""
+    if name.startswith("recordmill"):
+        return importlib.import_module("ours").Ours(task, name)
+    return importlib.import_module(f"{task}.{name}")
+
+
 def measure(pipeline: Any, data: Path, settings: Settings, warm_up: float, seconds: float, text: bool) -> Measured:
     """Runs a pipeline."""
     count, check = (count_tokens, check_tokens) if text else (count_pictures, check_pictures)
@@ -125,8 +132,8 @@ def measure(pipeline: Any, data: Path, settings: Settings, warm_up: float, secon
 def main() -> None:
     """Reads the command line, runs the pipeline, and leaves without waiting for its threads and processes."""
     parser = argparse.ArgumentParser(description="Measures one pipeline; prints JSON.")
-    parser.add_argument("modules", choices=("images", "raw", "text"))
-    parser.add_argument("name", help="a module of this folder")
+    parser.add_argument("modules", choices=("images", "text"))
+    parser.add_argument("name", help="a module of this folder, or one of ours")
     parser.add_argument("data", type=Path, help="the task's data")
     parser.add_argument("settings", type=json.loads, help="JSON")
     parser.add_argument("--warm-up", type=float, default=1.5, help="seconds (default: 1.5)")
@@ -134,7 +141,7 @@ def main() -> None:
     options = parser.parse_args()
     if cores := options.settings.get("cores", 0):  # before libraries are imported, which count them
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    pipeline = importlib.import_module(f"{options.modules}.{options.name}")
+    pipeline = pipeline_of(options.modules, options.name)
     workers = options.settings.pop("workers", pipeline.WORKERS)
     settings = Settings(workers=workers, **options.settings)
     measured = measure(pipeline, options.data, settings, options.warm_up, options.seconds, options.modules == "text")
