@@ -46,8 +46,8 @@ class Inputs:
         return max(1, round(count * self.scale))
 
     def photos(self, count: int, kind: str = "photos") -> Path:
-        """A folder of photos in class folders: `photos` without profiles, `profiles` as people have them, `p3` all."""
-        profiles = {"photos": [None], "profiles": PROFILES, "p3": PROFILES[:1]}[kind]
+        """Makes photos in class folders: `photos` without profiles, `profiles` as people have them."""
+        profiles = PROFILES if kind == "profiles" else [None]
         return self._once(f"{kind}-{count}", lambda path: write_photos(path, count, profiles=profiles))
 
     def documents(self, count: int | None = None, size: int | None = None) -> Path:

@@ -2,7 +2,7 @@
 
     python benchmarks/run.py                       all that takes minutes: images, text, stock, fixed
     python benchmarks/run.py images --runs 3
-    python benchmarks/run.py images-profiles images-p3      photos with colour profiles as people have them, or all
+    python benchmarks/run.py images-profiles             photos with colour profiles as people have them
     python benchmarks/run.py text --documents real.jsonl
     python benchmarks/run.py memory-images memory-text
     python benchmarks/run.py images text --against ../recordmill-before
@@ -212,7 +212,6 @@ def rebuild(setup: Setup) -> None:
 BENCHMARKS: dict[str, Callable[[Setup], None]] = {
     "images": images,
     "images-profiles": partial(images, kind="profiles"),
-    "images-p3": partial(images, kind="p3"),
     "text": text,
     "stock": stock,
     "fixed": fixed,

@@ -247,10 +247,8 @@ def rows(scaled: Callable[[int], int]) -> Iterator[Sequence[str]]:
     """Measures every subject; yields its row of a table."""
     for name, subject in SUBJECTS.items():
         sizes = [scaled(subject.most) // parts for parts in (4, 2, 1)]
-        costs = [
-            Cost(**json.loads(check_output([sys.executable, __file__, name, str(size)], cwd=ROOT))) for size in sizes
-        ]
-        yield row(subject, sizes, costs)
+        commands = ([sys.executable, __file__, name, str(size)] for size in sizes)
+        yield row(subject, sizes, [Cost(**json.loads(check_output(command, cwd=ROOT))) for command in commands])
 
 
 def row(subject: Subject, sizes: Sequence[int], costs: Sequence[Cost]) -> Sequence[str]:
