@@ -1,4 +1,4 @@
-"""Chooses among the columns: the features and their names, the key, the label, and what decides the splits."""
+"""Chooses features and their names, the key, the label, and the splits among the columns."""
 
 import re
 import unicodedata
@@ -18,11 +18,11 @@ from recordmill.pipeline.spec.model import RESERVED
 from recordmill.pipeline.spec.split_by import SPLITS
 
 LONGEST = 100
-PARTS = ("missing", "length", "orientation")  # suffixes of the other tensors that features store, as `<feature>_<part>`
+PARTS = ("missing", "length", "orientation")  # suffixes of features' other tensors, `<feature>_<part>`
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
-FEW_GROUPS = 10  # with fewer, as of hospitals, hardly any shares can be met
+FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
 
 Named = tuple[str, Reading] | None
 """A column, and its values as names."""
@@ -34,19 +34,19 @@ class Draft:
 
     data: Recognized
     rows: Mapping[str, Choice]
-    """The options of what names a row and what its split is."""
+    """The options for the key and the split."""
     features: Mapping[str, Guess]
     unused: Sequence[Guess]
     label: Mapping[str, Choice]
     doubts: Sequence[Doubt] = ()
     tried: Mapping[str, Choice] = field(default_factory=dict)
-    """The options that a trial with the sample adds."""
+    """The options added by a trial with the sample."""
 
 
 def make_draft(sample: SourceSample, answers: Answers) -> Draft:
-    """Decides everything that the spec says. Raises: UserError: no column is a feature, or an answer is missing."""
+    """Decides the whole spec. Raises: UserError: no column fits a feature, or an answer is missing."""
     split = None if sample.data.split_names else _find_split(sample)
-    if split and split[0] == SPLIT and SPLIT in sample.of_path:  # the class that a folder names depends on it
+    if split and split[0] == SPLIT and SPLIT in sample.of_path:  # decides which folder names the class
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     key, guesses = _find_key(sample), _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
@@ -71,8 +71,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
         is_empty = not any(item.reading.rows for item in guesses.values())
-        why = f"has no column that a feature can be made of: {reasons}"
-        why = f"holds no row, or no good one{sample.first_reject()}" if is_empty else why
+        why = f"has no column for a feature: {reasons}"
+        why = f"holds no good row{sample.first_reject()}" if is_empty else why
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
     splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses)}
     groups, together = _groups(sample, guesses) if not split else ({}, [])
@@ -84,7 +84,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
 
 
 def valid_name(text: str, default: str) -> str:
-    """The nearest name that a spec takes: letters, digits and underscores, a letter first.
+    """Returns the nearest valid name in a spec: letters, digits and underscores, a letter first.
 
     >>> valid_name("2024 müll-data!", "dataset")
     'mull_data'
@@ -95,7 +95,7 @@ def valid_name(text: str, default: str) -> str:
 
 
 def feature_names(columns: Iterable[str]) -> dict[str, str]:
-    """A name for the feature of each column: the column's own where it may be, of a part the last of its name."""
+    """Names the feature of each column: by the last part of its name, or as near as possible."""
     names: dict[str, str] = {}
     for number, column in enumerate(columns, 1):
         last = IMAGE if ";" in column else valid_name(column.rpartition(".")[2], "")
@@ -108,13 +108,13 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _guesses(sample: SourceSample) -> dict[str, Guess]:
-    """A guess of each column, images first; of a column inside another only one of them."""
+    """Guesses each column, images first; skips columns inside a guessed one."""
     guesses: dict[str, Guess] = {}
     for name in sample.names:
         if not name or name.startswith("@"):
-            why = "a name that begins with @ is kept for the build's own columns" if name else "a column without a name"
+            why = "names that begin with @ are reserved" if name else "a column without a name"
             guesses[name] = left_out(name, why, Reading())
-    guesses |= {name: left_out(name, "pandas' index, which is no data", Reading()) for name in index_names(sample)}
+    guesses |= {name: left_out(name, "pandas' index, not data", Reading()) for name in index_names(sample)}
     for attempt in (guess_image, _guess_other):
         for name in sample.names:
             is_inside = any(name.startswith(f"{other}.") and item.kind for other, item in guesses.items())
@@ -132,14 +132,14 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
     if 2 * classes.missing > classes.rows or not classes.values:
         return None
     if len(classes.distinct) < 2:
-        return left_out(LABEL, f"one folder alone, {next(iter(classes.distinct))}", classes)
+        return left_out(LABEL, f"only one folder, {next(iter(classes.distinct))}", classes)
     if all(map(PART_FOLDER.fullmatch, classes.distinct)):
-        return left_out(LABEL, f"folders whose names are no classes: {', '.join(sorted(classes.distinct))}", classes)
+        return left_out(LABEL, f"folders named as parts, not classes: {', '.join(sorted(classes.distinct))}", classes)
     return feature(LABEL, "category", f"the folders: {distinct(classes)}", classes)
 
 
 def _find_key(sample: SourceSample) -> Named:
-    """The column that names a row: one that is called so, and has a value of its own in each sampled row."""
+    """Finds the key: a column with a key's name and different values in all sampled rows."""
     named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
     unique = [name for name, values in named.items() if len(values.distinct) == values.rows > 0]
     best = min(unique, key=lambda name: (name.lower() not in SURE_IDS, len(name)), default=None)
@@ -153,26 +153,26 @@ def _key(key: Named) -> dict[str, Choice]:
 
 
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
-    """The feature that a model learns to predict, by its codes or its name, and why.
+    """Finds the feature that a model learns to predict, by its codes or its name, and the reason.
 
-    A label cannot be optional, so each source must have its column, and hardly any row may lack it.
+    A label is not optional: each source needs its column, and nearly all rows a value.
     """
     if sample.data.known:
-        return None, "boxes and what they are of are learned together; name a feature to predict it alone"
+        return None, "boxes and their classes are learned together; name a feature to predict only that"
     column = codes.column if codes else label_of(guesses)
     if column is None:
         return None, "no column has a label's usual name: choose a feature"
     item, reading = guesses[column], guesses[column].reading
     if reading.missing > (1 - FITS) * reading.rows or not all(column in names for names in sample.names_of):
-        return None, f"{column}, which many rows lack, cannot be one: a label is not optional"
+        return None, f"many rows lack {column}: a label is not optional"
     options = dict(item.options)
     if lacking := options.pop("optional", None):
-        options["# optional"] = (False, f"{lacking[1]}: rejects, since no label is optional")
-    return replace(item, options=options), "what is learned; the other features are inputs"
+        options["# optional"] = (False, f"{lacking[1]}: rejects, since a label is not optional")
+    return replace(item, options=options), "the learned feature; the others are inputs"
 
 
 def _find_split(sample: SourceSample) -> Named:
-    """The column that holds the split's name in each row; several splits must be among the sampled rows."""
+    """Finds a column with the split's name in each row; the sample must have several splits."""
     for name in sorted(sample.names, key=SPLIT.__ne__):
         names = sample.read(name, ColumnType.TEXT)
         words = {SPLITS.get(value.lower()) for value in names.distinct}
@@ -183,7 +183,7 @@ def _find_split(sample: SourceSample) -> Named:
 
 
 def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
-    """The shares of the splits, of the sources or by the key."""
+    """Returns the shares of the splits, by source or by key."""
     if data.split_names:
         return {name: SHARES[name] for name in data.split_names}, "each source is one split"
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
@@ -193,7 +193,7 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
 
 
 def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
-    """Suggests to hold all rows of one patient, or image, in one split: of the column that makes the fewest groups."""
+    """Suggests keeping all rows of one patient, or image, in one split, by the column with the fewest groups."""
     some = {name: item for name, item in guesses.items() if item.kind in (IMAGE, "raw") and not item.reading.missing}
     counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
     repeat = [name for name, (each, every) in counts.items() if is_id(name) and FEW_GROUPS <= each <= FITS * every]
@@ -201,13 +201,13 @@ def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[st
     if sample.data.split_names or not repeat:
         return {}, []
     name = min(repeat, key=counts.__getitem__)
-    what = f"rows share a value ({distinct(guesses[name].reading)}), and the key parts them between splits"
+    what = f"rows share a value ({distinct(guesses[name].reading)}), and the key splits them up"
     doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
-    return {"# split_by": ({"group": name}, f"would hold all rows of one {name} in one split")}, [doubt]
+    return {"# split_by": ({"group": name}, f"keeps all rows of one {name} in one split")}, [doubt]
 
 
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
-    """Yields what is in doubt by the columns' names and values."""
+    """Yields doubts about columns' names and values."""
     yield from column_doubts(sample.names)
     yield from name_doubts(sample, guesses)
     numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
@@ -218,12 +218,12 @@ def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bo
             yield from value_doubts(name, list(map(str, cells)), item.kind)
         images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
         if sum(images) > len(item.reading.values):
-            what = "of a sample's images the first alone is read"
+            what = "only the first of a sample's images is read"
             yield Doubt(f"column '{name}'", what, "Name one a feature, by `column`")
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
-    """The splits that a column names, and how it does; a split that was not seen is not written."""
+    """Returns the splits named by a column; a split missing in the sample is not written."""
     values = {name: [value for value in sorted(names.distinct) if SPLITS[value.lower()] == name] for name in SHARES}
     splits = {name: SHARES[name] for name, some in values.items() if some}
     others = "" if names.is_all else "; a row of another split would be a reject: add that split"

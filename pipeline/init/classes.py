@@ -1,4 +1,4 @@
-"""The classes of a label: all of its names, or those that a file gives to codes such as 1 to 4."""
+"""The classes of a label: all its names, or a file's names for codes such as 1 to 4."""
 
 import json
 import posixpath
@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.paths import listed, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.blocks import check_column
 
-MOST_CLASSES = 200  # that a person reads
+MOST_CLASSES = 200  # for a person to read
 NAMES_BYTES = 1 << 20  # 1 MiB
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
 CODED = re.compile(r"-?[0-9]{1,9}")
@@ -32,7 +32,7 @@ INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"
 
 @dataclass(frozen=True)
 class Codes:
-    """A column of codes, with the names that a file gives them."""
+    """A column of codes, and their names in a file."""
 
     column: str
     names: Mapping[int, str]
@@ -40,7 +40,7 @@ class Codes:
 
 
 def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | None:
-    """Finds the column of codes that the data's schema or a file next to it names: the label by its name, else one."""
+    """Finds a column of codes with names in the schema or a file next to the data: the label, or the only one."""
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
         reading = sample.read(name, ColumnType.CATEGORY) if item.kind == "number" else item.reading
@@ -70,7 +70,7 @@ def _schema(sample: SourceSample) -> pa.Schema:
 
 
 def index_names(sample: SourceSample) -> list[str]:
-    """Lists the columns that are a pandas index without a name: whole numbers, in CSV the first column of a file."""
+    """Lists the columns of an unnamed pandas index: whole numbers, in CSV the first column of a file."""
     some = [name for name in sample.names if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV]
     read = {name: sample.read(name, ColumnType.INTEGER) for name in some}
     whole = {name: item for name, item in read.items() if item.fit == 1 and not item.missing}
@@ -79,26 +79,26 @@ def index_names(sample: SourceSample) -> list[str]:
 
 
 def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[Doubt]:
-    """Yields the features of codes that the schema names, and whose names are not taken."""
+    """Yields a doubt for each feature of codes with unused names in the schema."""
     for name, names in class_labels(_schema(sample)).items():
         item = guesses.get(name)
         if item and item.kind and item.options.get("classes", [None])[0] != names:
             some = listed([f"{code}: {word}" for code, word in names.items()], 3)
-            what = f"codes that the schema names ({some}) are taken for `kind: {item.kind}` without names"
-            remedy = "Classes: `category`, of lists `categories`, with `classes` that name all codes"
+            what = f"codes with names in the schema ({some}) are read as `kind: {item.kind}` without them"
+            remedy = "Classes: `category`, for lists `categories`, with `classes` for all codes"
             yield Doubt(f"column '{name}'", what, remedy)
 
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:
-    """Leaves out the sources where all rows lack a label that the schema states, as published test splits do."""
+    """Leaves out sources without any value of a label in the schema, such as published test splits."""
     for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
-        with suppress(SourceError):  # of columns that cannot be names
+        with suppress(SourceError):  # not a column of names
             blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
             found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
             left = [source["path"] for number, source in enumerate(sample.data.sources) if number not in found]
             if found and left:
                 some = [source for source in sample.data.sources if source["path"] not in left]
-                notes = [*sample.data.notes, *note(f"left out, since no row has a {name}", left)]
+                notes = [*sample.data.notes, *note(f"left out, without any {name}", left)]
                 return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
     return sample
 
@@ -113,12 +113,10 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[st
 
 
 def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
-    r"""Reads the names of classes: by their codes, or in their order.
+    r"""Reads class names, by code or in order. Raises: ValueError: anything else.
 
     >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
     (['World', 'Sports'], {2: 'Sports'})
-
-    Raises: ValueError: it holds anything else.
     """
     content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
     if not is_json and all(map(NUMBERED.fullmatch, content)):
@@ -137,7 +135,7 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
 
 
 def _by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:
-    """The names by their codes; of a list from 0 or 1 on, where the codes leave no doubt. All are seen if not sure."""
+    """Returns names by code; a list counts from 0 or 1 if only one fits. Unless sure, each name needs its code."""
     if isinstance(names, list):
         starts = [start for start in (0, 1) if start <= min(codes) and max(codes) < start + len(names)]
         names = dict(enumerate(names, starts[0])) if len(starts) == 1 else {}
@@ -146,11 +144,11 @@ def _by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: boo
 
 
 def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Guess:
-    """A label with its classes where all their names are known for certain; else with the reason why they are not."""
+    """Returns a label with its classes if all names are certain, else with the reason why not."""
     if codes:
         options = {option: choice for option, choice in label.options.items() if option != "# kind"}
         kind = "categories" if label.kind == "categories" else "category"
-        options |= {"kind": (kind, "codes"), "classes": (codes.names, f"the names that {codes.file} gives them")}
+        options |= {"kind": (kind, "codes"), "classes": (codes.names, f"named in {codes.file}")}
         return replace(label, options=options)
     if label.kind == "number":
         return label
@@ -176,12 +174,12 @@ def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Gue
 
 
 def _of_synsets(sample: SourceSample, folders: set[str]) -> Choice | None:
-    """The names of ImageNet's folders in a file of both, such as `n01440764 tench, Tinca tinca`; None without one."""
+    """Returns the names of ImageNet's folders from a file such as `n01440764 tench, Tinca tinca`; None without one."""
     for file, lines in _named(sample) if all(map(SYNSET.fullmatch, folders)) else ():
         words = (line.split(maxsplit=1) for line in lines if isinstance(line, str))
         names = dict(pair for pair in words if len(pair) == 2 and pair[0] in folders)
         if names.keys() == folders:
-            times = Counter(names.values())  # two are `crane`
+            times = Counter(names.values())  # ImageNet has two `crane`
             unique = {key: name if times[name] == 1 else f"{name} ({key})" for key, name in sorted(names.items())}
-            return unique, f"the names that {file} gives the folders"
+            return unique, f"the folders' names in {file}"
     return None

@@ -1,7 +1,7 @@
-"""Files of text in any encoding, compressed or not, read as UTF-8 from their start or from a byte on.
+"""Reads text files in any encoding, compressed or not, as UTF-8, from the start or from a byte offset.
 
-Bytes that are not of the encoding come as a byte that is not UTF-8, so one check finds them in any encoding. A byte
-order mark at the file's start is left out.
+Undecodable bytes become one byte that is invalid UTF-8: one check finds them in every encoding. A leading byte order
+mark is skipped.
 """
 
 import codecs
@@ -20,16 +20,16 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.source_reader import SourceError
 
-CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}  # the codec of a file by its ending, in any case
+CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}  # by the file's ending, in any case
 
 
 def codec(path: str) -> str | None:
-    """Returns the codec of a file; None where it is not compressed."""
+    """Returns a file's codec; None if uncompressed."""
     return CODECS.get(posixpath.splitext(path)[1].lower())
 
 
 def uncompressed_name(path: str) -> str:
-    """Returns the name without the ending of its compression: `rows.csv` of `rows.csv.gz`."""
+    """Strips the compression's ending: `rows.csv` of `rows.csv.gz`."""
     return posixpath.splitext(path)[0] if codec(path) else path
 
 
@@ -45,22 +45,19 @@ def naming_damage(path: str) -> Iterator[None]:
 
 
 def open_plain(files: Files, path: str) -> BinaryIO:
-    """Opens a file for reading, decompressed; a compressed one can only be read from its start.
-
-    Raises: OSError: it is missing or unreadable; also later, when damaged data is read.
-    """
+    """Opens a file, decompressed; a compressed one cannot seek. Raises OSError, also while reading damaged data."""
     file, name = files.open(path), codec(path)
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), name)) if name else file
 
 
-INVALID = b"\xff"  # part of no UTF-8
+INVALID = b"\xff"  # never occurs in UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
 PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
-"""Encodings whose bytes below 128 are ASCII wherever they stand."""
+"""Encodings in which bytes below 128 are always ASCII."""
 
 
 def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Handles errors for `codecs`: bytes that cannot be decoded become a surrogate, and surrogates an invalid byte."""
+    """Handles errors of `codecs`: undecodable bytes become a surrogate, and surrogates an invalid byte."""
     if isinstance(error, UnicodeEncodeError):
         return INVALID, error.end
     assert isinstance(error, UnicodeDecodeError)  # noqa: S101  # the type of the handlers of `codecs`
@@ -71,7 +68,7 @@ codecs.register_error(MARK_INVALID, _mark_invalid)
 
 
 def is_utf8(encoding: str) -> bool:
-    """Whether it is UTF-8, by any of its names."""
+    """Whether an encoding is UTF-8, by any name."""
     return codecs.lookup(encoding).name.startswith("utf-8")
 
 
@@ -81,15 +78,15 @@ def is_plain(encoding: str) -> bool:
 
 
 def can_start_anywhere(path: str, encoding: str) -> bool:
-    """Whether reading may start at any line: an uncompressed file whose lines are found without decoding."""
+    """Whether reading may start at any line: uncompressed, with lines found without decoding."""
     return codec(path) is None and is_plain(encoding)
 
 
 class EncodedFile(AbstractContextManager["EncodedFile"]):
-    """A file that is open for reading as UTF-8, forward only."""
+    """An open file, read forward as UTF-8."""
 
     def __init__(self, file: BinaryIO, path: str, encoding: str, start: int, end: int | None) -> None:
-        """Reads the bytes `[start, end)` of a file, which is at its first byte; `path` is for messages."""
+        """Reads the bytes `[start, end)` of a file at its first byte; `path` is for messages."""
         if start:
             file.seek(start)
         self._file, self._path = file, path
@@ -97,7 +94,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._decoder = None if is_utf8(encoding) else codecs.getincrementaldecoder(encoding)(MARK_INVALID)
         self._waiting = b""
         self.mark_bytes = 0
-        """The number of bytes of a byte order mark that were left out."""
+        """The length of the skipped byte order mark."""
         if not start and (head := self.read(len(BYTE_ORDER_MARK))) == BYTE_ORDER_MARK:
             self.mark_bytes = len(BYTE_ORDER_MARK)
         elif not start:
@@ -107,7 +104,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """Reads `size` bytes, fewer at the end alone. Raises: OSError: it cannot be read, or its data is damaged."""
+        """Reads `size` bytes, fewer only at the end. Raises: OSError: unreadable or damaged."""
         while len(self._waiting) < size and (more := self._more(size - len(self._waiting))):
             self._waiting += more
         data, self._waiting = self._waiting[:size], self._waiting[size:]
@@ -116,31 +113,28 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
     def _raw(self, size: int) -> bytes:
         try:
             raw = self._file.read(size if self._left is None else min(size, self._left))
-        except OSError as error:  # of damaged compressed data, which does not say where
+        except OSError as error:  # damaged compressed data names no file
             raise OSError(error.errno or EBADMSG, error.strerror or str(error), self._path) from error
         if self._left is not None:
             self._left -= len(raw)
         return raw
 
     def _more(self, size: int) -> bytes:
-        """Reads some more bytes of UTF-8; none at the end."""
+        """Reads some UTF-8; empty at the end."""
         while True:
             raw = self._raw(size)
             if self._decoder is None:
                 return raw
             try:
                 more = self._decoder.decode(raw, final=not raw).encode("utf-8", MARK_INVALID)
-            except UnicodeError as error:  # what is not marked: UTF-16 or UTF-32 of unknown byte order
+            except UnicodeError as error:  # not marked: UTF-16 or UTF-32 of unknown byte order
                 raise SourceError(f"{self._path}: {error}; set `encoding`, such as utf-8 or utf-16-le") from error
             if more or not raw:
                 return more
 
 
 def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
-    """Opens a file, decompressed, as UTF-8; a start above 0 needs `can_start_anywhere`.
-
-    Raises: SourceError: it begins with no byte order mark, and the encoding needs one.
-    """
+    """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: it lacks a byte order mark."""
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
 
 
@@ -155,19 +149,19 @@ class DamagedDataError(Exception):
 
 
 class Inflated(io.BufferedReader):
-    """The decompressed bytes of a gzip (of one member or more) or zlib stream; it cannot seek.
+    """The decompressed bytes of a gzip (one member or more) or zlib stream; cannot seek.
 
-    Reading raises DamagedDataError if the data is no such stream, damaged or cut off, or OSError.
+    Reading raises DamagedDataError if the stream is invalid, damaged or cut off, or OSError.
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        """`file` stands at the stream's start."""
+        """Takes a file at the stream's start."""
         self._inflating = _Inflating(file)
         super().__init__(self._inflating, OUTPUT_BYTES)
 
     @property
     def consumed(self) -> int:
-        """About how many bytes of the file what was read was made of; at least 1."""
+        """The approximate number of compressed bytes read so far; at least 1."""
         return max(1, self._inflating.consumed)
 
 
@@ -203,7 +197,7 @@ class _Inflating(io.RawIOBase):
                 raise DamagedDataError("it is cut off")
 
     def _next_member(self) -> bool:
-        """Begins the stream behind the one that has ended, if there is one; zeros may fill the end of a file."""
+        """Starts the next member of the stream, skipping zero padding; False at the end."""
         while not (rest := self._input.lstrip(b"\0")):
             self._input = self._file.read(INPUT_BYTES)
             if not self._input:

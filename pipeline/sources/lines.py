@@ -1,7 +1,7 @@
-"""Files of lines: byte ranges cut into pieces of whole lines, and the lines of a piece.
+"""Cuts byte ranges of files into pieces of whole lines, and pieces into lines.
 
-A line ends with a newline (LF) or the file. A range `[start, end)` holds the lines that start in it, so the ranges that
-cover a file hold each line once. A byte order mark at the file's start is no part of its first line.
+A line ends at a newline (LF) or the file's end. A range `[start, end)` holds the lines that start in it: ranges that
+cover a file hold each line once. A leading byte order mark is not part of the first line.
 """
 
 from collections.abc import Iterator
@@ -10,23 +10,22 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-PIECE_BYTES = 8 << 20  # 8 MiB: what is parsed at once
-TAIL_BYTES = 64 << 10  # 64 KiB: how far beyond a range its last line is looked for at once
+PIECE_BYTES = 8 << 20  # 8 MiB, parsed at once
+TAIL_BYTES = 64 << 10  # 64 KiB, read at once beyond a range to finish its last line
 MAX_LINE_BYTES = 64 << 20  # 64 MiB: far below Arrow's 2 GiB, and a worker's memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-SPACES = b" \t\r"  # what JSON calls whitespace
+SPACES = b" \t\r"  # JSON's whitespace
 OPEN, CLOSE, BRACKET, CARRIAGE_RETURN, NEWLINE = b"{}[\r\n"
 
 Rows = npt.NDArray[np.int64]
-"""Numbers of lines or records in a piece, or of their bytes, rising."""
+"""Ascending numbers of lines, records or bytes in a piece."""
 
 
 def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
-    """Returns the lines that start in the bytes `[start, end)`, a piece of whole lines at a time.
+    """Yields the lines that start in the bytes `[start, end)`, in pieces of whole lines; none is empty.
 
-    A piece has at most about `PIECE_BYTES` or is one longer line. Of a line of more than `MAX_LINE_BYTES` only the
-    beginning may come, still longer than that. No piece is empty; an empty range gives none. From a start of 0 nothing
-    is sought, so a stream that is decompressed will do.
+    A piece has at most about `PIECE_BYTES`, or is one longer line. A line over `MAX_LINE_BYTES` may be truncated, still
+    to more than that. A start of 0 does not seek, which suits decompressed streams.
     """
     if start:
         file.seek(start - 1)
@@ -57,7 +56,7 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
 
 
 def _next_line(file: BinaryIO, offset: int) -> tuple[int, bytes]:
-    """Reads from `offset`, where the file is, past a newline: where the next line starts, and what was read of it."""
+    """Reads from `offset`, the file's position, past a newline; returns the next line's start and its bytes so far."""
     while tail := file.read(TAIL_BYTES):
         newline = tail.find(b"\n")
         if newline >= 0:
@@ -67,10 +66,10 @@ def _next_line(file: BinaryIO, offset: int) -> tuple[int, bytes]:
 
 
 class Lines:
-    """The lines of a piece, without the whitespace around them."""
+    """The lines of a piece, stripped of whitespace."""
 
     def __init__(self, data: bytes) -> None:
-        """Finds the lines of some bytes, which must not be empty."""
+        """Finds the lines of non-empty bytes."""
         buffer = np.frombuffer(data, np.uint8)
         newlines = np.flatnonzero(buffer == NEWLINE)
         starts = np.concatenate([[0], newlines + 1])
@@ -87,35 +86,33 @@ class Lines:
         self._objects[self.too_long] = False
 
     def __len__(self) -> int:
-        """The number of lines, blank ones included."""
         return len(self._starts)
 
     def __getitem__(self, line: int) -> bytes:
-        """The bytes of a line."""
         return self.data[self._starts[line] : self._ends[line]]
 
     def each(self, lines: Rows) -> Iterator[bytes]:
-        """The bytes of some lines, one after another."""
+        """The bytes of the given lines, in order."""
         bounds = zip(self._starts[lines].tolist(), self._ends[lines].tolist(), strict=True)
         return (self.data[start:end] for start, end in bounds)
 
     @property
     def filled(self) -> Rows:
-        """The lines that are not blank."""
+        """The non-blank lines."""
         return np.flatnonzero(self._ends > self._starts)
 
     @property
     def others(self) -> Rows:
-        """The lines that are neither blank nor `objects`."""
+        """The lines, not blank, outside `objects`."""
         return np.flatnonzero((self._ends > self._starts) & ~self._objects)
 
     @property
     def objects(self) -> Rows:
-        """The lines that may be a JSON object: `{` first, `}` last, no NUL and not too long."""
+        """The possible JSON objects: `{` first, `}` last, no NUL, not too long."""
         return np.flatnonzero(self._objects)
 
     def opening_more_than(self, count: int) -> Rows:
-        """Finds `objects` with more `{` and `[` than so many, and long enough to hold as many `}` and `]`."""
+        """Finds `objects` with more than `count` of `{` and `[`, and room for as many `}` and `]`."""
         long = self._objects & (self._ends - self._starts > 2 * count)
         if not long.any():
             return np.zeros(0, np.int64)
@@ -128,13 +125,13 @@ class Lines:
         return np.flatnonzero(long & (bounds[1] - bounds[0] > count))
 
     def take(self, lines: Rows) -> bytes:
-        """The bytes of some lines, a newline between them."""
+        """The bytes of the given lines, joined by newlines."""
         if len(lines) == len(self):
             return self.data
         return b"\n".join(self.each(lines))
 
     def _strip(self, objects: npt.NDArray[np.bool_]) -> None:
-        """Takes off whitespace where a line does not begin or end as an object; few lines have any."""
+        """Strips whitespace of lines that do not look like an object at both ends; they are few."""
         starts, ends = self._starts, self._ends
         for line in np.flatnonzero(~objects).tolist():
             stripped = self[line].lstrip(SPACES)
@@ -144,7 +141,7 @@ class Lines:
             objects[line] = stripped.startswith(b"{") and stripped.endswith(b"}")
 
     def _with_nul(self) -> npt.NDArray[np.bool_]:
-        """The lines that hold a NUL: no JSON, and the parser would take it for the end."""
+        """Marks the lines with a NUL: invalid JSON, and the parser would end there."""
         result = np.zeros(len(self), bool)
         if b"\0" in self.data:
             offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == 0)

@@ -1,8 +1,8 @@
-"""A folder of images without metadata: an image is a row, and files beside it may be its captions.
+"""A folder of images without metadata: an image is a row, with captions in files beside it.
 
-Of `cat/1.jpg` these are `cat/1.txt` and `cat/1.json`. A text file is the column `text`, without one line break at its
-end. A JSON file is one object: its fields are columns, also those inside others (`meta.author`); a list of objects
-gives a list of their field's values.
+Captions of `cat/1.jpg` are `cat/1.txt`, the column `text` without one final line break, and `cat/1.json`, an object
+with a column for each field, including nested ones (`meta.author`); a list of objects gives a list of their field's
+values.
 """
 
 import posixpath
@@ -31,16 +31,16 @@ from recordmill.pipeline.sources.typing.values import typed_values
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 PEEKED_FILES = 100
-ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
+ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
 Sizes = Sequence[int | None]
-"""The size in bytes of the file beside each image; None where it has no such file."""
+"""The size in bytes of the file beside each image; None without one."""
 Captions = Mapping[str, Sizes]
-"""The sizes of the files that lie beside some images, and are read, by their ending."""
+"""The sizes of used files beside images, by ending."""
 
 
 @dataclass(frozen=True)
 class Listing(WholeFiles):
-    """A chunk: images' paths, and the files that are read beside them."""
+    """A chunk: images' paths, and the used files beside them."""
 
     captions: Captions
 
@@ -48,7 +48,7 @@ class Listing(WholeFiles):
 def plan_listing(
     path: str, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int
 ) -> Plan:
-    """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is nowhere."""
+    """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is missing."""
     images, others = FileList(), FileList()
     for file in found:
         (images if is_image(file.path) else others).append(file)
@@ -67,7 +67,7 @@ def plan_listing(
 
 
 def captions_of(images: Iterable[FileInfo], others: Iterable[FileInfo]) -> list[FileInfo]:
-    """Lists the files that may be captions of images: those of the same names, but for the ending."""
+    """Lists possible captions of images: files with the same name except for the ending."""
     captions = [file for file in others if file.path.endswith(CAPTION_ENDINGS)]
     stems = {posixpath.splitext(file.path)[0] for file in images} if captions else frozenset[str]()
     return [file for file in captions if posixpath.splitext(file.path)[0] in stems]
@@ -89,7 +89,7 @@ class _Beside:
         return [ending for ending, sizes in self._sizes.items() if sizes]
 
     def columns(self, files: Files, root: str) -> list[str]:
-        """Lists the columns of the images, and of the files beside the first of them."""
+        """Lists the columns of images, and of the first files beside them."""
         texts, first = [TEXT] if TEXT_ENDING in self.endings else [], self.names(OBJECT_ENDING)[:PEEKED_FILES]
         rows = _objects(files, root, first, [0] * len(first), {})
         return list(dict.fromkeys([*OF_PATH, *texts, *(name for row in rows for name in python_names(row or {}))]))
@@ -103,7 +103,7 @@ class _Beside:
 
 
 def _endings(asked: Collection[str], side: _Beside) -> list[str]:
-    """Finds the endings of the files that hold asked columns; `text` is read of the text files where there are any."""
+    """Finds the endings of files with asked columns; text files, if any, give `text`."""
     endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in side.endings else []
     others = [name for name in asked if not (name == TEXT and endings)]
     return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in side.endings else endings
@@ -113,7 +113,7 @@ def _where(endings: list[str]) -> str:
     if OBJECT_ENDING in endings:
         return f" in the first {OBJECT_ENDING} files beside its images"
     beside = OBJECT_ENDING if endings else f"{TEXT_ENDING} or {OBJECT_ENDING}"
-    return f" and no metadata file, nor {beside} beside its images, to give more"
+    return f" and neither a metadata file nor {beside} beside its images"
 
 
 def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
@@ -128,7 +128,7 @@ def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk
 
 
 def _bytes(captions: Captions, images: int) -> npt.NDArray[np.int64]:
-    """Returns the bytes of the files beside each image, shape [images]."""
+    """Returns the bytes of files beside each image, shape [images]."""
     total = np.zeros(images, np.int64)
     for sizes in captions.values():
         total += np.array([size or 0 for size in sizes], np.int64)
@@ -145,11 +145,11 @@ def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> lis
     for ending in endings:
         without = side.sizes(ending).count(None)
         notes += [f"images without a {ending} beside them: {without:,}"] if without else []
-        notes += note(f"{ending} without an image, left out", [path for path in alone if path.endswith(ending)])
+        notes += note(f"skipped {ending} without an image", [path for path in alone if path.endswith(ending)])
     unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
-    notes += note("files beside images that nothing reads", unread)
+    notes += note("unused files beside images", unread)
     left = read.union(alone, unread)
-    return notes + note("other files, left out", [file.path for file in others if file.path not in left])
+    return notes + note("skipped other files", [file.path for file in others if file.path not in left])
 
 
 def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
@@ -172,7 +172,7 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
 def read_captions(
     files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
 ) -> dict[str, pa.Array]:
-    """Reads the columns that come of the files beside some images, each of shape [paths], unchecked."""
+    """Reads the columns from files beside images, each of shape [paths], unchecked."""
     read = {}
     if TEXT_ENDING in captions and TEXT in columns:
         texts = _contents(files, root, paths, TEXT_ENDING, captions[TEXT_ENDING], faults, TEXT)
@@ -194,7 +194,7 @@ def _without_line_end(data: bytes) -> bytes:
 def _objects(
     files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults
 ) -> list[dict[str, Any] | None]:
-    """Parses the objects beside some images; None for one that is absent or bad."""
+    """Parses the objects beside images; None for missing and bad ones."""
     rows = list[dict[str, Any] | None]()
     for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
         value = data if data is None else json_object(data, f"the {OBJECT_ENDING} beside the image")
@@ -207,7 +207,7 @@ def _objects(
 def _contents(
     files: Files, root: str, paths: Sequence[str], ending: str, sizes: Sizes, faults: Faults, column: str | None = None
 ) -> list[bytes | None]:
-    """Reads the files beside some images; None for one that is absent or cannot be read."""
+    """Reads the files beside images; None for missing and unreadable ones."""
     beside = [
         None if size is None else posixpath.splitext(path)[0] + ending for path, size in zip(paths, sizes, strict=True)
     ]
@@ -222,7 +222,7 @@ def _contents(
 def _typed(
     name: str, column: Column, values: Sequence[object], root: str, paths: Sequence[str], faults: Faults
 ) -> pa.Array:
-    """Makes a column of JSON's values; the paths of images in it are relative to the JSON file's folder."""
+    """Makes a column from JSON values; image paths are relative to the JSON file's folder."""
     if column.type is not ColumnType.IMAGE:
         return typed_objects(name, column, values, (root, ""), faults)
     folders = dict[str, list[int]]()

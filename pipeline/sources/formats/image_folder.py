@@ -2,13 +2,13 @@
 
     source: {format: image_folder, path: images/}
 
-With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) in the folder or in folders below it, their rows are
-the rows; the reader of its format reads each, whose root is the folder of images. Without them every image is a row,
-and files beside it may be its captions: `formats.image_captions`.
+With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) anywhere in the folder, their rows are the rows, read
+by their format's reader. Without them every image is a row, and files beside it may be captions:
+`formats.image_captions`.
 
-The columns that come of an image's path: `image`; `file_name`, the path relative to the folder; `label`, the name of
-the folder that it lies in; `split`, the name of the first folder. A metadata's own `label` and `split` come first. A
-row's default key is the path in Unicode's composed form (NFC). Hidden files and folders are not looked at.
+Columns from an image's path: `image`; `file_name`, the path in the folder; `label`, the name of its own folder;
+`split`, the name of the first folder. Metadata's own `label` and `split` take precedence. The default key is the path
+in Unicode's composed form (NFC). Hidden files and folders are ignored.
 """
 
 import posixpath
@@ -44,10 +44,10 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst"
 
 @dataclass(frozen=True)
 class MetadataRows:
-    """The work of a chunk of a metadata file."""
+    """The work of a metadata file's chunk."""
 
     work: Any
-    """The chunk's work for the source of its format."""
+    """The chunk's work for its format's reader."""
     fields: ImageFields
 
 
@@ -58,7 +58,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return without_slash(self.source.path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the images; where there is metadata, reads its paths. `rows` is exact."""
+        """Lists the images, or reads their paths in metadata. `rows` is exact."""
         with planning(self.source.path):
             root, listed = self.root(files), self._listed(files)
             metadata = metadata_files(listed, root)
@@ -69,15 +69,15 @@ class ImageFolderReader(SourceReader[ImageFolder]):
     def _plan_metadata(
         self, found: Sequence[FileInfo], metadata: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int
     ) -> Plan:
-        """Plans the rows of the metadata files; reads the images' paths, so that `rows` is exact.
+        """Plans the metadata files' rows; reads the image paths, which makes `rows` exact.
 
-        Raises: SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
+        Raises: SourceError: a file is unreadable, names no image or has no row, or an asked column is missing.
         """
         root = self.root(files)
         names = {file.path: _cut(file, root, files, {}, (), file.bytes).names for file in metadata}
         every = list(dict.fromkeys(chain.from_iterable(names.values())))
         fields = ImageFields.of(every)
-        for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
+        for file_path, found_names in names.items():  # each file must name images, by `file_name` if any does
             if fields.of_path or not ImageFields.of(found_names).columns:
                 check_names(join(root, file_path), [FILE_NAME], found_names)
         there = dict.fromkeys([*every, *fields.columns, *fields.of_path])
@@ -102,7 +102,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return Plan(chunks, count, total, inputs, notes, True, found_columns, fields.of_path, referred_bytes=images)
 
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
-        """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
+        """Lists images and captions; with metadata, which may name any file, all files."""
         listed = self._listed(files)
         if metadata_files(listed, self.root(files)):
             return listed
@@ -117,12 +117,12 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             if path.lower().endswith(ARCHIVES):
                 raise SourceError(f"{path} is an archive: unpack it, and give the folder")
             folder = posixpath.dirname(path) or "."
-            raise SourceError(f"{path} is a file: give the folder that it lies in, `path: {folder}`")
+            raise SourceError(f"{path} is a file: give its folder, `path: {folder}`")
         below = files.match(f"{escape(root)}/**")
         return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows, no image; the default key is its path, or without `file_name` those of all fields."""
+        """Reads a chunk's rows, without images; the default key is the path in `file_name`, else all fields' paths."""
         root, work = self.root(files), chunk.work
         if isinstance(work, Listing):
             yield from read_listing(chunk, root, files, columns, key)
@@ -132,7 +132,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             yield with_paths(chunk, block, columns, work.fields, key)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """Returns the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
+        """Returns a listing's image, or the metadata file and the row in the chunk as its format counts."""
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
         table = _table(without_slash(self.source.path), chunk.file)
@@ -140,7 +140,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
 
 
 def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
-    """Finds the metadata files among all files. Raises: SourceError: a folder has two of them."""
+    """Finds the metadata files. Raises: SourceError: a folder has two."""
     metadata = [file for file in found if file.path.endswith(NAMES) and posixpath.basename(file.path) in NAMES]
     by_folder = dict[str, str]()
     for file in metadata:
@@ -152,19 +152,19 @@ def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
 
 
 def _table(root: str, path: str) -> TableReader[Any]:
-    """Returns the reader of a metadata file's format; the root of its glob is the folder of images."""
+    """Returns a metadata file's reader; its glob's root is the folder of images."""
     name = posixpath.basename(path)
     return FORMATS[splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
 
 
 def _cut(file: FileInfo, root: str, files: Files, asked: Columns, names: Sequence[str], chunk_bytes: int) -> Plan:
-    """Plans a file, which may be empty, and lack columns that another has."""
+    """Plans a file, which may be empty, or lack another's columns."""
     there = {name: column if name in names else replace(column, optional=True) for name, column in asked.items()}
     return _table(root, file.path).cut(files, root, [file], there, chunk_bytes) if file.bytes else Plan([], 0)
 
 
 def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) -> tuple[int, Counter[str]]:
-    """Counts the rows, and those that are known by each image; 0 for the other images."""
+    """Counts the rows, and the rows identified by each image; 0 for the other images."""
     count, rows = 0, Counter[str]()
     for chunk in chunks:
         inner = replace(chunk, work=chunk.work.work)
@@ -179,7 +179,7 @@ def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) ->
 def _notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> list[str]:
     where = metadata[0].path if len(metadata) == 1 else "any metadata file"
     return [
-        *note("images that several rows name", sorted(path for path, count in paths.items() if count > 1)),
-        *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
-        *note("other files, left out", [path for path in left if not is_image(path)]),
+        *note("images of several rows", sorted(path for path, count in paths.items() if count > 1)),
+        *note(f"skipped images without a row in {where}", [path for path in left if is_image(path)]),
+        *note("skipped other files", [path for path in left if not is_image(path)]),
     ]

@@ -1,8 +1,4 @@
-"""Values of columns of arrays: nested lists, JSON of these, NumPy's arrays, and the bytes of `.npy` files.
-
-Each becomes its bytes, as `contract.array_layout` lays them out. Lists are nested as the array's shape is, or are one
-list of all its values.
-"""
+"""Converts arrays (nested or flat lists, JSON, NumPy, `.npy`) to bytes as in `contract.array_layout`."""
 
 import json
 from collections.abc import Sequence
@@ -21,11 +17,11 @@ from recordmill.transforms.contract.array_layout import MAGIC, ArrayError, Array
 
 NULL = "the array holds a null"
 PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
-"""The names of types in messages, as Arrow's types have them."""
+"""Names of types in messages, like those of Arrow's types."""
 
 
 def arrays_of_objects(name: str, layout: ArrayLayout, values: Sequence[object], faults: Faults) -> pa.Array:
-    """Makes Arrow `binary` of Python values: shape [rows], null where a value is None, blank or no such array."""
+    """Makes Arrow `binary` from Python values: shape [rows], null for a value that is None, blank or invalid."""
     made: list[bytes | None] = []
     for row, value in enumerate(values):
         try:
@@ -53,21 +49,21 @@ def _type_name(kind: type) -> str:
 
 
 def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
-    """Reads the bytes of a `.npy` file, or JSON; None where they are blank."""
+    """Reads a `.npy` file's bytes, or JSON; None if blank."""
     if not data.strip():
         return None
     if data.startswith(MAGIC):
         return layout.from_npy(data)
     if not data.lstrip().startswith(b"["):
-        raise ArrayError(layout.wrong_type("a text or bytes that are no JSON list and no .npy file"))
+        raise ArrayError(layout.wrong_type("a text or bytes, neither a JSON list nor a .npy file"))
     try:
         return _of_lists(layout, json.loads(data))
     except (ValueError, RecursionError):
-        raise ArrayError(layout.wrong_type("a text that is no JSON list")) from None
+        raise ArrayError(layout.wrong_type("a text, not a JSON list")) from None
 
 
 def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:
-    """Encodes nested lists of Python's numbers, and of NumPy's arrays."""
+    """Encodes nested lists of Python numbers or NumPy arrays."""
     types = set(map(type, flat_values(lists)))
     if type(None) in types:
         raise ArrayError(NULL)
@@ -89,10 +85,7 @@ def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:
 
 
 def typed_arrays(name: str, layout: ArrayLayout, values: pa.Array, faults: Faults) -> pa.Array:
-    """Makes Arrow `binary` of Arrow lists of numbers, of strings or of bytes: shape [rows].
-
-    A value is null where it is absent or no such array; the faults are added.
-    """
+    """Makes Arrow `binary` from Arrow lists, strings or bytes: shape [rows], null if missing or faulty; adds faults."""
     if pt.is_null(values.type):
         return pa.nulls(len(values), pa.binary())
     if not is_list(values.type):
@@ -113,9 +106,9 @@ def typed_arrays(name: str, layout: ArrayLayout, values: pa.Array, faults: Fault
 
 
 def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask, Mask]:
-    """Unnests lists, and compares their lengths with the layout's sides; one list may hold all values.
+    """Unnests lists, and compares their lengths with the layout's sides; one flat list may hold all values.
 
-    Returns the innermost values one after another, the row of each, and the rows with nulls and those misshapen.
+    Returns the innermost values, the row of each, and the rows with nulls and those misshapen.
     """
     rank, depth, outer = len(layout.shape), 0, lengths(values)
     flat, row_of = values, np.arange(len(values))
@@ -138,7 +131,7 @@ def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, npt.NDAr
 
 
 def _numbers(layout: ArrayLayout, values: pa.Array) -> tuple[npt.NDArray[Any], Mask]:
-    """Converts Arrow numbers. Raises: ArrayError: they are none of the layout's kind."""
+    """Converts Arrow numbers. Raises: ArrayError: not the layout's kind."""
     if pt.is_null(values.type):
         return np.zeros(len(values), layout.numpy), np.zeros(len(values), bool)
     if pt.is_decimal(values.type) and not layout.holds_integers:
@@ -149,7 +142,7 @@ def _numbers(layout: ArrayLayout, values: pa.Array) -> tuple[npt.NDArray[Any], M
 
 
 def _cut(numbers: npt.NDArray[Any], ends: npt.NDArray[np.int64], good: Mask) -> pa.Array:
-    """Cuts numbers into the bytes of each row; of a row that is not good, none."""
+    """Cuts numbers into each row's bytes; None for bad rows."""
     data = memoryview(numbers.tobytes())
     places = (ends * numbers.dtype.itemsize).tolist()
     pairs = zip(places, places[1:], good.tolist(), strict=False)

@@ -1,7 +1,7 @@
-"""Arrow arrays of any encoding as plain ones, lists made of flat values, and columns inside others.
+"""Arrow arrays decoded to plain ones, lists built from flat values, and nested columns.
 
-`objects.bbox` is the field `bbox` of what the column `objects` holds; a column whose own name holds the dots comes
-first. Of a list of objects come lists of the field's values.
+`objects.bbox` is the field `bbox` in the column `objects`, unless a column has that very name; a list of objects gives
+lists of the field's values.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """Returns the Arrow type that a column is delivered in.
+    """Returns a column's Arrow type.
 
     >>> arrow_type(Column(ColumnType.NUMBER, many=True))
     ListType(list<item: double>)
@@ -53,7 +53,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether it is a type of lists, of any width."""
+    """Whether a type is a list of any width."""
     return pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
 
 
@@ -63,24 +63,24 @@ def absent(values: pa.Array) -> Mask:
 
 
 def lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """Returns the number of values in each list, shape [rows]; 0 of a null."""
+    """Returns the length of each list, shape [rows]; 0 for null."""
     return pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def as_lists(counts: npt.NDArray[np.int64], flat: pa.Array, missing: Mask) -> pa.Array:
-    """Makes Arrow lists, shape [rows], of so many values each; null where `missing`."""
+    """Makes Arrow lists, shape [rows], with `counts` values each; null where `missing`."""
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, mask=pa.array(missing))
 
 
 def lists_of_one(values: pa.Array) -> pa.Array:
-    """Puts each value into a list of its own; a null is no list."""
+    """Wraps each value in a list; null stays null."""
     missing = absent(values)
     return as_lists((~missing).astype(np.int64), values.drop_null(), missing)
 
 
 def flat_values(values: Iterable[Any]) -> list[Any]:
-    """Returns the values of nested lists, tuples and NumPy arrays, one after another."""
+    """Flattens nested lists, tuples and NumPy arrays, in order."""
     flat: list[Any] = []
     for value in values:
         if isinstance(value, list | tuple):
@@ -93,24 +93,24 @@ def flat_values(values: Iterable[Any]) -> list[Any]:
 
 
 def strings(cells: Iterable[str | None]) -> pa.Array:
-    """Makes Arrow `string` of Python's; what was decoded with `surrogateescape` comes out as the bytes that it was."""
+    """Makes Arrow `string`; text decoded with `surrogateescape` becomes its original bytes again."""
     return pa.array([None if cell is None else encoded(cell) for cell in cells], pa.binary()).view(pa.string())
 
 
 def encoded(text: str) -> bytes:
-    """Encodes a text as UTF-8, or as bytes that are not UTF-8 where it holds a surrogate."""
+    """Encodes a text as UTF-8, or as invalid UTF-8 if it holds a surrogate."""
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a surrogate that JSON gives, `"\ud800"`
+    except UnicodeEncodeError:  # a surrogate from JSON, `"\ud800"`
         return text.encode("utf-8", "surrogatepass")
 
 
 Group = tuple[Rows, Callable[[Faults], pa.Array]]
-"""Some rows, and a function that makes their values and adds their faults, counted inside the group."""
+"""Rows, and a function that makes their values and adds their faults, numbered within the group."""
 
 
 def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Faults) -> pa.Array:
-    """Makes one array of groups of rows, shape [rows]: of the type `kind`, null where no group has the row."""
+    """Combines groups of rows into one array of type `kind`, shape [rows]; null for rows in no group."""
     parts = []
     for where, make in groups:
         inner: Faults = {}
@@ -127,7 +127,7 @@ def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Fau
 
 
 def lookup(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | None:
-    """Returns the values of a column of Arrow's, shape [rows]; None where there is no such column."""
+    """Returns an Arrow column's values, shape [rows]; None if missing."""
     for outer, rest in cuts(name):
         if outer in table.schema.names:
             column = table.column(outer)
@@ -152,7 +152,7 @@ def _field(values: pa.Array, name: str) -> pa.Array | None:
 
 
 def python_field(row: Mapping[str, Any], name: str) -> Any:
-    """Returns the value of a column in a row of Python's; None where there is no such column."""
+    """Returns a column's value in a Python row; None if missing."""
     for outer, rest in cuts(name):
         if outer in row:
             return row[outer] if rest is None else _inside(row[outer], rest)
@@ -166,7 +166,7 @@ def _inside(value: Any, name: str) -> Any:
 
 
 def python_names(row: Mapping[Any, Any]) -> list[str]:
-    """Lists the columns of a row, those inside others behind them."""
+    """Lists a row's columns, each followed by its nested ones."""
     names = dict[str, None]()
     for key, value in row.items():
         names[str(key)] = None
@@ -183,6 +183,6 @@ def _rows_in(value: Any, found: list[Mapping[Any, Any]]) -> list[Mapping[Any, An
 
 
 def cuts(name: str) -> list[tuple[str, str | None]]:
-    """Returns the name alone, then cut at each of its dots, the longest beginning first."""
+    """Returns the whole name, then its cuts at each dot, the longest beginning first."""
     dots = [dot for dot in range(len(name) - 1, 0, -1) if name[dot] == "."]
     return [(name, None), *((name[:dot], name[dot + 1 :]) for dot in dots)]

@@ -1,28 +1,27 @@
-"""From Arrow values of any type to a column's type: the one place where it says which type a column takes.
+"""Converts Arrow values of any type to a column's type: the one place that decides which types a column takes.
 
-| column | values that it takes |
+| column | accepted values |
 |---|---|
-| TEXT | strings; bytes, which are taken for UTF-8 |
+| TEXT | strings; bytes, taken for UTF-8 |
 | CATEGORY | the same, whole numbers (`7`), booleans (`true`), dates and times in ISO 8601 (`2026-11-20T12:00:00Z`) |
-| NUMBER | integers, floats and decimals of any width; strings and bytes of numbers, with `parse` alone |
+| NUMBER | integers, floats and decimals of any width; strings and bytes of numbers, only with `parse` |
 | INTEGER | integers and decimals without a fraction, within 64 bits |
-| IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path`, whose bytes come first |
-| ARRAY | lists of numbers, nested as the shape is, or one list; JSON of these; bytes of `.npy` files (`array_cells`) |
+| IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path` (bytes first) |
+| ARRAY | lists of numbers, nested as the shape, or flat; JSON of these; bytes of `.npy` files (`arrays`) |
 
-Every format's values come here, those of Python and JSON in groups of one type (`typing.python_values`), so a value has
-one outcome in all of them. Encodings (dictionaries, runs, views) do not matter. A list is read in one column with
-`many` alone; nested lists are flattened to one list a row, one value is a list of one, and one string is split as a
-cell.
+All formats convert here, Python and JSON values in groups of one type (`typing.python_values`), so a value has one
+outcome in all of them. Encodings (dictionaries, runs, views) do not matter. Only `many` takes lists: nested ones are
+flattened to one list a row, one value becomes a list of one, and a string is split like a cell.
 
-A cell (of CSV, a part of a path, a line of text) is a string without a type, which is read as a number, too, as
-Python's `float` and `int` do, but for underscores; where it is blank, or `NA` (`NO_NUMBER`), the number is missing. A
-list in a cell is a JSON array, or values with a separator between them.
+A cell (of CSV, a part of a path, a line of text) is an untyped string. It may be read as a number, by the rules of
+Python's `float` and `int` without underscores; a blank cell or `NA` (`NO_NUMBER`) is a missing number. A list in a cell
+is a JSON array, or separated values.
 
 >>> faults = {}
 >>> typed_values("n", Column(ColumnType.INTEGER), pa.array([1, 1 << 63], pa.uint64()), ("", ""), faults).to_pylist()
 [1, None]
 >>> faults[1].message
-'wanted a 64-bit integer, found one that is beyond 64 bits'
+'wanted a 64-bit integer, found one beyond 64 bits'
 """
 
 import json
@@ -56,10 +55,10 @@ from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
 def typed_values(
     name: str, column: Column, values: pa.Array, base: ImageBase, faults: Faults, *, as_cells: bool = False
 ) -> pa.Array:
-    """Makes an array of the column's type: shape [rows], null where a value is, or is of the wrong type.
+    """Converts `values`, of any Arrow type, to the column's type: shape [rows], null if null or of the wrong type.
 
-    What a value must be beyond its type is for `typing.blocks`. The `values` are of any Arrow type; faults are added;
-    with `as_cells` strings are cells, which may stand for numbers.
+    Adds faults; `typing.blocks` checks values beyond their type. With `as_cells`, strings are cells, which may be
+    numbers.
     """
     values, as_cells = plain(values), as_cells or column.parse
     if column.array is not None:
@@ -83,7 +82,7 @@ def typed_values(
 
 
 def misfit(column: Column, kind: pa.DataType) -> str | None:
-    """Says what is wrong with an Arrow type for a column, where no value of it can be good."""
+    """Returns why no value of an Arrow type can fit a column; None if some can."""
     kind = plain(pa.nulls(0, kind)).type
     if column.type is ColumnType.ARRAY:
         return None if is_list(kind) or _is_text(kind) else _misfit(column.type, kind)
@@ -102,7 +101,7 @@ def _misfit(kind: ColumnType, given: pa.DataType) -> str | None:
 
 
 def wrong_type(kind: ColumnType, found: str) -> str:
-    """Makes the message about a value that is not of the wanted type; `found` is the name of its type."""
+    """Makes the message for a value of the wrong type; `found` names its type."""
     hint = PARSE_HINT if kind is ColumnType.NUMBER and found in TEXTS else ""
     return f"wanted {RULES[kind].wanted}, found {found}{hint}"
 
@@ -119,20 +118,20 @@ def _scalars(
         wrong = f"wanted {RULES[kind].wanted}, found another string"
         if refused.any():
             commas = pc.match_substring_regex(values.cast(pa.binary()), DECIMAL_COMMA).fill_null(False)
-            hint = f"{wrong}, maybe with a decimal comma: `decimal: ','` of csv and tsv"
+            hint = f"{wrong}, maybe with a decimal comma: `decimal: ','` for csv and tsv"
             add_faults(faults, refused & np.asarray(commas), Fault("wrong_type", hint, name))
     elif wrong := _misfit(kind, values.type) or "":
         typed, refused = pa.nulls(len(values), ARROW_TYPES[kind]), ~absent(values)
     else:
         typed = RULES[kind].convert(values)
         refused = absent(typed) & ~absent(values)
-        wrong = f"wanted {RULES[kind].wanted}, found one that is beyond 64 bits"
+        wrong = f"wanted {RULES[kind].wanted}, found one beyond 64 bits"
     add_faults(faults, refused, Fault("wrong_type", wrong, name))
     return typed
 
 
 def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]:
-    """Flattens nested lists, a value being one of one: values, each row's count, and the rows where a list is null."""
+    """Flattens nested lists: returns values, counts by row, and rows with a null list inside; a value counts as one."""
     if not is_list(values.type):
         missing = absent(values)
         return values.filter(pa.array(~missing)), (~missing).astype(np.int64), np.zeros(len(values), bool)
@@ -145,12 +144,12 @@ def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]
 
 
 def _ends(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Returns the start of each of some parts, and the end of the last."""
+    """Returns the start of each part, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """Makes references to images (`sources.images`); structs are those of Hugging Face's datasets."""
+    """Makes references to images (`sources.images`); structs follow Hugging Face's datasets."""
     if _is_string(values.type):
         return references(name, _text(values), base, faults)
     if _is_bytes(values.type):
@@ -162,7 +161,7 @@ def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.
 
 
 def _needed_images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """As `_images`, of a column that no row may lack: an empty image is one that is refused when it is loaded."""
+    """Makes references for a required column: an empty image gets one, and is refused when it is loaded."""
     found: Faults = {}
     typed = _scalars(name, ColumnType.IMAGE, values, base, found, as_cells=False)
     if pt.is_struct(values.type) and _is_image(values.type):
@@ -185,17 +184,14 @@ def _part(values: pa.StructArray, part: str) -> pa.Array:
 
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
-"""The cells that stand for a number that is missing."""
+"""Cells that mean a missing number."""
 
 
 def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
-    """Reads Arrow strings as NUMBER or INTEGER, and marks the rows that hold no such number.
-
-    Null, too, are cells of `NO_NUMBER`, white space around them or not.
-    """
+    """Reads Arrow strings as NUMBER or INTEGER, null for `NO_NUMBER`, stripped, and marks the rows without a number."""
     filled = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
     values = _by_arrow(kind, filled)
-    if values is None:  # to look for these words takes as long as to read numbers
+    if values is None:  # second, because looking for these words takes as long as reading numbers
         filled = pc.if_else(pc.is_in(cells, pa.array(NO_NUMBER)), pa.scalar(None, pa.string()), cells)
         values = _by_arrow(kind, filled)
     if values is not None:
@@ -207,7 +203,7 @@ def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def _by_arrow(kind: ColumnType, cells: pa.Array) -> pa.Array | None:
-    """Reads numbers by Arrow, quickly; returns None where Python may read one of them otherwise."""
+    """Reads numbers quickly by Arrow; None if Python may read one differently."""
     try:
         values = cells.cast(ARROW_TYPES[kind])
     except pa.ArrowInvalid:
@@ -229,7 +225,7 @@ def _number(kind: ColumnType, cell: str | None) -> float | int | None:
 
 
 def split(cells: pa.Array, separator: str) -> tuple[pa.Array, Mask]:
-    """Makes lists of strings of Arrow strings, shape [rows], empty of blank ones; and marks brackets without JSON."""
+    """Splits Arrow strings into lists, shape [rows], empty for blank ones; marks brackets without valid JSON."""
     lists = [[] if cell is None else split_cell(cell, separator) for cell in decoded(cells)]
     refused = np.array([values is None for values in lists], bool)
     flat = strings(value for values in lists for value in values or ())
@@ -238,7 +234,7 @@ def split(cells: pa.Array, separator: str) -> tuple[pa.Array, Mask]:
 
 
 def split_cell(cell: str, separator: str) -> list[str] | None:
-    """Returns the values of a list in one cell: none where it is blank, None where it is in brackets, and no JSON."""
+    """Returns a cell's list: empty if blank, None for brackets without valid JSON."""
     text = cell.strip()
     if text.startswith("[") and text.endswith("]"):
         try:
@@ -249,7 +245,7 @@ def split_cell(cell: str, separator: str) -> list[str] | None:
 
 
 def decoded(cells: pa.Array) -> list[str | None]:
-    """Returns Arrow strings as Python's; bytes that are not UTF-8 come as surrogates."""
+    """Converts Arrow strings to Python; invalid UTF-8 becomes surrogates."""
     values = cells.cast(pa.binary()).to_pylist()
     return [value if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 
@@ -282,7 +278,7 @@ def _is_image(kind: pa.DataType) -> bool:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """Makes strings of strings and bytes; whether they are UTF-8 is checked later."""
+    """Converts strings and bytes to strings; UTF-8 is checked later."""
     return values if pt.is_string(values.type) else values.cast(pa.binary()).view(pa.string())
 
 
@@ -293,7 +289,7 @@ def _name(values: pa.Array) -> pa.Array:
 
 
 def _moment(values: pa.Array) -> pa.Array:
-    """Writes times in ISO 8601, those with a zone in UTC; the same whatever the unit is."""
+    """Formats times in ISO 8601, zoned ones in UTC, independent of the unit."""
     if values.type.tz is not None:
         values = values.cast(pa.timestamp(values.type.unit, "UTC"))
     text = pc.replace_substring(values.cast(pa.string()), " ", "T")
@@ -308,19 +304,19 @@ def _integer(values: pa.Array) -> pa.Array:
         return pa.array([value if value is not None and value in INT64 else None for value in whole], pa.int64())
 
 
-NO_JSON = "wanted a list, found brackets that are no JSON array: write lists by Python's `json.dumps`"
+NO_JSON = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
 PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
 LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 
 
 class Rule(NamedTuple):
-    """The Arrow types that a column takes, and how they become its own."""
+    """The Arrow types that a column takes, and their conversion."""
 
     wanted: str
-    """Its name in a message."""
+    """The column's type in messages."""
     takes: Callable[[pa.DataType], bool]
     convert: Callable[[pa.Array], pa.Array]
-    """Makes the column's Arrow type of them; null where that cannot be."""
+    """Converts to the column's Arrow type; null where impossible."""
 
 
 RULES: Mapping[ColumnType, Rule] = {
@@ -347,4 +343,4 @@ NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (pt.is_date, "a date"),
     (pt.is_timestamp, "a time"),
 )
-"""The names of the values' types in messages."""
+"""Names of the values' types in messages."""
