@@ -134,7 +134,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
 
 
 def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
-    """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: it lacks a byte order mark."""
+    """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: its byte order mark is missing."""
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
 
 

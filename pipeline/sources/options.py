@@ -115,7 +115,7 @@ class DelimitedOptions(EncodedOptions):
     skip: int = Field(default=0, ge=0)
     """The number of records in each file before the header or first row; blank lines do not count."""
     header: Header = True
-    """True if the first record names the columns; otherwise the column names."""
+    """True if the first record names the columns; otherwise the column names of files without a header."""
     decimal: Literal[".", ","] = "."
     """The decimal mark of numbers. With a comma, `1.234` is rejected: it may be a thousand."""
 
@@ -222,7 +222,7 @@ class UserRows(SourceOptions):
     options: dict[str, Any] = {}
     """The functions' arguments, by name."""
     inputs: tuple[str, ...] = ()
-    """The files that the functions read, as globs: a change to one changes the build key."""
+    """The files that the functions read, as globs: a change to one starts a new build."""
     count: int | None = Field(default=None, ge=1)
     """The approximate number of rows."""
 
