@@ -317,7 +317,7 @@ def test_a_split_that_was_not_seen_is_not_written(tmp_path: Path) -> None:
     lines(tmp_path / "a.jsonl", rows)
     spec, text = guessed(tmp_path, "a.jsonl")
     assert set(spec.splits) == {"train", "test"}
-    assert_names(text, "add that split")
+    assert_names(text, "another split", "reject")
     lines(tmp_path / "sorted.jsonl", sorted(rows, key=lambda row: row["split"], reverse=True))
     assert guessed(tmp_path, "sorted.jsonl")[0].split_by is None  # the first rows are all of one split
 
@@ -584,7 +584,7 @@ def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pyte
     with raises(UserError, "late.yaml", "File exists"):
         write_spec(late, lambda: f"{late.write_text('mine')}")
     assert late.read_text() == "mine"
-    note = "# Paths are relative"
+    note = "`init` ran"
     assert note in starter(".", FILES)
     assert note not in starter(".", FILES, folder=".")
     assert note not in starter(str(tmp_path / "specs/../data"), FILES, folder=str(file.parent))

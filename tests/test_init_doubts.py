@@ -153,7 +153,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [["images", "masks", "a column a file"]], ["# label: FEATURE", "classes: images, masks"]),
     ("masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.png"), "data",
      [["folders dog", "mask"]], ["label: label"]),
-    ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0' is a value", "`header`"]],
+    ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0'", "`header`"]],
      ["kind: categories", "27: emotion27", "label: column_2", "# may name classes: 1 (labels.txt)"]),
     ("codes", emotions([*SINGLE, "4,27", "3,9"], False), "data", [["train.tsv", "`header`"]], ["kind: categories"]),
     ("codes of three", emotions(["4,5", "1,2,3", "7"], False), "data", [["train.tsv", "`header`"]],

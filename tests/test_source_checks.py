@@ -31,13 +31,13 @@ def check(column: Column, values: list[Any]) -> tuple[list[Any], dict[int, tuple
         (NUMBERS, [[1.0], [], None], {2: ABSENT}),
         (Column(ColumnType.NUMBER, many=True, optional=True), [[1.0], None], {}),
         (NUMBERS, [[1.0, None], [2.0, 1e39]], {
-            0: ("missing_value", ["in the list", "absent"]),
-            1: ("wrong_type", ["in the list", "float32"]),
+            0: ("missing_value", [" list: ", "absent"]),
+            1: ("wrong_type", [" list: ", "float32"]),
         }),
         (NAMES, [["a", " "], None, ["b\nc"]], {
-            0: ("missing_value", ["in the list", "blank"]),
+            0: ("missing_value", [" list: ", "blank"]),
             1: ABSENT,
-            2: ("wrong_type", ["in the list", "line break"]),
+            2: ("wrong_type", [" list: ", "line break"]),
         }),
         (Column(ColumnType.NUMBER, many=True, multiple=4), [[0.0] * 8, [0.0] * 6, []],
          {1: ("wrong_type", ["multiple of 4"])}),

@@ -273,7 +273,7 @@ def test_damaged_files(
     assert found.rows == [{"txt": "z", "cls": 0}, {"txt": "a", "cls": 1}][:good]
     ((reason, column, said),) = found.faults
     assert (reason, column) == ("damaged_record", None)
-    assert_names(said, *(facts if pack is bytes else ()), "rest of the file")
+    assert_names(said, *(facts if pack is bytes else ()), "rest of ")
     assert found.plan.rows == good + 1
 
 

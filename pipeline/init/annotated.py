@@ -60,10 +60,7 @@ class Listing:
     def recognized(
         self, sources: Sequence[Source], shown: Sequence[FileInfo], what: str, without: Sequence[str] = ()
     ) -> Recognized:
-        """Returns the sources: those of splits if several, including train, are there, else all, without splits.
-
-        Raises: UnknownDataError: no source, because the images of the files `without` are missing.
-        """
+        """Returns the sources, by split if several have train. Raises: UnknownDataError: images are missing."""
         if not sources:
             why = "has annotations without their images: give the folder that holds both"
             raise UnknownDataError(f"{without[0]}: {self.folder} {why}")
@@ -89,10 +86,9 @@ def list_folder(files: Files, path: str) -> list[FileInfo] | None:
 
 
 def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
-    """Finds the sources of annotated images at an absolute path or URL: a folder, or a file of annotations.
+    """Finds the sources of annotated images at an absolute path or URL: a folder (of files `in_folder`) or a file.
 
-    `in_folder` are the files of a folder. Returns None if none of these formats is found. Raises: UnknownDataError: the
-    images of annotations are missing; OSError.
+    Returns None if none of these formats is found. Raises: UnknownDataError: the images are missing; OSError.
     """
     alone = path if in_folder is None else None
     if alone is not None and not _is_annotation(files, alone):

@@ -153,10 +153,7 @@ def _key(key: Named) -> dict[str, Choice]:
 
 
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
-    """Finds the feature that a model learns to predict, by its codes or its name, and the reason.
-
-    A label is not optional: each source needs its column, and nearly all rows a value.
-    """
+    """Finds the feature to predict, by its codes or name, and the reason; sources and rows must hardly lack it."""
     if sample.data.known:
         return None, "boxes and their classes are learned together; name a feature to predict only that"
     column = codes.column if codes else label_of(guesses)

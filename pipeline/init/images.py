@@ -220,8 +220,8 @@ def guess_boxes(
 ) -> Guess:
     """Turns a guess into boxes if its name and lists of four numbers say so; returns other guesses unchanged.
 
-    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. `known` are order and
-    unit stated by the source's format. Raises: UserError: several orders fit, without a decision.
+    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. The source's format may
+    state order and unit, `known`. Raises: UserError: several orders fit, without a decision.
     """
     is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
     if not is_called or any(len(value) % 4 for value in item.reading.values):

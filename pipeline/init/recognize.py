@@ -115,10 +115,7 @@ class Recognized:
 
 
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
-    """Finds the sources of data at an absolute path or URL; `in_folder` are the files of a folder.
-
-    Raises: UnknownDataError: no data, or none that a source reads; OSError.
-    """
+    """Finds the sources of data at an absolute path or URL, of a folder's files. Raises: UnknownDataError, OSError."""
     if in_folder is not None:
         return _folder(files, without_slash(path) or path, in_folder, encoding)
     literal = is_glob(path) and "://" not in path and files.match(escape(path))
@@ -224,10 +221,7 @@ def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]
 def divided(
     files: Sequence[FileInfo], names: Callable[[FileInfo], Iterable[str]]
 ) -> dict[str | None, Sequence[FileInfo]]:
-    """Groups files by the split that the first of their names states; all under None unless train and another appear.
-
-    The names are parts of a path: `train/a.csv`, `test-0001.csv`, `data/train-00000.parquet`.
-    """
+    """Groups files by the split in the first of their names (parts of a path); all under None if only one appears."""
     by_split = dict[str | None, list[FileInfo]]()
     for file in files:
         by_split.setdefault(split_of(*names(file)), []).append(file)
@@ -310,10 +304,7 @@ def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
 
 
 def format_of(files: Files, path: str) -> str:
-    """Returns a non-empty file's format: a source's, or `json`; by name, or text without zero bytes.
-
-    Raises: UnknownDataError: no source reads it; OSError.
-    """
+    """Returns a file's format by name, or text without zero bytes. Raises: UnknownDataError: unsupported; OSError."""
     described = f"Hugging Face's description of a dataset, not data: {HUGGING_FACE}"
     foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
     if foreign:

@@ -216,8 +216,7 @@ class SourceSample:
     ) -> tuple[list[tuple[int, Block]], bool]:
         """Reads about `rows` rows, evenly spread over the sources; `key` is as in `SourceReader.read`.
 
-        Returns blocks with the number of their source, and whether these are all rows. Raises: SourceError: a source is
-        unreadable with these columns; OSError.
+        Returns blocks with their source's number, and whether these are all rows. Raises: SourceError, OSError.
         """
         asked = {**self.always, **columns}
         plans = self._plans or [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]

@@ -59,9 +59,8 @@ def starter(
 ) -> str:
     """Writes a starter spec for the data at a path, which builds unchanged; its first line tells the rejects.
 
-    The path is a folder, file or glob, local or a URL, and by default names the dataset. Paths in the spec are relative
-    to its `folder`, by default the working folder. Raises: UserError: no source reads the data, no row is good, or a
-    question has no answer; OSError.
+    The path is a folder, file or glob, local or a URL, and by default names the dataset. The spec's paths are relative
+    to `folder`, by default the working folder. Raises: UserError: no source, no good row, or no answer; OSError.
     """
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked("--name", Name, name)
@@ -152,10 +151,7 @@ def _checked(option: str, kind: Any, value: str) -> str:
 
 
 def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, list[str]]:
-    """Reads the sample like a build of a draft; `spec` is the draft's, with the sample's paths.
-
-    Returns the draft with the trial's additions, and the result in words. Raises: UserError: no row is good.
-    """
+    """Reads the sample with a draft's spec; returns the complete draft and a report. Raises: UserError: no good row."""
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
     rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)
     key = spec.key_columns[0] if spec.key_columns else "@key"

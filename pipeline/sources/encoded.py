@@ -134,7 +134,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
 
 
 def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
-    """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: its byte order mark is missing."""
+    """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: no byte order mark."""
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
 
 
@@ -149,10 +149,7 @@ class DamagedDataError(Exception):
 
 
 class Inflated(io.BufferedReader):
-    """The decompressed bytes of a gzip (one member or more) or zlib stream; cannot seek.
-
-    Reading raises DamagedDataError if the stream is invalid, damaged or cut off, or OSError.
-    """
+    """The decompressed bytes of a gzip or zlib stream, without seeking. Reading raises DamagedDataError, OSError."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Takes a file at the stream's start."""

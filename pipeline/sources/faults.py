@@ -40,8 +40,7 @@ REASONS = {
 class Reject:
     """One rejected row; `reason` is its code.
 
-    `chunk` and `position` (0-based, in the chunk) locate it; the publisher maps them to a file and, for row formats, a
-    1-based line.
+    `chunk` and `position` (0-based, in the chunk) locate it; the publisher maps them to a file and a 1-based line.
     """
 
     chunk: int

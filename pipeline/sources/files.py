@@ -115,8 +115,7 @@ def _files(block: bytes) -> list[FileInfo]:
 class LocalFiles(Files):
     """Files of this machine; stateless, so it can be sent to workers. Raises: OSError: a folder cannot be listed.
 
-    Follows symbolic links, once in a chain of folders; a broken link is listed with 0 bytes: reading counts it as
-    missing.
+    Follows symbolic links, once in a chain of folders; lists a broken link with 0 bytes: reading finds it missing.
     """
 
     def match(self, pattern: str) -> FileList:
@@ -185,8 +184,8 @@ def _regular(path: str) -> Iterator[FileInfo]:
 class StoreFiles:
     """Reads s3:// and gs:// through the stores' own clients, one a process, and other files through `others`.
 
-    Lists a prefix once for all patterns below it. Takes credentials and endpoints from the environment. Keys are
-    literal: `a//b` differs from `a/b`. Below a folder, keys with empty or dotted parts are skipped and `left_out`.
+    Lists a prefix once for all patterns below it. The environment gives credentials and endpoints. Keys are literal:
+    `a//b` differs from `a/b`. Below a folder, keys with empty or dotted parts are skipped and `left_out`.
     """
 
     def __init__(self, others: Files) -> None:
@@ -229,10 +228,7 @@ class StoreFiles:
         return self._odd
 
     def _below(self, prefix: str) -> tuple[list[FileInfo], dict[str, str]]:
-        """Lists the objects with a URL prefix, sorted, without folder markers.
-
-        Also maps each skipped URL with odd parts to the URL without them.
-        """
+        """Lists objects by URL prefix, sorted, without folder markers; maps skipped URLs to plain ones."""
         if prefix not in self._objects:
             store, key = open_object(prefix)
             start, files, odd = prefix.rfind("/") + 1, list[FileInfo](), dict[str, str]()

@@ -85,8 +85,7 @@ def depth(pattern: str) -> int | None:
 def glob_pattern(pattern: str) -> re.Pattern[str]:
     """Makes a regular expression that matches a glob's paths in full.
 
-    Each wildcard but the last is lazy and atomic: a later match would only leave less for the rest. Cost stays linear
-    in wildcards.
+    Each wildcard but the last is lazy and atomic, since a later match only leaves less for the rest: cost stays linear.
     """
     *folders, last = pattern.split("/")
     parts = [FOLDERS if part == "**" else _part(part) + "/" for part in folders]

@@ -96,10 +96,7 @@ lack."""
 
 
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """Makes references from paths and `data:` URLs, Arrow `string` of shape [rows], maybe invalid UTF-8; adds faults.
-
-    Returns Arrow `binary`, null for missing and faulty values.
-    """
+    """Makes references, Arrow `binary`, from paths and `data:` URLs: shape [rows], null if missing or bad."""
     made = list[bytes | None]()
     root, folder, *ending = base
     links = Inside(root)
@@ -117,10 +114,7 @@ def inlined(values: pa.Array) -> pa.Array:
 
 
 def empty_images(values: pa.Array) -> pa.Array:
-    """Makes references to an empty image where the bytes are empty, else null.
-
-    Loading refuses it as a missing value: only images that are loaded need their bytes known.
-    """
+    """Makes references to an empty image for empty bytes, else null: loading one refuses it as a missing value."""
     return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
 
 

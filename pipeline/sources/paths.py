@@ -18,10 +18,7 @@ MAX_PATH = 4096  # Linux's limit, in bytes
 
 
 def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
-    """Makes a path relative to `folder`, below the root, relative to the root; in a store, `a//b` stays.
-
-    Returns None for a path that is absolute, a URL, holds a NUL, or leaves the root.
-    """
+    """Makes a path relative to `folder` relative to the root; None if absolute, a URL, with a NUL, or outside."""
     if path.startswith("/") or "://" in path or "\0" in path:
         return None
     joined = posixpath.join(folder, path)

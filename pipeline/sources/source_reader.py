@@ -98,11 +98,7 @@ class Block:
 
 @dataclass(frozen=True)
 class SourceReader(ABC, Generic[SourceOf]):
-    """Plans and reads one source.
-
-    A format implements `plan_chunks` and `read_chunk` with the source's column names; `plan` and `read` translate from
-    the spec's.
-    """
+    """Plans and reads one source; `plan` and `read` take the spec's column names, a format the source's own."""
 
     source: SourceOf
 
@@ -116,10 +112,7 @@ class SourceReader(ABC, Generic[SourceOf]):
 
     @abstractmethod
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
-        """Lists every file that affects a row, with paths relative to the root; opens none.
-
-        Raises: SourceError: a folder is missing; OSError: one cannot be listed.
-        """
+        """Lists files that affect a row, relative to the root; opens none. Raises: SourceError: no folder; OSError."""
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the inputs and cuts them into unnumbered chunks of about `chunk_bytes` of rows (without images).
@@ -143,8 +136,7 @@ class SourceReader(ABC, Generic[SourceOf]):
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.
 
-        `key` names the columns of a row's key; None asks for the default key as column `@key`. Rejects name the
-        source's own columns.
+        `key` names the key's columns; None asks for the default key, `@key`. Rejects name the source's own columns.
         """
         own_key = [self.source.columns.get(name, name) for name in key] if key and self.source.columns else key
         with self._naming_parser(chunk.file):
@@ -169,10 +161,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         """Reads as `read`, by the source's column names."""
 
     def _own(self, columns: Columns) -> Columns:
-        """Maps the columns to the source's names; a shared one is optional only if all its users agree.
-
-        Raises: SourceError: a column is wanted as two types.
-        """
+        """Maps columns to the source's names, optional if all users agree. Raises: SourceError: wanted as two types."""
         own: dict[str, Column] = {}
         for asked, column in columns.items():
             name = self.source.columns.get(asked, asked)

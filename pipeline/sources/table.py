@@ -67,8 +67,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Opens the inputs, none empty, with paths relative to the root, and cuts them into chunks.
 
-        Returns a plan without `bytes` and `inputs`; its `names` include nested ones (`objects.bbox`). Raises:
-        SourceError: the inputs are not of this format; OSError.
+        Returns a plan without `bytes` and `inputs`; `names` include nested ones (`objects.bbox`). Raises SourceError.
         """
 
     def input_path(self, files: Files) -> Callable[[str], str]:

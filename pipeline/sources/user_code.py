@@ -186,10 +186,7 @@ class UserCode:
 
     @classmethod
     def of(cls, references: Iterable[str], folder: str) -> "UserCode":
-        """Gathers the referenced modules and their imports from a folder.
-
-        Raises: UserCodeError: a reference is invalid, missing, not Python, or leaves the folder by a link.
-        """
+        """Gathers the referenced modules and their imports from a folder. Raises: UserCodeError: invalid or missing."""
         files: dict[str, bytes] = {}
         for reference in references:
             name, _ = split_reference(reference)

@@ -253,8 +253,8 @@ def _hashed(value: Any) -> Any:
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
     """Reads whole files, with paths relative to a root; the first file with an image sets its place among the rows.
 
-    Image paths are relative to the folder `images`, or, if None, to their file's own; only `listed` images become rows.
-    Raises: SourceError: a damaged file, or not COCO's; OSError.
+    Image paths are relative to `images`, or, if None, to their file's folder; only `listed` images become rows. Raises:
+    SourceError: damaged, or not COCO's; OSError.
     """
     rows, by_path, unlisted, outside = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str]()
     tiny, merged = list[str](), list[str]()

@@ -163,8 +163,7 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
 def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] | None]:
     r"""Yields the cells of unbroken records, by Python's `csv`; invalid UTF-8 becomes surrogates.
 
-    Yields None for a last record that ends in an escape or an escaped line break. With an escape, the cell `\N`,
-    MySQL's NULL, is empty.
+    Yields None for a last record that ends in an escape. With an escape, the cell `\N`, MySQL's NULL, is empty.
     """
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
     if dialect.escape:
@@ -277,10 +276,7 @@ def _digest(cells: Sequence[str]) -> str:
 
 
 def digests(columns: Sequence[pa.Array]) -> pa.Array:
-    """Returns rows' default keys, Arrow `binary`: BLAKE2b, 32 hex digits, of each cell after its length in bytes.
-
-    `columns` are all of them, Arrow `string` of shape [rows].
-    """
+    """Returns rows' keys, Arrow `binary`: BLAKE2b, 32 hex digits, of all cells, each after its length in bytes."""
     parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]
     joined = pc.binary_join_element_wise(*(part.cast(pa.binary()) for part in parts), b":")
     return pa.array([content_digest(row) for row in joined.to_pylist()], pa.binary())

@@ -170,8 +170,7 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> R
 def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
     """Finds opening and closing quotes in turns, and the closing ones before text.
 
-    The fast path: if odd quotes begin a cell or follow a quote, and even ones end a cell or precede one, all count as
-    they come, since a doubled quote closes and opens.
+    In most files odd quotes begin a cell or follow a quote, and even ones end one or precede a quote: all count.
     """
     if dialect.quote is None:
         return np.empty(0, np.int64), []
@@ -244,8 +243,8 @@ class RecordRange:
     def cut(self, files: Files, root: str, file: FileInfo, chunk_bytes: int) -> tuple[list[Chunk], int]:
         """Cuts a file, this whole range, at records into ranges of about `chunk_bytes`; counts its rows.
 
-        Reads the file, at about 1 s a GB: a record's start depends on every quote before it. Compressed files, and
-        encodings that need decoding to find lines, stay whole. Raises: SourceError: the encoding is wrong.
+        Reads it all, at about 1 s a GB: a record's start depends on every quote before it. Compressed files, and
+        encodings without visible lines, stay whole. Raises: SourceError: the encoding is wrong.
         """
         path = join(root, file.path)
         can_cut = can_start_anywhere(path, self.encoding)

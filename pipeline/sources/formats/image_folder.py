@@ -69,7 +69,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
     def _plan_metadata(
         self, found: Sequence[FileInfo], metadata: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int
     ) -> Plan:
-        """Plans the metadata files' rows; reads the image paths, which makes `rows` exact.
+        """Plans the metadata files' rows, reading all image paths: `rows` is exact.
 
         Raises: SourceError: a file is unreadable, names no image or has no row, or an asked column is missing.
         """

@@ -72,8 +72,7 @@ class JsonLinesReader(TableReader[JsonLines]):
     def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
         """Counts the rows exactly if they name images, else estimates them by the first file of each compression.
 
-        The count selects the images to measure, and must not depend on the order of files. Such files are small beside
-        their images.
+        The count selects the images to measure: it must not depend on the order of files, small beside images.
         """
         if any(column.type is ColumnType.IMAGE for column in columns.values()):
             return counted_rows(files, [join(root, file.path) for file in inputs], self.source.encoding)
@@ -191,10 +190,7 @@ def lines_hint(first: list[bytes], path: str) -> str:
 
 
 def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
-    """Estimates the rows of `total_bytes` of equally compressed files, at least 1.
-
-    Takes the mean line of a file's first 64 KiB, or first 4 MiB if compressed.
-    """
+    """Estimates the rows of `total_bytes` of files by one file's first 64 KiB, or 4 MiB if compressed; at least 1."""
     with files.open(path) as file, naming_damage(path):
         if name := codec(path):
             plain = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)

@@ -53,9 +53,8 @@ Steps = tuple[tuple[str, int], ...]
 class Field:
     """The usual place of a column's values in an object.
 
-    A column is a key of the object, or, with dots, a key inside another (`meta.author.name`); a key with the dots
-    themselves takes precedence. Objects may lie in lists: for `{"objects": [{"id": 1}, {"id": 2}]}` the column
-    `objects.id` is 1, 2.
+    A column is a key, or, with dots, a key inside another (`meta.author.name`); a key with the dots themselves takes
+    precedence. Objects may lie in lists: `objects.id` of `{"objects": [{"id": 1}, {"id": 2}]}` is 1, 2.
     """
 
     steps: Steps

@@ -180,8 +180,7 @@ def _expected(
 ) -> list[list[Expected]]:
     """Returns the expected contents of each row group's asked columns.
 
-    In a store it trusts the footer: page headers are spread over the file, and reading them takes 2.5 to 4 times its
-    bytes.
+    In a store it trusts the footer: page headers lie all over the file; reading them takes 2.5 to 4 times its bytes.
     """
     if "://" in path:
         return [[stated(file, group, leaf) for leaf in leaves] for group in groups]
@@ -216,8 +215,7 @@ def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Co
 def _leaves(schema: pa.Schema, columns: Iterable[str]) -> list[int]:
     """Returns the numbers, in schema order, of the stored columns (leaves of lists and structs) of asked columns.
 
-    Finds them as values are found, in a schema of the same shape with fixed-size bytes, as long as their number, from
-    1.
+    Finds them as values are found, in a schema of the same shape with fixed-size bytes of the length 1, 2, ….
     """
     numbers = count(1)
     numbered = pa.schema([pa.field(field.name, _numbered(field.type, numbers)) for field in schema]).empty_table()

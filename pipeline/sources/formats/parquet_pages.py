@@ -170,10 +170,7 @@ def _longest(opened: BinaryIO, group: int, path: str, dictionary: Page, rows: in
 
 
 def pages(file: BinaryIO, start: int, values: int) -> Iterator[Page]:
-    """Reads page headers of a column chunk from a byte on, until Arrow has all `values` stated in the footer.
-
-    Raises: OSError: a damaged header, or a truncated page.
-    """
+    """Reads page headers from a byte on, until they have all of a column chunk's `values`. Raises: OSError: damaged."""
     end, seen = file.seek(0, io.SEEK_END), 0
     if start < 0:
         raise OSError("a page's header lies outside the file")

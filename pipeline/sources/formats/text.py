@@ -167,9 +167,8 @@ def read_texts(
 ) -> Iterator[bytes | Fault | None]:
     """Reads files, decompressed, as UTF-8, by their paths in a folder; messages call a file `what`.
 
-    Yields in order: the bytes, perhaps invalid UTF-8, without a byte order mark; a fault `unreadable`, `too_large`
-    (over 64 MiB) or `invalid_utf8` (not the encoding at all); or None for a path of None. Raises: OSError: the machine
-    or the network fails.
+    Yields in order: bytes, perhaps invalid UTF-8, without a byte order mark; a fault `unreadable`, `too_large` (over 64
+    MiB) or `invalid_utf8` (not the encoding at all); or None for None. Raises: OSError: the machine or network fails.
     """
     with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(paths), READ_FILES):

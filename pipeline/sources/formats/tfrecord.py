@@ -67,10 +67,7 @@ def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, b
 
 
 def walk(file: BinaryIO, size: int) -> Iterator[int]:
-    """Yields a file's record offsets, in bytes, reading only headers; the last record may be damaged.
-
-    The file, of `size` bytes, is at its beginning and can seek.
-    """
+    """Yields the record offsets of a file of `size` bytes, reading only headers; the last record may be damaged."""
     offset = 0
     while offset < size:
         yield offset

@@ -44,10 +44,7 @@ class TypedRows:
 def make_block(
     chunk: Chunk, raw: TypedRows, columns: Columns, key: Sequence[str] | None, encoding: str = "utf-8"
 ) -> Block:
-    """Checks rows, and makes a block of the good rows and the rejects.
-
-    `columns` are checked in order; `key` names the columns of the rejects' keys, None for the default key.
-    """
+    """Makes a block of the good rows and the rejects, checking `columns` in order; `key` names the rejects' keys."""
     faults, keys = raw.faults, raw.keys
     checked = {name: check_column(name, column, raw.columns[name], faults) for name, column in columns.items()}
     table = pa.table({**checked, "@position": raw.positions} | ({} if keys is None else {"@key": keys}))
@@ -92,12 +89,11 @@ def _key_part(value: object) -> str | None:
 
 
 def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.Array:
-    """Returns each row's default key: BLAKE2b, 16 bytes in hexadecimal; Arrow `binary`, shape [rows].
+    """Returns each row's default key: BLAKE2b, 16 bytes in hexadecimal; Arrow `binary`, null for `unknown` rows.
 
     Hashes the asked columns in order of name: a value as its length in bytes and its bytes (`3:cat`), a missing one as
     `~`. The bytes are a text's or a category's UTF-8, an image reference (path in the source's folder, or its bytes), a
-    number's float64 and an integer's int64, little-endian, and the joined parts of a list. So a key depends on the
-    asked columns, not on the file or its types. It is null for `unknown` rows, which have unreadable values.
+    number's float64 and an integer's int64, little-endian, and the parts of a list: independent of file and types.
     """
     parts = [_parts(columns[name]) for name in sorted(columns)]
     rows = pc.binary_join_element_wise(*parts, b"").to_pylist()

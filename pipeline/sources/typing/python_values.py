@@ -195,8 +195,7 @@ def load_json(
 ) -> Any:
     """Parses JSON: invalid UTF-8 becomes surrogates, and a long integer its first `DIGITS` characters.
 
-    With `signed_zero`, the integer `-0` becomes `Decimal("-0")`, the number -0.0. Raises: json.JSONDecodeError;
-    RecursionError: too deeply nested.
+    With `signed_zero`, `-0` becomes `Decimal("-0")`, the number -0.0. Raises: json.JSONDecodeError, RecursionError.
     """
     text = data.decode("utf-8", "surrogateescape")
     parse_int = _signed if signed_zero and MINUS_ZERO.search(data) else None

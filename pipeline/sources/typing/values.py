@@ -57,8 +57,7 @@ def typed_values(
 ) -> pa.Array:
     """Converts `values`, of any Arrow type, to the column's type: shape [rows], null if null or of the wrong type.
 
-    Adds faults; `typing.blocks` checks values beyond their type. With `as_cells`, strings are cells, which may be
-    numbers.
+    Adds faults; `typing.blocks` checks values beyond their type. With `as_cells`, strings may be numbers.
     """
     values, as_cells = plain(values), as_cells or column.parse
     if column.array is not None:
