@@ -17,7 +17,7 @@ import pytest
 
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.classes import read_names
+from recordmill.pipeline.init.choose import read_names
 from recordmill.pipeline.init.images import Answers
 from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.spec.model import load_spec, parse_spec

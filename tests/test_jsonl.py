@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources import lines
+from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject
 from recordmill.pipeline.sources.formats import reader_of
@@ -223,7 +223,7 @@ def test_well_formed_lines_are_what_json_says(
     first = {"t": "first", "n": 0.0}
     texts = ["" if row is None else json.dumps(row, ensure_ascii=ascii_only) for row in (first, *values)]
     file = write(tmp_path_factory.mktemp("rows"), *(text.encode() for text in texts))
-    with constants(lines, PIECE_BYTES=piece, TAIL_BYTES=piece):
+    with constants(encoded, PIECE_BYTES=piece, TAIL_BYTES=piece):
         rows, rejects, covered = read(file, {"t": TEXT, "n": NUMBER}, chunk_bytes, with_key=False)
     expected = [json.loads(text) | {"@position": place} for place, text in enumerate(texts) if text]
     assert rows == [{name: row[name] for name in ("t", "n", "@position")} for row in expected]
@@ -266,12 +266,12 @@ def test_a_line_of_quotes_and_brackets_without_an_end_is_refused_at_once(tmp_pat
     assert [reject.reason for reject in rejects] == ["malformed_row"]
 
 
-@constants(lines, MAX_LINE_BYTES=100)
+@constants(encoded, MAX_LINE_BYTES=100)
 def test_a_line_that_is_too_long(tmp_path: Path) -> None:
     just, too_long = line(t="a" * (100 - len(line(t="")))), line(t="a" * 5000)
     file = write(tmp_path, FIRST, too_long, just, too_long, too_long, FIRST)
     for piece in (16, 150, 1 << 20):
-        with constants(lines, PIECE_BYTES=piece, TAIL_BYTES=piece):
+        with constants(encoded, PIECE_BYTES=piece, TAIL_BYTES=piece):
             for chunk_bytes in (50, 6000, 1 << 20):
                 rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
                 assert [row["@position"] for row in rows] == [0, 2, 5]
@@ -504,7 +504,7 @@ def test_compressed_files(tmp_path: Path, ending: str) -> None:
     plain, packed = tmp_path / "rows.jsonl", tmp_path / f"rows.jsonl{ending}"
     plain.write_bytes(content)
     packed.write_bytes(COMPRESSIONS[ending](content[:5000]) + COMPRESSIONS[ending](content[5000:]))  # as by appending
-    with constants(lines, PIECE_BYTES=5000, MAX_LINE_BYTES=600, TAIL_BYTES=100):
+    with constants(encoded, PIECE_BYTES=5000, MAX_LINE_BYTES=600, TAIL_BYTES=100):
         assert read(packed, chunk_bytes=100) == read(plain)
         made = source(packed).plan(FILES, {"t": TEXT}, 100)
         assert (len(made.chunks), made.rows, made.bytes) == (1, 2001, packed.stat().st_size)

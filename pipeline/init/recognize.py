@@ -16,14 +16,13 @@ from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
-from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
+from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
 from recordmill.pipeline.sources.formats.image_captions import captions_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
-from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 

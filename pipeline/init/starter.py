@@ -20,8 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
-from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
-from recordmill.pipeline.init.classes import without_unlabelled
+from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder

@@ -24,18 +24,8 @@ from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
-from recordmill.pipeline.sources.formats.annotated_rows import (
-    SIDES,
-    AnnotatedRow,
-    AnnotatedRows,
-    Found,
-    ImageList,
-    Lists,
-    Names,
-    class_name,
-    image_key,
-    read_names,
-)
+from recordmill.pipeline.sources.formats import annotated_rows as annotated
+from recordmill.pipeline.sources.formats.annotated_rows import Lists, Names
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
 from recordmill.pipeline.sources.formats.open_images import read_open_images
@@ -108,7 +98,7 @@ def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
     if root.tag != "annotation" or fault:
         return fault or Fault("malformed_row", "the XML's outer element is not `annotation`")
     sides = " x ".join(root.findtext(f"size/{side}", "").strip() for side in ("width", "height"))
-    return {**_columns(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)]), SIDES: sides}
+    return {**_columns(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)]), annotated.SIDES: sides}
 
 
 def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...] | Fault:
@@ -150,7 +140,7 @@ def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | s
     if len(box) > 4:
         (left, right), (top, bottom) = ((min(sides), max(sides)) for sides in (box[::2], box[1::2]))
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
-    name = class_name(str(int(code)), names) if code.is_integer() else None
+    name = annotated.class_name(str(int(code)), names) if code.is_integer() else None
     return (box, name) if name else f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
 
 
@@ -177,20 +167,20 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Finds the rows and packs them into chunks; `rows` is exact."""
-        names = read_names(files, self.source.names)
+        names = annotated.read_names(files, self.source.names)
         found = self._found(files, root, inputs, names)
         if not len(found.bytes):
             raise SourceError(f"{self.source.path}: found no image for these annotations")
         parts = even_parts(ROW_BYTES + np.array(found.bytes, np.int64), chunk_bytes)
         chunks = [
-            Chunk(0, 0, "", sum(row.bytes for row in rows), AnnotatedRows(pack(rows), names))
+            Chunk(0, 0, "", sum(row.bytes for row in rows), annotated.AnnotatedRows(pack(rows), names))
             for rows in cut(found.rows, parts)
         ]
         every = [*self.of_path, *found.names]
         return Plan(chunks, len(found.bytes), notes=found.notes, names=every, is_exact=True)
 
-    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names) -> Found:
-        listed, paths = ImageList.read(files, self.source.image_list), [file.path for file in inputs]
+    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names) -> annotated.Found:
+        listed, paths = annotated.ImageList.read(files, self.source.image_list), [file.path for file in inputs]
         if self.source.format == "coco":
             images = None if self.source.images is None else self.image_root(files)
             return read_coco(files, root, paths, images, listed)
@@ -202,12 +192,12 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             found = self._pairs(root, inputs, root_of_images, there)
         return replace(found, notes=[*found.notes, *listed.notes()])
 
-    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:
+    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> annotated.Found:
         """Pairs each image with its annotation file, by name."""
-        by_key = {image_key(join(root, file.path)): file for file in inputs}
-        pairs = [by_key.get(image_key(join(image_root, path))) for path in images]
+        by_key = {annotated.image_key(join(root, file.path)): file for file in inputs}
+        pairs = [by_key.get(annotated.image_key(join(image_root, path))) for path in images]
         rows = [
-            AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
+            annotated.AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
             for path, file in zip(images, pairs, strict=True)
         ]
         used = {file.path for file in pairs if file}
@@ -222,7 +212,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             *note("images without an annotation file, read with empty lists", without),
             *note("skipped annotation files without an image", left),
         ]
-        return Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
+        return annotated.Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads rows, parsing their files; the default key is the image's path."""
@@ -238,14 +228,14 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
                     values = paths if name in self.of_path else [each.get(name) for each in lists]
                     typed[name] = typed_objects(name, column, values, base, faults)
                 if column.type is ColumnType.IMAGE and "boxes" in columns and not column.many:
-                    stated = (each.get(SIDES) for each in lists)
+                    stated = (each.get(annotated.SIDES) for each in lists)
                     typed[name] = pa.array(map(with_sides, typed[name].to_pylist(), stated), pa.binary())
             keys = pa.array([row.image and path_key(row.image) for row in rows], pa.binary()) if key is None else None
             raw = TypedRows(typed, np.arange(first, first + len(rows)), keys, len(rows), faults)
             yield make_block(chunk, raw, columns, key)
             first += len(rows)
 
-    def _lists(self, files: Files, rows: Sequence[AnnotatedRow], names: Names, faults: Faults) -> list[Lists]:
+    def _lists(self, files: Files, rows: Sequence[annotated.AnnotatedRow], names: Names, faults: Faults) -> list[Lists]:
         """Returns each row's lists, empty for faulty rows."""
         parse, found = PARSERS.get(self.source.format), [row.annotations for row in rows]
         if parse:

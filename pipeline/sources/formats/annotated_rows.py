@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.sources.encoded import open_utf8
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, open_utf8
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError, unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml

@@ -21,11 +21,10 @@ import pyarrow.csv
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.columns import Columns, ColumnType, required
-from recordmill.pipeline.sources.encoded import open_utf8
+from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, MAX_LINE_BYTES, Rows, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import CsvRecords, Dialect, RecordRange, read_records
-from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, Rows
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError

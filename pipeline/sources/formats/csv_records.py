@@ -17,9 +17,16 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.sources.encoded import EncodedFile, can_start_anywhere, open_utf8
+from recordmill.pipeline.sources.encoded import (
+    MAX_LINE_BYTES,
+    PIECE_BYTES,
+    TAIL_BYTES,
+    EncodedFile,
+    Rows,
+    can_start_anywhere,
+    open_utf8,
+)
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, Rows
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Chunk

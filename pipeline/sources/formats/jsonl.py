@@ -21,11 +21,10 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import codec, is_utf8, naming_damage, open_plain, open_utf8
+from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_plain, open_utf8, pieces
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
-from recordmill.pipeline.sources.lines import Lines, pieces
 from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError

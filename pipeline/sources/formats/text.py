@@ -19,12 +19,11 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.encoded import CODECS, codec, open_utf8
+from recordmill.pipeline.sources.encoded import CODECS, MAX_LINE_BYTES, PIECE_BYTES, Rows, codec, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange
 from recordmill.pipeline.sources.globs import escape, without_slash
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, Rows
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles

@@ -16,10 +16,9 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import is_utf8
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, is_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, Mask, Reject, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 

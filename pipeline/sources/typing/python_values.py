@@ -27,8 +27,7 @@ import pyarrow as pa
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.images import ImageBase
-from recordmill.pipeline.sources.typing.array_cells import arrays_of_objects
-from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, cuts, encoded, flat_values, in_groups
+from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import IN_LIST
 from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type
 
@@ -43,7 +42,7 @@ and the value for Arrow."""
 def typed_objects(name: str, column: Column, values: Sequence[object], base: ImageBase, faults: Faults) -> pa.Array:
     """Converts Python values to an array of the column's type: shape [rows], as `values.typed_values` does."""
     if column.array is not None:
-        return arrays_of_objects(name, column.array, values, faults)
+        return arrays.arrays_of_objects(name, column.array, values, faults)
     sorts: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for row, value in enumerate(values):
         if value is None:
@@ -56,7 +55,7 @@ def typed_objects(name: str, column: Column, values: Sequence[object], base: Ima
             rows.append(row)
             group.append(ready)
     groups = [(rows, partial(_typed, name, column, sort, group, base)) for sort, (rows, group) in sorts.items()]
-    return in_groups(len(values), arrow_type(column), groups, faults)
+    return arrays.in_groups(len(values), arrays.arrow_type(column), groups, faults)
 
 
 def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
@@ -73,18 +72,18 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
     return typed_values(name, column, values, base, faults)
 
 
-def _of_arrays(arrays: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
+def _of_arrays(group: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
     """Makes Arrow values, or lists, from NumPy arrays of one dtype."""
-    flat = pa.array(np.concatenate([array.ravel() for array in arrays]).astype(dtype, copy=False))
+    flat = pa.array(np.concatenate([array.ravel() for array in group]).astype(dtype, copy=False))
     if not are_lists:
         return flat
-    return as_lists(np.array([array.size for array in arrays]), flat, np.zeros(len(arrays), bool))
+    return arrays.as_lists(np.array([array.size for array in group]), flat, np.zeros(len(group), bool))
 
 
 def _lists(name: str, column: Column, lists: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
     flat, ends = list[Any](), [0]
     for values in lists:
-        flat += flat_values(values)
+        flat += arrays.flat_values(values)
         ends.append(len(flat))
     counts, inner, single = np.diff(ends), Faults(), replace(column, many=False)
     if set(map(type, flat)) <= {float, NoneType}:  # the usual list of many numbers: skips sorting each value
@@ -92,7 +91,7 @@ def _lists(name: str, column: Column, lists: list[Any], base: ImageBase, faults:
     else:
         typed = typed_objects(name, single, flat, base, inner)
     add_inner(faults, inner, np.repeat(np.arange(len(lists)), counts) if inner else (), IN_LIST)
-    return as_lists(counts, typed, np.zeros(len(lists), bool))
+    return arrays.as_lists(counts, typed, np.zeros(len(lists), bool))
 
 
 def _sorted(value: Any) -> Sorted:
@@ -103,7 +102,7 @@ def _sorted(value: Any) -> Sorted:
 
 
 def _text(value: str) -> Sorted:
-    return pa.string(), encoded(value)
+    return pa.string(), arrays.encoded(value)
 
 
 def _whole(value: int) -> Sorted:
@@ -182,7 +181,7 @@ def comes_twice(value: Any, name: str) -> bool:
     """Whether a key on the path to a column, as in `arrays.python_field`, repeats in its object."""
     if isinstance(value, list):
         return any(comes_twice(item, name) for item in value)
-    for outer, rest in cuts(name) if isinstance(value, dict) else ():
+    for outer, rest in arrays.cuts(name) if isinstance(value, dict) else ():
         if outer in value:
             if isinstance(value, Repeating) and outer in value.twice:
                 return True

@@ -38,17 +38,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import ImageBase, empty_images, inlined, references
-from recordmill.pipeline.sources.typing.array_cells import typed_arrays
-from recordmill.pipeline.sources.typing.arrays import (
-    ARROW_TYPES,
-    absent,
-    as_lists,
-    flat_values,
-    is_list,
-    lengths,
-    plain,
-    strings,
-)
+from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
 
 
@@ -59,12 +49,12 @@ def typed_values(
 
     Adds faults; `typing.blocks` checks values beyond their type. With `as_cells`, strings may be numbers.
     """
-    values, as_cells = plain(values), as_cells or column.parse
+    values, as_cells = arrays.plain(values), as_cells or column.parse
     if column.array is not None:
         if wrong := misfit(column, values.type):
-            add_faults(faults, ~absent(values), Fault("wrong_type", wrong, name))
-            return pa.nulls(len(values), ARROW_TYPES[column.type])
-        return typed_arrays(name, column.array, values, faults)
+            add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
+            return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
+        return arrays.typed_arrays(name, column.array, values, faults)
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
         return _needed_images(name, values, base, faults)
     if not column.many:
@@ -77,17 +67,17 @@ def typed_values(
     typed = _scalars(name, column.type, flat, base, inner, as_cells)
     add_inner(faults, inner, np.repeat(np.arange(len(counts)), counts) if inner else (), IN_LIST)
     add_faults(faults, holes, Fault(ABSENT.reason, IN_LIST + ABSENT.message, name))
-    return as_lists(counts, typed, absent(values))
+    return arrays.as_lists(counts, typed, arrays.absent(values))
 
 
 def misfit(column: Column, kind: pa.DataType) -> str | None:
     """Returns why no value of an Arrow type can fit a column; None if some can."""
-    kind = plain(pa.nulls(0, kind)).type
+    kind = arrays.plain(pa.nulls(0, kind)).type
     if column.type is ColumnType.ARRAY:
-        return None if is_list(kind) or _is_text(kind) else _misfit(column.type, kind)
+        return None if arrays.is_list(kind) or _is_text(kind) else _misfit(column.type, kind)
     if column.many:
-        while is_list(kind):
-            kind = plain(pa.nulls(0, kind.value_type)).type
+        while arrays.is_list(kind):
+            kind = arrays.plain(pa.nulls(0, kind.value_type)).type
     if _is_text(kind) and (column.many or column.parse):
         return None
     return _misfit(column.type, kind)
@@ -109,7 +99,7 @@ def _scalars(
     name: str, kind: ColumnType, values: pa.Array, base: ImageBase, faults: Faults, as_cells: bool
 ) -> pa.Array:
     if pt.is_null(values.type):
-        return pa.nulls(len(values), ARROW_TYPES[kind])
+        return pa.nulls(len(values), arrays.ARROW_TYPES[kind])
     if kind is ColumnType.IMAGE and _is_image(values.type):
         return _images(name, values, base, faults)
     if as_cells and kind in (ColumnType.NUMBER, ColumnType.INTEGER) and _is_text(values.type):
@@ -120,10 +110,10 @@ def _scalars(
             hint = f"{wrong}, maybe with a decimal comma: `decimal: ','` for csv and tsv"
             add_faults(faults, refused & np.asarray(commas), Fault("wrong_type", hint, name))
     elif wrong := _misfit(kind, values.type) or "":
-        typed, refused = pa.nulls(len(values), ARROW_TYPES[kind]), ~absent(values)
+        typed, refused = pa.nulls(len(values), arrays.ARROW_TYPES[kind]), ~arrays.absent(values)
     else:
         typed = RULES[kind].convert(values)
-        refused = absent(typed) & ~absent(values)
+        refused = arrays.absent(typed) & ~arrays.absent(values)
         wrong = f"wanted {RULES[kind].wanted}, found one beyond 64 bits"
     add_faults(faults, refused, Fault("wrong_type", wrong, name))
     return typed
@@ -131,13 +121,13 @@ def _scalars(
 
 def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]:
     """Flattens nested lists: returns values, counts by row, and rows with a null list inside; a value counts as one."""
-    if not is_list(values.type):
-        missing = absent(values)
+    if not arrays.is_list(values.type):
+        missing = arrays.absent(values)
         return values.filter(pa.array(~missing)), (~missing).astype(np.int64), np.zeros(len(values), bool)
-    counts, flat = lengths(values), plain(pc.list_flatten(values))
-    if not is_list(flat.type):
+    counts, flat = arrays.lengths(values), arrays.plain(pc.list_flatten(values))
+    if not arrays.is_list(flat.type):
         return flat, counts, np.zeros(len(values), bool)
-    ends, missing = _ends(counts), absent(flat)
+    ends, missing = _ends(counts), arrays.absent(flat)
     flat, inner, holes = _flattened(flat)
     return flat, np.diff(_ends(inner)[ends]), np.diff(_ends(holes | missing)[ends]) > 0
 
@@ -177,7 +167,7 @@ def _needed_images(name: str, values: pa.Array, base: ImageBase, faults: Faults)
 def _part(values: pa.StructArray, part: str) -> pa.Array:
     if values.type.get_field_index(part) < 0:
         return pa.nulls(len(values), pa.binary())
-    field = plain(pc.struct_field(values, [part]))
+    field = arrays.plain(pc.struct_field(values, [part]))
     return field.cast(pa.binary()) if pt.is_null(field.type) else field
 
 
@@ -198,13 +188,13 @@ def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
     texts = [None if text is None or text.strip() in NO_NUMBER else text for text in decoded(filled)]
     read = [_number(kind, text) for text in texts]
     wrong = [value is None and text is not None for text, value in zip(texts, read, strict=True)]
-    return pa.array(read, ARROW_TYPES[kind]), np.array(wrong, bool)
+    return pa.array(read, arrays.ARROW_TYPES[kind]), np.array(wrong, bool)
 
 
 def _by_arrow(kind: ColumnType, cells: pa.Array) -> pa.Array | None:
     """Reads numbers quickly by Arrow; None if Python may read one differently."""
     try:
-        values = cells.cast(ARROW_TYPES[kind])
+        values = cells.cast(arrays.ARROW_TYPES[kind])
     except pa.ArrowInvalid:
         return None
     is_hexadecimal = kind is ColumnType.INTEGER and pc.any(pc.match_substring_regex(cells, "[xX]")).as_py()
@@ -227,9 +217,9 @@ def split(cells: pa.Array, separator: str) -> tuple[pa.Array, Mask]:
     """Splits Arrow strings into lists, shape [rows], empty for blank ones; marks brackets without valid JSON."""
     lists = [[] if cell is None else split_cell(cell, separator) for cell in decoded(cells)]
     refused = np.array([values is None for values in lists], bool)
-    flat = strings(value for values in lists for value in values or ())
+    flat = arrays.strings(value for values in lists for value in values or ())
     counts = np.array([len(values or ()) for values in lists], np.int64)
-    return as_lists(counts, flat, absent(cells) | refused), refused
+    return arrays.as_lists(counts, flat, arrays.absent(cells) | refused), refused
 
 
 def split_cell(cell: str, separator: str) -> list[str] | None:
@@ -237,7 +227,8 @@ def split_cell(cell: str, separator: str) -> list[str] | None:
     text = cell.strip()
     if text.startswith("[") and text.endswith("]"):
         try:
-            return [value if isinstance(value, str) else json.dumps(value) for value in flat_values(json.loads(text))]
+            values = arrays.flat_values(json.loads(text))
+            return [value if isinstance(value, str) else json.dumps(value) for value in values]
         except (ValueError, RecursionError):
             return None
     return [value.strip() for value in text.split(separator)] if text else []
@@ -328,10 +319,10 @@ RULES: Mapping[ColumnType, Rule] = {
     ),
     ColumnType.INTEGER: Rule("a 64-bit integer", _is_whole, _integer),
     ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
-    ColumnType.ARRAY: Rule("an array of numbers", is_list, lambda values: values),
+    ColumnType.ARRAY: Rule("an array of numbers", arrays.is_list, lambda values: values),
 }
 NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
-    (is_list, LIST),
+    (arrays.is_list, LIST),
     (_is_string, TEXTS[0]),
     (_is_bytes, TEXTS[1]),
     (pt.is_boolean, "a boolean"),
