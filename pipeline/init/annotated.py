@@ -38,6 +38,8 @@ KNOWN: Mapping[str, Mapping[str, Choice]] = {
 }
 """Options of boxes that the format decides, without asking the user."""
 Source = Mapping[str, Any]
+Pairs = Mapping[FileInfo, FileInfo]
+"""Images and their annotation files."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +197,7 @@ def _yolo(listing: Listing) -> Recognized | None:
     return replace(found, notes=[*notes, *found.notes], doubts=doubts)
 
 
-def _stated(
-    listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str
-) -> tuple[list[Source], list[str], list[Doubt]]:
+def _stated(listing: Listing, paired: Pairs, path: str) -> tuple[list[Source], list[str], list[Doubt]]:
     """Returns the sources of splits in YOLO's YAML, by folders or lists of images, with notes and doubts."""
     stated, (folder, name) = dict[str, Any](), posixpath.split(path)
     with suppress(SpecError):  # the plan reports it
@@ -237,9 +237,7 @@ def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
     return images, {"images": folder, "image_list": path if is_list else None}
 
 
-def _paired(
-    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], least: float = 0.5
-) -> dict[FileInfo, FileInfo]:
+def _paired(listing: Listing, ending: str, is_annotation: Callable[[bytes], object], least: float = 0.5) -> Pairs:
     """Returns images' annotation files; empty unless a share above `least` are annotations."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
@@ -248,9 +246,7 @@ def _paired(
     return paired if sum(found) > least * len(found) else {}
 
 
-def _by_folder(
-    listing: Listing, paired: Mapping[FileInfo, FileInfo], form: str, names: str | None = None
-) -> list[Source]:
+def _by_folder(listing: Listing, paired: Pairs, form: str, names: str | None = None) -> list[Source]:
     """Returns a source for each split in the names of image folders, or one for all."""
     sources, start = list[Source](), len(listing.folder) + 1
     for split, images in divided(listing.images, lambda image: image.path[start:].split("/")[:-1]).items():
@@ -260,8 +256,7 @@ def _by_folder(
     return sources
 
 
-def _shown(listing: Listing, paired: Mapping[FileInfo, FileInfo]) -> list[FileInfo]:
-    """Chooses some images and their annotations."""
+def _shown(listing: Listing, paired: Pairs) -> list[FileInfo]:
     images = spread(listing.images, SMALL_FILES)
     return [*images, *(paired[image] for image in images if image in paired)]
 

@@ -215,9 +215,7 @@ class Answers:
         return self.ask(question, orders)
 
 
-def guess_boxes(
-    item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice] | None = None
-) -> Guess:
+def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice]) -> Guess:
     """Turns a guess into boxes if its name and lists of four numbers say so; returns other guesses unchanged.
 
     The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. The source's format may

@@ -19,8 +19,7 @@ from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
-from recordmill.pipeline.sources.formats.image_captions import captions_of
-from recordmill.pipeline.sources.formats.image_folder import NAMES
+from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.paths import is_image, listed, note
@@ -86,11 +85,9 @@ class Recognized:
     sources: Sequence[Mapping[str, Any]]
     """Each source's options, as in the spec."""
     files: Sequence[FileInfo]
-    """The files to sample."""
     is_whole: bool
     """Whether these are all files of the sources."""
     why: Mapping[str, str] = field(default_factory=dict)
-    """The reasons, by option."""
     notes: Sequence[str] = ()
     """Comments on unread data and missing guesses."""
     folders: Sequence[str] = ()

@@ -134,7 +134,6 @@ class Reading:
 
     @property
     def rows(self) -> int:
-        """The number of rows read."""
         return len(self.values) + self.missing + self.rejected
 
     @property
@@ -168,10 +167,8 @@ class SourceSample:
         self.notes = [each for plan in noted for each in plan.notes if not each.startswith(UNREAD)]
         """Notes of COCO's plans, which read all annotations."""
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
-        """Each source's columns."""
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = plans[0].of_path
-        """The columns from a row's path."""
         if self.sources[0].format in CELLS:
             self._read_texts()
 
@@ -237,7 +234,6 @@ class SourceSample:
 
 
 def _reading(name: str, blocks: Sequence[tuple[int, Block]], is_all: bool) -> Reading:
-    """Collects a column from blocks."""
     values = [value for _, block in blocks for value in block.table[name].to_pylist()]
     rejected = sum(reject.column == name for _, block in blocks for reject in block.rejects)
     filled = [value for value in values if value is not None]

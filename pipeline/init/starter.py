@@ -42,7 +42,6 @@ WIDE = 100  # a longer line has its comment above
 SHOWN = 400  # characters of a comment
 LIMITED = {"max_share": "would be rejects", "max_duplicate_share": "repeat a key, as equal texts do: the first stays"}
 Rejects = Counter[tuple[str, str]]
-"""Numbers of rows by reason and column."""
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
 """Names of folders and files that do not describe the data: the folder above does."""
 RELATIVE = "Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
@@ -266,7 +265,6 @@ def option_line(key: str, choice: Choice, start: str = "") -> str:
 
 
 def _scalar(value: Any) -> str:
-    """Writes a value in YAML's flow style, in one line."""
     dumped = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
     )

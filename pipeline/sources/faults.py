@@ -63,7 +63,6 @@ class Reject:
 Mask = npt.NDArray[np.bool_]
 """Selects rows, shape [rows]."""
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
-"""Row numbers."""
 
 
 @dataclass(frozen=True)

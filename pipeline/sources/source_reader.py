@@ -20,6 +20,8 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import SourceOptions
 
 SourceOf = TypeVar("SourceOf", bound=SourceOptions)
+Key = Sequence[str] | None
+"""The columns of a row's key; None: the default key."""
 
 
 class SourceError(UserError):
@@ -37,7 +39,6 @@ class Chunk:
     file: str
     """The file, relative to the source's root (POSIX); '' for a listing of the root."""
     bytes: int
-    """The bytes of input in it."""
     work: Any = None
     """The format's own description, such as a byte range or a list of names."""
 
@@ -75,7 +76,6 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     """Notes for the user: ignored files, and why."""
     is_exact: bool = False
-    """Whether `rows` is exact."""
     names: Sequence[str] = ()
     """The columns found, including nested ones; those from files' names and folders come last."""
     of_path: Sequence[str] = ()
@@ -133,7 +133,7 @@ class SourceReader(ABC, Generic[SourceOf]):
             what = f"{file and f'{file} of '}{self.source.path} cannot be read as {self.source.format}"
             raise SourceError(f"{what}: {type(error).__name__}; is it damaged? If not, report it") from None
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.
 
         `key` names the key's columns; None asks for the default key, `@key`. Rejects name the source's own columns.
@@ -157,7 +157,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         """Plans as `plan`, by the source's column names."""
 
     @abstractmethod
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads as `read`, by the source's column names."""
 
     def _own(self, columns: Columns) -> Columns:

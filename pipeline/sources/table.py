@@ -101,7 +101,10 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         return FileList(chain(self._used(listed), self._images(files, columns)))
 
     def _listed(self, files: Files, root: str) -> FileList:
-        return FileList(_below(root, _union(files.match(pattern) for pattern in self._patterns(files))))
+        merged = merge(*(files.match(pattern) for pattern in self._patterns(files)), key=attrgetter("path"))
+        return FileList(
+            _below(root, (next(equal) for _, equal in groupby(merged, key=attrgetter("path"))))
+        )  # once each
 
     def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
         """Returns the files that may hold rows: the non-empty ones."""
@@ -167,12 +170,6 @@ def images_below(files: Files, root: str) -> Iterator[FileInfo]:
 def has_images(columns: Columns) -> bool:
     """Whether any column is an image."""
     return any(column.type is ColumnType.IMAGE for column in columns.values())
-
-
-def _union(listings: Iterable[Iterable[FileInfo]]) -> Iterator[FileInfo]:
-    """Merges listings sorted by path; each file comes once."""
-    merged = merge(*listings, key=attrgetter("path"))
-    return (next(equal) for _, equal in groupby(merged, key=attrgetter("path")))
 
 
 def _below(root: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:

@@ -34,7 +34,7 @@ from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader, images_below
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
@@ -128,7 +128,6 @@ def yolo_lists(data: bytes | None, names: Names) -> Lists | Fault:
 
 
 def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | str:
-    """Parses a line, or returns its fault."""
     try:
         code, *box = map(float, cells)
     except ValueError:
@@ -214,7 +213,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         ]
         return annotated.Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads rows, parsing their files; the default key is the image's path."""
         work, base, first = chunk.work, (self.image_root(files), ""), 0
         for rows in batches(work.rows, lambda row: row.bytes, BLOCK_ROWS):

@@ -53,12 +53,10 @@ class AnnotatedRows:
     """The work of a chunk."""
 
     packed: bytes
-    """A packed list of rows."""
     names: Names
 
     @property
     def rows(self) -> list[AnnotatedRow]:
-        """Unpacks the rows."""
         return unpacked(self.packed)
 
 
@@ -68,9 +66,7 @@ class Found:
 
     rows: Iterable[AnnotatedRow]
     bytes: Sequence[int]
-    """The sizes of rows' own annotation files."""
     names: Sequence[str]
-    """The columns, except the image."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -96,7 +92,6 @@ class ImageList:
         return cls(None if path is None else _text(files, path).splitlines())
 
     def __contains__(self, path: str) -> bool:
-        """Whether an image is listed."""
         key = image_key(path)
         lengths = (length for length in self._lengths if length <= len(key))
         ends = [key[-length:] for length in lengths if key[-length:] in self._listed]

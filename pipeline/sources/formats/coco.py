@@ -144,11 +144,8 @@ class CocoImage:
     """The number in `images`, from 1; None before its entry is read."""
     path: str | None = None
     file: str = ""
-    """The first file that lists it."""
     sides: tuple[Any, Any] | None = None
-    """Width and height in the entry."""
     ids: list[Any] = field(default_factory=lambda: NO_VALUES)
-    """The ids of annotations with boxes."""
     boxes: "array[float]" = field(default_factory=lambda: NO_NUMBERS)
     categories: list[Any] = field(default_factory=lambda: NO_VALUES)
     """Ids, later replaced by names."""
@@ -196,7 +193,6 @@ class CocoImage:
         return count > OBJECTS.most
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
-        """Replaces category ids by names."""
         named = [names.get(_hashed(_id(code))) for code in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
@@ -234,7 +230,6 @@ class CocoImage:
                     yield _shown(known)
 
     def row(self) -> AnnotatedRow:
-        """Returns the image as a row."""
         fault = self.fault
         if not fault and not self.path:
             fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")

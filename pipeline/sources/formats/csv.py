@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import CsvRecords, Dialect, RecordRange, read_records
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
@@ -81,7 +81,7 @@ class CsvReader(TableReader[DelimitedOptions]):
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
         return RecordRange(dialect, encoding, tuple(names), skip + (given is True))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk's records; the default key is the digest of a row's cells."""
         part: RecordRange = chunk.work
         numbers = {name: part.names.index(name) for name in columns if name in part.names}

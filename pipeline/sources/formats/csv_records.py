@@ -53,7 +53,6 @@ class Dialect:
 
     @classmethod
     def of(cls, options: DelimitedOptions) -> "Dialect":
-        """Takes a source's options."""
         return cls(options.separator, options.quote, options.escape, options.trim)
 
     def plain(self, buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -91,13 +90,11 @@ class CsvRecords:
     end: int
     """The number of bytes of `data` covered, including the last line break."""
     faults: dict[int, str] = field(default_factory=dict)
-    """Broken records and their messages."""
     is_too_large: bool = False
     """Whether this is one record, too large to read."""
 
     @property
     def filled(self) -> Rows:
-        """The non-blank records."""
         return np.flatnonzero(self.stops > self.starts)
 
     def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int]]:
@@ -112,7 +109,6 @@ class CsvRecords:
         return self.faults.get(record, OPEN_QUOTE)
 
     def text(self, record: int) -> bytes:
-        """The bytes of a record."""
         return self.data[self.starts[record] : self.stops[record]]
 
     def line(self, record: int) -> bytes:

@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, add_faults
 from recordmill.pipeline.sources.images import file_path, to_file
 from recordmill.pipeline.sources.paths import path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, as_lists, lists_of_one, strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -77,7 +77,6 @@ class ImageFields:
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "ImageFields":
-        """Finds the fields among metadata columns."""
         names, columns = list(names), {}
         for name in names:
             for ending, column in ((FILE_NAME, IMAGE), (f"{FILE_NAME}s", f"{IMAGE}s")):
@@ -119,11 +118,11 @@ class ImageFields:
         taken = {*self.columns, *self.fields, *self.of_path}
         return images | {name: column for name, column in columns.items() if name not in taken}
 
-    def is_path(self, key: Sequence[str] | None) -> bool:
+    def is_path(self, key: Key) -> bool:
         """Whether a key (None: the default) is the image's path."""
         return FILE_NAME in self.fields and (key is None or list(map(self.field, key)) == [FILE_NAME])
 
-    def asked_key(self, key: Sequence[str] | None, asked: Columns) -> Sequence[str]:
+    def asked_key(self, key: Key, asked: Columns) -> Sequence[str]:
         """Returns the key that names a metadata file's rejects; empty if its columns lie elsewhere."""
         if self.is_path(key):
             return (FILE_NAME,)
@@ -135,7 +134,7 @@ def _image(field: str, *, optional: bool) -> Column:
     return Column(ColumnType.IMAGE, many=field.endswith(f"{FILE_NAME}s"), optional=optional)
 
 
-def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields, key: Sequence[str] | None) -> Block:
+def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields, key: Key) -> Block:
     """Converts a metadata block, with the columns of `fields.asked`, to one with the asked columns and keys."""
     paths = {field: paths_of(block.table[field]) for field in fields.fields if field in block.table.column_names}
     named = list(zip(*(paths[field] for field in fields.mains), strict=True))
@@ -146,7 +145,7 @@ def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields
         field = fields.field(name)
         if field in paths:
             stored = block.table[field].combine_chunks()
-            values[name] = _image_column(name, column, stored, paths[field], faults)
+            values[name] = _of_images(name, column, stored, paths[field], faults)
         elif name in fields.of_path:
             files = [some[0] if some else None for some in paths[FILE_NAME]]
             values[name] = path_column(name, column, files, faults, reads_split=first_is_split)
@@ -185,9 +184,7 @@ def _key(fields: ImageFields, lists: Sequence[list[str | None]]) -> bytes | None
     return join_key(join_key(key.decode() for key in some).decode() for some in keys)
 
 
-def _image_column(
-    name: str, column: Column, values: pa.Array, paths: list[list[str | None]], faults: Faults
-) -> pa.Array:
+def _of_images(name: str, column: Column, values: pa.Array, paths: list[list[str | None]], faults: Faults) -> pa.Array:
     """Returns the column of an image field, shape [rows]: references, or values from their paths."""
     if column.type is not ColumnType.IMAGE:
         flat = pa.array(chain.from_iterable(paths), pa.string())

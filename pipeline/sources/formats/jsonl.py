@@ -22,12 +22,12 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_plain, open_utf8, pieces
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Faults, Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
 from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
@@ -81,7 +81,7 @@ class JsonLinesReader(TableReader[JsonLines]):
         totals = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
         return sum(estimated_rows(files, path, total) for path, total in totals)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads the lines that start in the chunk; the default key is the line's digest."""
         part: JsonRange = chunk.work
         fields = {name: part.fields.get(name) or find_field((), name, column) for name, column in columns.items()}
@@ -92,10 +92,11 @@ class JsonLinesReader(TableReader[JsonLines]):
                 parsed = parser.parse(lines)
                 typed = {name: parsed.typed(name, column, base, faults) for name, column in columns.items()}
                 keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
-                unparsed = [
-                    as_reject(chunk, first + line, fault, None if key is not None else _digest(lines[line], fault))
-                    for line, fault in parsed.faults.items()
-                ]
+                unparsed = list[Reject]()
+                for line, fault in parsed.faults.items():
+                    unknown = key is not None or fault.reason == "too_large"  # such a line may be truncated
+                    digest = None if unknown else content_digest(lines[line]).decode()
+                    unparsed.append(as_reject(chunk, first + line, fault, digest))
                 raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
                 first += len(lines)
@@ -111,11 +112,6 @@ def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> 
         Chunk(0, 0, file.path, end - start, JsonRange(start, end, fields))
         for start, end in zip(bounds, bounds[1:], strict=False)
     ]
-
-
-def _digest(line: bytes, fault: Fault) -> str | None:
-    """Returns an invalid line's default key; None for a line too long, which may be truncated."""
-    return None if fault.reason == "too_large" else content_digest(line).decode()
 
 
 def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]]:

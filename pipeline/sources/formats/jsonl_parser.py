@@ -63,12 +63,10 @@ class Field:
 
     @property
     def path(self) -> str:
-        """The keys, joined by dots."""
         return ".".join(key for key, _ in self.steps)
 
 
 Fields = Mapping[str, Field]
-"""Each column's place, by name."""
 
 
 def arrow_schema(fields: Fields) -> pa.Schema:
@@ -95,7 +93,6 @@ def _arrow_fields(tree: dict[str, Any]) -> list[pa.Field]:
 
 
 def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
-    """Wraps a type in `depth` lists."""
     return kind if depth == 0 else pa.list_(_nested(kind, depth - 1))
 
 
@@ -104,7 +101,6 @@ class Parsed:
     """The parsed rows of a piece."""
 
     rows: Rows
-    """The lines with rows."""
     fields: Fields
     table: pa.Table
     """Rows read by Arrow: nested fields with nulls, unchecked."""
@@ -209,7 +205,6 @@ class Parser:
         return row if twice is None else Fault("malformed_row", f"{NOT_ONE_OBJECT}{twice} comes twice")
 
     def _unpaired(self, row: dict[str, Any]) -> Fault | None:
-        """Finds a field with an unpaired surrogate."""
         for name in self._fields:
             values = flat_values([python_field(row, name)])
             if any(isinstance(value, str) and SURROGATE.search(value) for value in values):

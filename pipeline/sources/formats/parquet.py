@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.parquet_pages import BUFFER_BYTES, Expected, expected, rows_at_once, stated
 from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
@@ -43,7 +43,6 @@ class Footer:
 
     schema: pa.Schema
     rows: Sequence[int]
-    """The rows of each group."""
     bytes: Sequence[int]
     """The uncompressed bytes of the asked columns in each group."""
 
@@ -67,7 +66,7 @@ class ParquetReader(TableReader[Parquet]):
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads row groups; the default key is the digest of the asked columns (`row_digests`)."""
         base, first = self.image_base(files, chunk), 0
         if key is None:  # the key needs images' bytes

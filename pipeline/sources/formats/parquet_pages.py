@@ -48,9 +48,7 @@ class Page(NamedTuple):
 
     is_dictionary: bool
     decoded: int
-    """Decompressed bytes."""
     stored: int
-    """Bytes in the file."""
     values: int
     """The number of values, counting nulls and empty lists in nested columns."""
     encoding: int

@@ -26,7 +26,7 @@ from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, WholeFiles
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
@@ -47,7 +47,6 @@ class RawTexts:
     texts: list[bytes]
     """Bytes, perhaps invalid UTF-8."""
     names: list[str]
-    """The paths of their files."""
     lines: list[int] | None
     """Their lines in the file, from 1; None for whole files."""
     positions: Rows
@@ -98,7 +97,7 @@ class TextReader(TableReader[TextFiles]):
         folder = escape(without_slash(self.source.path))
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk; the default key is the digest of a line's text, or a file's path."""
         root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, WholeFiles):
@@ -137,15 +136,11 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
     """Reads a chunk's files, about 8 MiB at a time; an unreadable file is a reject."""
     names: list[str] = chunk.work.names
     contents = enumerate(read_texts(files, root, names, encoding))
-    for batch in batches(contents, _bytes, len(names)):
+    for batch in batches(contents, lambda item: len(item[1]) if isinstance(item[1], bytes) else 0, len(names)):
         texts = {position: text for position, text in batch if isinstance(text, bytes)}
         faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
         positions = np.array(list(texts), np.int64)
         yield RawTexts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
-
-
-def _bytes(content: tuple[int, object]) -> int:
-    return len(content[1]) if isinstance(content[1], bytes) else 0
 
 
 def _column(name: str, texts: RawTexts) -> pa.Array:

@@ -29,7 +29,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
 from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
@@ -163,7 +163,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
         return list(names)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads the records that start in the chunk; the default key is the record's digest."""
         part: FileRange = chunk.work
         first = 0
@@ -171,7 +171,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
-            for batch in batches(records, _size, BLOCK_RECORDS):
+            for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, BLOCK_RECORDS):
                 yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None), columns, key)
                 first += len(batch)
 
@@ -189,10 +189,6 @@ def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tup
                     consumed = file.consumed if isinstance(file, Inflated) else read
                     return records, max(1, round(len(records) * file_bytes / consumed))
     return records, len(records)
-
-
-def _size(record: FramedRecord) -> int:
-    return len(record[1]) if isinstance(record[1], bytes) else 0
 
 
 def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool) -> TypedRows:

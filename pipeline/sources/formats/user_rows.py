@@ -12,7 +12,7 @@ call. `typing.python_values` lists the accepted values.
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block, row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
@@ -59,7 +59,7 @@ class UserRowsReader(SourceReader[UserRows]):
         count = len(first) if known else self.source.count or len(first)
         return Plan(chunks, count, weight * count // len(first), inputs, self._notes(known))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a part's rows; the default key is the digest of the asked columns (`row_digests`)."""
         base, first = (self.image_root(files), ""), 0
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):

@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Mem
 from recordmill.pipeline.sources.images import ImageBase, inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
@@ -43,7 +43,6 @@ class FileLook:
     """The result of looking at a file, or at its first samples."""
 
     starts: list[int] = field(default_factory=lambda: [0])
-    """The bytes where chunks start."""
     rows: int = 0
     extensions: set[str] = field(default_factory=set)
     left_out: list[str] = field(default_factory=list)
@@ -81,7 +80,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         ]
         return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads the samples that start in the chunk; the default key is the sample's."""
         in_place = chunk.work.size is not None
         base = self.image_base(files, chunk)
@@ -151,7 +150,7 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
     read = _read(files, join(root, file.path), FileRange(size=_size(file)), objects)
     for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, TarSample)):
         for extension in sorted(objects & sample.members.keys()):
-            row = object_in(sample, extension)
+            row = _object_in(sample, extension)
             if isinstance(row, dict):
                 names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
     return list(names)
@@ -197,8 +196,7 @@ def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
     )
 
 
-def object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
-    """Parses a member's JSON object, once."""
+def _object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
     if extension not in sample.objects:
         data = sample.members[extension].data or b""
         sample.objects[extension] = json_object(data, f"the member .{extension}")
@@ -240,7 +238,7 @@ class SampleColumn:
                 return Fault("too_large", f"the member .{extension} is longer than 64 MiB", self._name)
             if inner is None:
                 return member
-            row = object_in(sample, extension)
+            row = _object_in(sample, extension)
             value = replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, inner)
             if value is not None:
                 return value

@@ -19,7 +19,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, is_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, Mask, Reject, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
-from recordmill.pipeline.sources.source_reader import Block, Chunk
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 
 
@@ -37,12 +37,9 @@ class TypedRows:
     """The number of positions covered, including blank lines."""
     faults: Faults = field(default_factory=dict)
     unparsed: Sequence[Reject] = ()
-    """Rows without columns."""
 
 
-def make_block(
-    chunk: Chunk, raw: TypedRows, columns: Columns, key: Sequence[str] | None, encoding: str = "utf-8"
-) -> Block:
+def make_block(chunk: Chunk, raw: TypedRows, columns: Columns, key: Key, encoding: str = "utf-8") -> Block:
     """Makes a block of the good rows and the rejects, checking `columns` in order; `key` names the rejects' keys."""
     faults, keys = raw.faults, raw.keys
     checked = {name: check_column(name, column, raw.columns[name], faults) for name, column in columns.items()}

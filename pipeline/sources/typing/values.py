@@ -58,13 +58,13 @@ def typed_values(
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
         return _needed_images(name, values, base, faults)
     if not column.many:
-        return _scalars(name, column.type, values, base, faults, as_cells)
+        return _single(name, column.type, values, base, faults, as_cells)
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
         (values, refused), as_cells = split(_text(values), column.separator), True
         add_faults(faults, refused, Fault("wrong_type", NO_JSON, name))
     flat, counts, holes = _flattened(values)
     inner: Faults = {}
-    typed = _scalars(name, column.type, flat, base, inner, as_cells)
+    typed = _single(name, column.type, flat, base, inner, as_cells)
     add_inner(faults, inner, np.repeat(np.arange(len(counts)), counts) if inner else (), IN_LIST)
     add_faults(faults, holes, Fault(ABSENT.reason, IN_LIST + ABSENT.message, name))
     return arrays.as_lists(counts, typed, arrays.absent(values))
@@ -95,9 +95,7 @@ def wrong_type(kind: ColumnType, found: str) -> str:
     return f"wanted {RULES[kind].wanted}, found {found}{hint}"
 
 
-def _scalars(
-    name: str, kind: ColumnType, values: pa.Array, base: ImageBase, faults: Faults, as_cells: bool
-) -> pa.Array:
+def _single(name: str, kind: ColumnType, values: pa.Array, base: ImageBase, faults: Faults, as_cells: bool) -> pa.Array:
     if pt.is_null(values.type):
         return pa.nulls(len(values), arrays.ARROW_TYPES[kind])
     if kind is ColumnType.IMAGE and _is_image(values.type):
@@ -133,7 +131,6 @@ def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]
 
 
 def _ends(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Returns the start of each part, and the end of the last."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
@@ -152,7 +149,7 @@ def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.
 def _needed_images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
     """Makes references for a required column: an empty image gets one, and is refused when it is loaded."""
     found: Faults = {}
-    typed = _scalars(name, ColumnType.IMAGE, values, base, found, as_cells=False)
+    typed = _single(name, ColumnType.IMAGE, values, base, found, as_cells=False)
     if pt.is_struct(values.type) and _is_image(values.type):
         values = _part(values, "bytes")
     if _is_bytes(values.type):
