@@ -265,10 +265,10 @@ def option_line(key: str, choice: Choice, start: str = "") -> str:
 
 
 def _scalar(value: Any) -> str:
-    dumped = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    line = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
     )
-    return dumped.removesuffix("\n").removesuffix("\n...")
+    return line.removesuffix("\n").removesuffix("\n...")
 
 
 def comment(text: str, start: str = "") -> list[str]:

@@ -102,9 +102,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
 
     def _listed(self, files: Files, root: str) -> FileList:
         merged = merge(*(files.match(pattern) for pattern in self._patterns(files)), key=attrgetter("path"))
-        return FileList(
-            _below(root, (next(equal) for _, equal in groupby(merged, key=attrgetter("path"))))
-        )  # once each
+        return FileList(_below(root, (next(equal) for _, equal in groupby(merged, key=attrgetter("path")))))
 
     def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
         """Returns the files that may hold rows: the non-empty ones."""

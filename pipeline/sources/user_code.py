@@ -194,9 +194,7 @@ class UserCode:
                 raise UserCodeError(f"`{reference}`: a module of Python or Recordmill has this name: rename yours")
             if not _add(Path(folder), name, files, reference) and not _check_place(reference, name):
                 near = did_you_mean(name, sorted(path.stem for path in Path(folder).glob("*.py")))
-                raise UserCodeError(
-                    f"`{reference}`: no {name.replace('.', '/')}.py in {folder}, and no such package{near}"
-                )
+                raise UserCodeError(f"`{reference}`: no {name.replace('.', '/')}.py in {folder}, no such package{near}")
         return cls(os.path.abspath(folder), dict(sorted(files.items())))
 
     @cached_property

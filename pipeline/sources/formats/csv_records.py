@@ -117,13 +117,11 @@ class CsvRecords:
         return self.data[self.starts[record] : stop]
 
 
-def read_records(
-    file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None
-) -> Iterator[CsvRecords]:
-    """Yields all records from the file's position on, about `piece_bytes` (8 MiB) at a time, or one longer record."""
-    rest, piece_bytes = b"", piece_bytes or PIECE_BYTES
+def read_records(file: BinaryIO | EncodedFile, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
+    """Yields all records from the file's position on, about `size` (8 MiB) at a time, or one longer record."""
+    rest, size = b"", size or PIECE_BYTES
     while True:
-        more = file.read(min(max(piece_bytes, len(rest)), MAX_LINE_BYTES - len(rest)))
+        more = file.read(min(max(size, len(rest)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
         if len(records.starts):
             yield records

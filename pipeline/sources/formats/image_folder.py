@@ -226,9 +226,7 @@ def _contents(
     return contents
 
 
-def _typed(
-    name: str, column: Column, values: Sequence[object], root: str, paths: Sequence[str], faults: Faults
-) -> pa.Array:
+def _typed(name: str, column: Column, values: list[Any], root: str, paths: Sequence[str], faults: Faults) -> pa.Array:
     """Makes a column from JSON values; image paths are relative to the JSON file's folder."""
     if column.type is not ColumnType.IMAGE:
         return typed_objects(name, column, values, (root, ""), faults)

@@ -86,9 +86,7 @@ def arrow_schema(fields: Fields) -> pa.Schema:
 
 
 def _arrow_fields(tree: dict[str, Any]) -> list[pa.Field]:
-    types = {
-        key: pa.struct(_arrow_fields(value)) if isinstance(value, dict) else value for key, (_, value) in tree.items()
-    }
+    types = {key: pa.struct(_arrow_fields(kind)) if isinstance(kind, dict) else kind for key, (_, kind) in tree.items()}
     return [pa.field(key, _nested(types[key], depth)) for key, (depth, _) in tree.items()]
 
 

@@ -78,9 +78,7 @@ class BoxTable:
         labels = batch[LABEL].dictionary_encode()
         codes = [self._codes.setdefault(code, len(self._codes)) for code in labels.dictionary.to_pylist()]
         sides = [_numbers(ColumnType.NUMBER, batch[side], np.nan) for side in BOX]
-        part = {
-            name: _numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for name, flag in FLAGS.items()
-        }
+        part = {key: _numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for key, flag in FLAGS.items()}
         categories = np.array(codes, np.int32)[labels.indices.to_numpy()]
         start, end = np.stack(sides[:2], 1), np.stack(sides[2:], 1)
         is_leaving = ((start < -SLACK) | (end > 1 + SLACK) | (end <= start)).any(axis=1)

@@ -64,9 +64,7 @@ class UserRowsReader(SourceReader[UserRows]):
         base, first = (self.image_root(files), ""), 0
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
             rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
-            unparsed = [
-                as_reject(chunk, row, fault) for row, fault in enumerate(batch, first) if isinstance(fault, Fault)
-            ]
+            unparsed = [as_reject(chunk, row, bad) for row, bad in enumerate(batch, first) if isinstance(bad, Fault)]
             faults: Faults = {}
             typed = {
                 name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
@@ -140,9 +138,7 @@ def _call(reference: str, options: Mapping[str, Any]) -> Any:
     except ValueError:  # functions in C have no signature
         pass
     except TypeError as error:
-        raise SourceError(
-            f"`{reference}` cannot be called with {', '.join(options) or 'no options'}: {error}"
-        ) from None
+        raise SourceError(f"`{reference}` cannot be called with {', '.join(options) or 'nothing'}: {error}") from None
     return _called(lambda: function(**options), reference, options)
 
 

@@ -158,9 +158,7 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
 
 def _names(columns: Columns, found: list[str]) -> list[str]:
     """Lists the existing columns: asked ones found in any way, then all others."""
-    ways = {
-        name: {f"{extension}.{inner}" if inner else extension for extension, inner in parts(name)} for name in columns
-    }
+    ways = {name: {f"{end}.{inner}" if inner else end for end, inner in parts(name)} for name in columns}
     used = set().union(*ways.values())
     there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
     return there + [name for name in found if name not in used]
