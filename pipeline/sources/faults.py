@@ -62,6 +62,7 @@ class Reject:
 
 Mask = npt.NDArray[np.bool_]
 """Selects rows, shape [rows]."""
+Ints = npt.NDArray[np.int64]
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 
 

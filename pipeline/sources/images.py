@@ -21,6 +21,7 @@ from urllib.parse import unquote_to_bytes
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.sources.columns import ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.paths import Inside, inside, join
 
@@ -90,9 +91,6 @@ def parse(reference: bytes) -> Reference:
 
 
 DATA_URL = "data:"
-ImageBase = tuple[str, str] | tuple[str, str, str]
-"""The base of image paths: `SourceReader.image_root`, a folder below it, and optionally an ending that the paths
-lack."""
 
 
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:

@@ -10,11 +10,10 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import ClassVar, Generic, TypeVar
 
-from recordmill.pipeline.sources.columns import Columns, ColumnType, required
+from recordmill.pipeline.sources.columns import Columns, ColumnType, ImageBase, required
 from recordmill.pipeline.sources.encoded import CODECS
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, without_slash
-from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.options import TableOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceError, SourceReader

@@ -28,7 +28,6 @@ from recordmill.pipeline.sources.encoded import (
 )
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
-from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Chunk
 
 LINE_BREAKS = b"\r\n"
@@ -247,7 +246,7 @@ class RecordRange:
         Reads it all, at about 1 s a GB: a record's start depends on every quote before it. Compressed files, and
         encodings without visible lines, stay whole. Raises: SourceError: the encoding is wrong.
         """
-        path = join(root, file.path)
+        path = f"{root}/{file.path}"
         can_cut = can_start_anywhere(path, self.encoding)
         parts = -(-file.bytes // chunk_bytes) if can_cut else 1
         starts, wanted = [self], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)

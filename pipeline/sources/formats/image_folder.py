@@ -21,12 +21,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import image_fields
 from recordmill.pipeline.sources.formats.csv import CsvReader
@@ -136,7 +135,7 @@ def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk
     return chunks, int(beside.sum())
 
 
-def _bytes(captions: Captions, images: int) -> npt.NDArray[np.int64]:
+def _bytes(captions: Captions, images: int) -> Ints:
     """Returns the bytes of files beside each image, shape [images]."""
     sizes = (np.array([size or 0 for size in each], np.int64) for each in captions.values())
     return sum(sizes, np.zeros(images, np.int64))

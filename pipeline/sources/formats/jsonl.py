@@ -26,7 +26,6 @@ from recordmill.pipeline.sources.faults import Faults, Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
 from recordmill.pipeline.sources.options import JsonLines
-from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
@@ -61,7 +60,7 @@ class JsonLinesReader(TableReader[JsonLines]):
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files into byte ranges of at most `chunk_bytes`, after looking at the first file's first lines."""
         encoding = self.source.encoding
-        rows = first_objects(files, join(root, inputs[0].path), encoding)
+        rows = first_objects(files, f"{root}/{inputs[0].path}", encoding)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # raises if one column lies inside another
         chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes, encoding)]
@@ -74,11 +73,11 @@ class JsonLinesReader(TableReader[JsonLines]):
         The count selects the images to measure: it must not depend on the order of files, small beside images.
         """
         if any(column.type is ColumnType.IMAGE for column in columns.values()):
-            return counted_rows(files, [join(root, file.path) for file in inputs], self.source.encoding)
+            return counted_rows(files, [f"{root}/{file.path}" for file in inputs], self.source.encoding)
         alike: dict[str | None, list[FileInfo]] = {}
         for file in inputs:
             alike.setdefault(codec(file.path), []).append(file)
-        totals = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
+        totals = [(f"{root}/{some[0].path}", sum(file.bytes for file in some)) for some in alike.values()]
         return sum(estimated_rows(files, path, total) for path, total in totals)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
@@ -86,7 +85,7 @@ class JsonLinesReader(TableReader[JsonLines]):
         part: JsonRange = chunk.work
         fields = {name: part.fields.get(name) or find_field((), name, column) for name, column in columns.items()}
         parser, base, first = Parser(fields), self.image_base(files, chunk), 0
-        with opened(files, join(self.root(files), chunk.file), self.source.encoding) as file:
+        with opened(files, f"{self.root(files)}/{chunk.file}", self.source.encoding) as file:
             for data in pieces(file, part.start, part.end):
                 lines, faults = Lines(data), Faults()
                 parsed = parser.parse(lines)

@@ -22,14 +22,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from recordmill.pipeline.sources.columns import Column
+from recordmill.pipeline.sources.columns import Column, ImageBase
 from recordmill.pipeline.sources.encoded import Lines, Rows
-from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.pipeline.sources.images import ImageBase
+from recordmill.pipeline.sources.faults import Fault, Faults, Mask
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
@@ -161,7 +159,7 @@ class Parser:
         return [row for row, line in zip(rows.tolist(), lines.each(rows), strict=True)
                 if any(dots in line for dots in self._dots)]  # fmt: skip
 
-    def _without_dotted_keys(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+    def _without_dotted_keys(self, table: pa.Table) -> Mask:
         """Marks rows without a value under a dotted key: the field may be nested there."""
         unclear = np.zeros(table.num_rows, bool)
         for name in self._dotted:

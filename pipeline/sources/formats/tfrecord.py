@@ -28,7 +28,6 @@ from recordmill.pipeline.sources.faults import Fault, Faults, Reject, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
@@ -126,12 +125,12 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         """Cuts local files at records and counts rows; estimates other files by their first records."""
         cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
-        names = self._names(files, join(root, inputs[0].path))
+        names = self._names(files, f"{root}/{inputs[0].path}")
         rows, referred = sum(rows for _, rows in cuts), self.referred_bytes(columns, chunks)
         return Plan(chunks, rows, names=names, referred_bytes=referred)
 
     def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
-        path = join(root, file.path)
+        path = f"{root}/{file.path}"
         compressed = self._is_compressed(files, path)
         if compressed or "://" in path:
             chunks = self.chunks_of(file, [0], None if compressed else file.bytes)
@@ -167,7 +166,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         """Reads the records that start in the chunk; the default key is the record's digest."""
         part: FileRange = chunk.work
         first = 0
-        with files.open(join(self.root(files), chunk.file)) as opened:
+        with files.open(f"{self.root(files)}/{chunk.file}") as opened:
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)

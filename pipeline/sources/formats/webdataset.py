@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Tar, TarSample, samples
-from recordmill.pipeline.sources.images import ImageBase, inline, to_piece
+from recordmill.pipeline.sources.images import inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError

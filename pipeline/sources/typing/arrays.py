@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.faults import Fault, Faults, Mask, Rows, add_faults, add_inner
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Rows, add_faults, add_inner
 from recordmill.transforms.contract.array_layout import MAGIC, ArrayError, ArrayLayout
 
 ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
@@ -66,12 +66,12 @@ def absent(values: pa.Array) -> Mask:
     return values.is_null().to_numpy(zero_copy_only=False) if values.null_count else np.zeros(len(values), bool)
 
 
-def lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
+def lengths(lists: pa.Array) -> Ints:
     """Returns the length of each list, shape [rows]; 0 for null."""
     return pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def as_lists(counts: npt.NDArray[np.int64], flat: pa.Array, missing: Mask) -> pa.Array:
+def as_lists(counts: Ints, flat: pa.Array, missing: Mask) -> pa.Array:
     """Makes Arrow lists, shape [rows], with `counts` values each; null where `missing`."""
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, mask=pa.array(missing))
@@ -122,7 +122,7 @@ def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Fau
         add_inner(faults, inner, where)
     if len(groups) == 1 and len(groups[0][0]) == rows:
         return parts[0]
-    order: npt.NDArray[np.int64] = np.full(rows, -1)
+    order: Ints = np.full(rows, -1)
     starts = accumulate(map(len, parts), initial=0)
     for (where, _), values, start in zip(groups, parts, starts, strict=False):
         order[np.asarray(where, np.int64)] = np.arange(start, start + len(values))
@@ -282,7 +282,7 @@ def typed_arrays(name: str, layout: ArrayLayout, values: pa.Array, faults: Fault
     return _cut(numbers, np.searchsorted(row_of, np.arange(len(values) + 1)), good)
 
 
-def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask, Mask]:
+def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, Ints, Mask, Mask]:
     """Unnests lists, and compares their lengths with the layout's sides; one flat list may hold all values.
 
     Returns the innermost values, the row of each, and the rows with nulls and those misshapen.
@@ -318,7 +318,7 @@ def _numbers(layout: ArrayLayout, values: pa.Array) -> tuple[npt.NDArray[Any], M
     return layout.numbers(values.fill_null(0).to_numpy(zero_copy_only=False))
 
 
-def _cut(numbers: npt.NDArray[Any], ends: npt.NDArray[np.int64], good: Mask) -> pa.Array:
+def _cut(numbers: npt.NDArray[Any], ends: Ints, good: Mask) -> pa.Array:
     """Cuts numbers into each row's bytes; None for bad rows."""
     data = memoryview(numbers.tobytes())
     places = (ends * numbers.dtype.itemsize).tolist()

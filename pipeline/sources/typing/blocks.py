@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -17,7 +16,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, is_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults, Mask, Reject, add_faults, add_inner
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Reject, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
@@ -29,7 +28,7 @@ class TypedRows:
 
     columns: Mapping[str, pa.Array]
     """By name, each of shape [rows], of its column's Arrow type, with nulls."""
-    positions: npt.NDArray[np.int64]
+    positions: Ints
     """Positions in the chunk, shape [rows], rising."""
     keys: pa.Array | None
     """Default keys as Arrow `binary`, shape [rows], null if unknown; None if columns make the key."""

@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
+from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
-from recordmill.pipeline.sources.images import ImageBase
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import IN_LIST
 from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type

@@ -35,9 +35,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
-from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.images import ImageBase, empty_images, inlined, references
+from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
+from recordmill.pipeline.sources.images import empty_images, inlined, references
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
 
@@ -117,7 +117,7 @@ def _single(name: str, kind: ColumnType, values: pa.Array, base: ImageBase, faul
     return typed
 
 
-def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]:
+def _flattened(values: pa.Array) -> tuple[pa.Array, Ints, Mask]:
     """Flattens nested lists: returns values, counts by row, and rows with a null list inside; a value counts as one."""
     if not arrays.is_list(values.type):
         missing = arrays.absent(values)
@@ -130,7 +130,7 @@ def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]
     return flat, np.diff(_ends(inner)[ends]), np.diff(_ends(holes | missing)[ends]) > 0
 
 
-def _ends(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _ends(counts: npt.NDArray[Any]) -> Ints:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
