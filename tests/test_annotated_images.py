@@ -164,7 +164,7 @@ def annotation(number: int, **fields: Any) -> Change:
 
 
 def rename(pattern: str) -> Change:
-    """Renames the images, so that no annotation has the name of one."""
+    """Renames the images: no annotation matches any more."""
 
     def apply(folder: Path) -> None:
         for path in sorted(folder.glob(pattern)):

@@ -282,7 +282,7 @@ def test_columns_of_every_type(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", ["2.5", "2_5", "1e400"])
 def test_cells_that_stand_for_no_number(tmp_path: Path, other: str) -> None:
-    """Whatever else is in the batch, which Arrow reads alone where it can."""
+    """The same for other cells in the batch, which Arrow reads if it can."""
     maybe = Column(ColumnType.NUMBER, optional=True)
     cells = ["", " ", "?", " ?", "NA", "n/a", "nan ", "NaN", "null", "NULL", "None", "1", "na", "-nan", other]
     file = write(tmp_path, b"n,t\n" + b"".join(f"{cell},a\n".encode() for cell in cells))

@@ -49,7 +49,7 @@ CASES = {
 
 
 class BucketFileSystem(FileSystem):
-    """An object store: a file that is missing shows when it is read."""
+    """An object store, which reports a missing file only on reading."""
 
     @classmethod
     def scheme(cls) -> str:

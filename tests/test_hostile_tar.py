@@ -1,4 +1,4 @@
-"""Tar files that claim more than they hold, or whose headers go on without end, in bounded memory."""
+"""Tar files with false sizes or endless headers are read in bounded memory."""
 
 import gzip
 import io
@@ -30,7 +30,7 @@ GOOD = member("0001.txt", b"hello")
 
 
 def sparse(claims: int, more: bool = False) -> bytes:
-    """A sparse file as GNU tar writes it: 512 bytes in the file, `more` parts of its map behind the header."""
+    """A sparse file as GNU tar writes it: 512 stored bytes, with `more` map parts after the header."""
     info = tarfile.TarInfo("0000.txt")
     info.size, info.type = 512, tarfile.GNUTYPE_SPARSE
     head = bytearray(info.tobuf(tarfile.GNU_FORMAT))

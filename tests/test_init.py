@@ -63,7 +63,7 @@ def lines(path: Path, rows: list[Any]) -> None:
 
 
 def guessed(folder: Path, path: str = "data", **options: Any) -> tuple[Spec, str]:
-    """The spec that is printed for a path in a folder, its question answered by the first answer, and its text."""
+    """Returns the spec for a path in a folder, taking the first answer to its question, and its text."""
     if path == "data" and (folder / "data/labels.csv").exists():
         path = "data/labels.csv"  # a table whose rows name the images beside it
     options = {"answers": Answers(ask=lambda _, answers: answers[0]), **options}

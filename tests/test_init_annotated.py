@@ -1,4 +1,4 @@
-"""`recordmill init` on annotated images as they are downloaded: the sources that it finds, and a build of them."""
+"""`recordmill init` on downloaded annotated images: finds their sources, which build."""
 
 import json
 import shutil
@@ -220,7 +220,7 @@ def labels(folder: Path) -> None:
 
 
 def one_folder(folder: Path) -> None:
-    """The images of all splits in one folder."""
+    """All splits' images in one folder."""
     published.write_kaggle(folder)
     (folder / "train").rename(folder / "images")
     for image in (folder / "test").iterdir():

@@ -37,7 +37,7 @@ def rows_of(spec: Spec, columns: Any) -> list[tuple[str | None, Read]]:
 
 
 def images_by_split(folder: Path) -> tuple[dict[str | None, list[str]], str]:
-    """Returns the images of each split by the names of their files, each of which has a cat, and the spec's text."""
+    """Returns each split's images by file name, all with a cat, and the spec's text."""
     spec, text = guessed(folder)
     by_split = dict[str | None, list[str]]()
     for split, found in rows_of(spec, BOXES):

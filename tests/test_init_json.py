@@ -1,4 +1,4 @@
-"""A JSON file that is one object is no row: it is refused with what it is, or left out beside files of rows."""
+"""A JSON file of one object is not a row: it is refused by name, or skipped beside files of rows."""
 
 import json
 import re

@@ -323,7 +323,7 @@ def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:
 
 
 def test_rejects_alone_are_sampled_and_counted(tmp_path: Path) -> None:
-    """A split whose rows are all damaged, and more than the sample takes of it."""
+    """A split with only damaged rows, larger than its sample."""
     for split, more in (("train", ""), ("valid", "\nthe second line is no box")):
         for n in range(600):
             write(tmp_path / f"data/{split}/{n}.png", image_bytes())

@@ -1,4 +1,4 @@
-"""A manifest whose texts are of 100,000 letters each: every command ends in some lines, and none repeats the text."""
+"""A manifest with texts of 100,000 letters: every command prints a few lines, without repeating the text."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plain text: lines and files as rows, and what comes of where they lie."""
+"""Plain text: lines and files as rows, with columns from their paths."""
 
 import gzip
 from hashlib import blake2b

@@ -38,7 +38,7 @@ BROKEN = "3"
 
 
 def captions(row: int, language: str = "") -> list[str]:
-    """The captions of a row, 0 to 4, whose words name row, number and language."""
+    """The captions of a row, 0 to 4; their words name row, number and language."""
     return [f"row{row} caption{number} {language}" for number in range(row % (CAPTIONS + 1))]
 
 

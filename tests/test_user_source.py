@@ -105,7 +105,7 @@ def test_parts_are_chunks() -> None:
 
 
 def test_relative_paths_begin_in_the_specs_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From wherever the command runs, at the plan and in each worker's threads, which may be inside at once."""
+    """Holds for any working folder, in the plan and in concurrent threads of workers."""
     (folder / "notes.txt").write_text("notes")
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")

@@ -1,4 +1,4 @@
-"""WebDataset's tar files: samples and their members, pictures where they lie, hostile and damaged files."""
+"""WebDataset's tar files: samples and members, pictures read in place, hostile and damaged files."""
 
 import gzip
 import io
@@ -240,7 +240,7 @@ AT = 4096  # where the header of 2.txt begins; its last member's begins at 5632
 
 
 def patched(data: bytes, at: int, new: bytes) -> bytes:
-    """A tar file with a header changed, whose checksum is put right."""
+    """Changes a header of a tar file, and corrects its checksum."""
     header = bytearray(data[at // 512 * 512 :][:512])
     header[at % 512 : at % 512 + len(new)] = new
     header[148:156] = b" " * 8
