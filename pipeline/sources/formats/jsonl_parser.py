@@ -1,4 +1,4 @@
-r"""The parser of JSON Lines: parses many lines at once, with the same result for each as alone.
+r"""The parser of JSON Lines: parses many lines at once, with the result of parsing each alone.
 
 A line, stripped of spaces, tabs and carriage returns, is a row unless blank. It must be one JSON object by Arrow's
 parser: RFC 8259 with these particulars. An asked key must not repeat (`{"a": 1, "a": 2}` is malformed); others may.
@@ -131,7 +131,7 @@ class Parser:
         self._dots = {f"{key}.{inner}".encode() for parts in nested for key, inner in pairwise(parts)}
 
     def parse(self, lines: Lines) -> Parsed:
-        """Parses a piece's lines, with the same result for each as alone."""
+        """Parses a piece's lines, with the result of parsing each alone."""
         faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it must begin with {{ and end with }}")
                   for line in lines.others.tolist()}  # fmt: skip
         faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
