@@ -309,7 +309,7 @@ NOTES = [
     ("voc", lambda folder: (folder / XML).unlink(), ["without an annotation file", ": 1 (JPEG"]),
     ("yolo", lambda folder: (folder / "images/train/000001.jpg").unlink(), ["without an image", ": 1 (000001.txt)"]),
     ("open_images", lambda folder: None, ["boxes of images", ": 3"]),
-    ("open_images", swap(TABLE, ",0,0,0\n", ",0,0\n"), ["cells", "header: 1"]),
+    ("open_images", swap(TABLE, ",0,0,0\n", ",0,0\n"), ["cells", "header", ": 1"]),
 ]
 
 

@@ -31,7 +31,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
     """Reads files of rows."""
 
     compressed: ClassVar[bool] = True
-    """Whether an ending may be followed by a compression's."""
+    """True if an ending may be followed by a compression's."""
     of_path: ClassVar[tuple[str, ...]] = ()
     """The columns from a file's path."""
     looks_at: ClassVar[str] = ""
@@ -89,7 +89,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
             empty = [] if len(inputs) == len(listed) else [file.path for file in listed if not file.bytes]
             for path in empty:
                 files.open(join(root, path)).close()  # raises for a broken link, listed with 0 bytes
-            notes = cut.notes + note("skipped empty files", empty) + unused(cut.names, columns)
+            notes = cut.notes + note("empty files, left out", empty) + unused(cut.names, columns)
             total, used = sum(file.bytes for file in inputs), FileList(chain(inputs, self._images(files, columns)))
             names = list(dict.fromkeys([*cut.names, *self.of_path]))
             return replace(cut, bytes=total, inputs=used, notes=notes, names=names, of_path=self.of_path)

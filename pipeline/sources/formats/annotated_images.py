@@ -209,7 +209,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         left = [file.path for file in inputs if file.path not in used]
         notes = [
             *note("images without an annotation file, read with empty lists", without),
-            *note("skipped annotation files without an image", left),
+            *note("annotation files without an image, left out", left),
         ]
         return annotated.Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 

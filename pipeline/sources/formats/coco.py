@@ -268,7 +268,7 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
     boxes, captions = any(image.ids or image.fault for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
-        *note("skipped annotations of images missing in `images`", unlisted),
+        *note("annotations of images missing in `images`, left out", unlisted),
         *note(LEAVING, outside),
         *note("files with all boxes within 1 pixel: for shares of the sides, set `unit: relative`", tiny),
         *note("merged categories with several ids and one name", merged),

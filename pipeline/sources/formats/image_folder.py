@@ -151,11 +151,11 @@ def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> lis
     for ending in endings:
         without = side.sizes(ending).count(None)
         notes += [f"images without a {ending} beside them: {without:,}"] if without else []
-        notes += note(f"skipped {ending} without an image", [path for path in alone if path.endswith(ending)])
+        notes += note(f"{ending} without an image, left out", [path for path in alone if path.endswith(ending)])
     unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
     notes += note("unused files beside images", unread)
     left = read.union(alone, unread)
-    return notes + note("skipped other files", [file.path for file in others if file.path not in left])
+    return notes + note("other files, left out", [file.path for file in others if file.path not in left])
 
 
 def _read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
@@ -385,6 +385,6 @@ def _metadata_notes(paths: Counter[str], left: list[str], metadata: list[FileInf
     where = metadata[0].path if len(metadata) == 1 else "any metadata file"
     return [
         *note("images of several rows", sorted(path for path, count in paths.items() if count > 1)),
-        *note(f"skipped images without a row in {where}", [path for path in left if is_image(path)]),
-        *note("skipped other files", [path for path in left if not is_image(path)]),
+        *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
+        *note("other files, left out", [path for path in left if not is_image(path)]),
     ]

@@ -111,8 +111,8 @@ def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequ
     for path in paths:
         table.read(files, join(root, path))
     counts = {
-        "skipped boxes of images that are missing in the folder": table.lost,
-        "skipped lines with another number of cells than the header": table.damaged,
+        "boxes of images missing in the folder, left out": table.lost,
+        "lines with another number of cells than the header, left out": table.damaged,
     }
     notes = [*(f"{what}: {count:,}" for what, count in counts.items() if count), *note(LEAVING, table.leaving)]
     return Found(table.rows(images), [0] * len(images), ("boxes", "categories", *FLAGS), notes)

@@ -44,9 +44,9 @@ class Tar:
         self._file = _Forward(self._stream or file, can_seek=size is not None)
         self._size = size
         self.has_end = False
-        """Whether the end mark was read."""
+        """True once the end mark was read."""
         self.has_global_headers = False
-        """Whether a header for all later members was read."""
+        """True once a header for all later members was read."""
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         """Yields the members; a regular one's bytes are at `offset_data`. Raises: DamagedTarError."""

@@ -88,7 +88,7 @@ class TextReader(TableReader[TextFiles]):
         read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
         below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
         others = [path[len(root) + 1 :] for path in below if not path.endswith(read)]
-        return note("skipped other files", others)
+        return note("other files, left out", others)
 
     def _patterns(self, files: Files) -> list[str]:
         """Returns the patterns of all files; a folder is searched recursively."""

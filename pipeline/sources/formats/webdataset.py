@@ -75,7 +75,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         left_out = [name for look in looks for name in look.left_out]
         no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
         notes = [
-            *note("skipped members outside of samples", left_out),
+            *note("members outside of samples, left out", left_out),
             *note("perhaps cut off: the tar file's end mark is missing", no_end),
         ]
         return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
