@@ -62,7 +62,7 @@ class Listing:
     def recognized(
         self, sources: Sequence[Source], shown: Sequence[FileInfo], what: str, without: Sequence[str] = ()
     ) -> Recognized:
-        """Returns the sources, by split if several have train. Raises: UnknownDataError: images are missing."""
+        """Returns the sources, without splits unless several include train. Raises: UnknownDataError: no images."""
         if not sources:
             why = "has annotations without their images: give the folder that holds both"
             raise UnknownDataError(f"{without[0]}: {self.folder} {why}")

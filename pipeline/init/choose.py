@@ -169,7 +169,7 @@ def _find_key(sample: SourceSample) -> Named:
 
 
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
-    """Finds the feature to predict, by its codes or name, and the reason; sources and rows must hardly lack it."""
+    """Finds the feature to predict, by its codes or name, and why; each source and most rows must have it."""
     if sample.data.known:
         return None, "boxes and their classes are learned together; name a feature to predict only that"
     column = codes.column if codes else guessing.label_of(guesses)

@@ -34,7 +34,7 @@ WHY = {"escape": 'quotes are written as \\", or NULL as \\N', "trim": "blanks st
 
 
 def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
-    """Finds files' encoding by their first bytes, and the reason ('' for UTF-8). Raises: UserError: unclear."""
+    """Finds files' encoding by their first bytes, and why ('' for UTF-8). Raises: UserError: not even cp1252."""
     for head in heads:
         if mark := next((mark for mark in MARKS if head.startswith(mark)), None):
             return MARKS[mark], "by the byte order mark"

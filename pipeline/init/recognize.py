@@ -217,7 +217,7 @@ def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]
 def divided(
     files: Sequence[FileInfo], names: Callable[[FileInfo], Iterable[str]]
 ) -> dict[str | None, Sequence[FileInfo]]:
-    """Groups files by the split in the first of their names (parts of a path); all under None if only one appears."""
+    """Groups files by the split in their names (parts of a path); all under None unless train and another appear."""
     by_split = dict[str | None, list[FileInfo]]()
     for file in files:
         by_split.setdefault(split_of(*names(file)), []).append(file)

@@ -160,7 +160,7 @@ class DamagedDataError(Exception):
 
 
 class Inflated(io.BufferedReader):
-    """The decompressed bytes of a gzip or zlib stream, without seeking. Reading raises DamagedDataError, OSError."""
+    """Decompressed bytes of a gzip (of any members) or zlib stream, no seek; raises DamagedDataError and OSError."""
 
     def __init__(self, file: BinaryIO) -> None:
         """Takes a file at the stream's start."""

@@ -132,7 +132,7 @@ PLACEHOLDER = re.compile(r"\{(span|YYYY|MM|DD|HH)\}")
 
 @dataclass(frozen=True)
 class Template:
-    """A path with placeholders, otherwise a glob."""
+    """A path, perhaps a glob, with placeholders."""
 
     path: str
 

@@ -18,7 +18,7 @@ MAX_PATH = 4096  # Linux's limit, in bytes
 
 
 def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
-    """Makes a path relative to `folder` relative to the root; None if absolute, a URL, with a NUL, or outside."""
+    """Makes a path in `folder` relative to the root (in a store, `a//b` stays); None if absolute, a URL or outside."""
     if path.startswith("/") or "://" in path or "\0" in path:
         return None
     joined = posixpath.join(folder, path)

@@ -98,7 +98,7 @@ class Block:
 
 @dataclass(frozen=True)
 class SourceReader(ABC, Generic[SourceOf]):
-    """Plans and reads one source; `plan` and `read` take the spec's column names, a format the source's own."""
+    """Plans and reads one source: `plan` and `read` take the spec's column names, a format the source's own."""
 
     source: SourceOf
 
@@ -161,7 +161,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         """Reads as `read`, by the source's column names."""
 
     def _own(self, columns: Columns) -> Columns:
-        """Maps columns to the source's names, optional if all users agree. Raises: SourceError: wanted as two types."""
+        """Maps columns to the source's names, optional if all uses are. Raises: SourceError: wanted as two types."""
         own: dict[str, Column] = {}
         for asked, column in columns.items():
             name = self.source.columns.get(asked, asked)

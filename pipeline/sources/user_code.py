@@ -186,7 +186,7 @@ class UserCode:
 
     @classmethod
     def of(cls, references: Iterable[str], folder: str) -> "UserCode":
-        """Gathers the referenced modules and their imports from a folder. Raises: UserCodeError: invalid or missing."""
+        """Gathers referenced modules and their imports from a folder. Raises: UserCodeError: missing or invalid."""
         files: dict[str, bytes] = {}
         for reference in references:
             name, _ = split_reference(reference)

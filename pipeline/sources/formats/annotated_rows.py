@@ -111,7 +111,7 @@ def _listed(line: str) -> str:
 
 
 def read_names(files: Files, path: str | None) -> Names:
-    """Reads class names: `names` in YAML, CSV of codes and names, or a name a line. Raises: SourceError, OSError."""
+    """Reads class names: `names` in YAML, CSV of codes and names, or one a line, from 0. Raises: SourceError."""
     if path is None:
         return {}
     names = _names(_text(files, path), path)
