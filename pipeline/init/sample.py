@@ -50,8 +50,7 @@ class SampledFiles(Files):
         limit = math.ceil(rows / max(1, len(listed)))
         for file in listed:
             form = _format_of_rows(source, file.path)
-            is_cut = form in LINES and rows < ALL_ROWS
-            part = _first_rows(files, source, file.path, form, limit) if is_cut else None
+            part = _first_rows(files, source, file.path, form, limit) if form in LINES and rows < ALL_ROWS else None
             if part is not None:
                 self._held[file.path], self._shown[file.path] = part, file._replace(bytes=len(part))
             elif form and "://" in file.path and file.bytes <= CHUNK_BYTES:

@@ -175,8 +175,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             Chunk(0, 0, "", sum(row.bytes for row in rows), annotated.AnnotatedRows(pack(rows), names))
             for rows in cut(found.rows, parts)
         ]
-        every = [*self.of_path, *found.names]
-        return Plan(chunks, len(found.bytes), notes=found.notes, names=every, is_exact=True)
+        return Plan(chunks, len(found.bytes), notes=found.notes, names=[*self.of_path, *found.names], is_exact=True)
 
     def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names) -> annotated.Found:
         listed, paths = annotated.ImageList.read(files, self.source.image_list), [file.path for file in inputs]

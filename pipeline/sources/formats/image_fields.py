@@ -144,8 +144,7 @@ def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields
     for name, column in columns.items():
         field = fields.field(name)
         if field in paths:
-            stored = block.table[field].combine_chunks()
-            values[name] = _of_images(name, column, stored, paths[field], faults)
+            values[name] = _of_images(name, column, block.table[field].combine_chunks(), paths[field], faults)
         elif name in fields.of_path:
             files = [some[0] if some else None for some in paths[FILE_NAME]]
             values[name] = path_column(name, column, files, faults, reads_split=first_is_split)

@@ -323,8 +323,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
                 raise SourceError(f"{path} is an archive: unpack it, and give the folder")
             folder = posixpath.dirname(path) or "."
             raise SourceError(f"{path} is a file: give its folder, `path: {folder}`")
-        below = files.match(f"{escape(root)}/**")
-        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
+        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in files.match(f"{escape(root)}/**"))
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk's rows, without images; the default key is the path in `file_name`, else all fields' paths."""

@@ -87,8 +87,7 @@ class TextReader(TableReader[TextFiles]):
             return []
         read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
         below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
-        others = [path[len(root) + 1 :] for path in below if not path.endswith(read)]
-        return note("other files, left out", others)
+        return note("other files, left out", [path[len(root) + 1 :] for path in below if not path.endswith(read)])
 
     def _patterns(self, files: Files) -> list[str]:
         """Returns the patterns of all files; a folder is searched recursively."""

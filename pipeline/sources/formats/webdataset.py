@@ -89,8 +89,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         path, first = join(self.root(files), chunk.file), 0
         read = _read(files, path, chunk.work, wanted(columns, images=not in_place))
         for batch in batches(read, _bytes, BLOCK_SAMPLES):
-            raw = _raw_rows(chunk, first, batch, made, key is None)
-            yield make_block(chunk, raw, columns, key)
+            yield make_block(chunk, _raw_rows(chunk, first, batch, made, key is None), columns, key)
             first += len(batch)
 
 
@@ -196,8 +195,7 @@ def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
 
 def _object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
     if extension not in sample.objects:
-        data = sample.members[extension].data or b""
-        sample.objects[extension] = json_object(data, f"the member .{extension}")
+        sample.objects[extension] = json_object(sample.members[extension].data or b"", f"the member .{extension}")
     return sample.objects[extension]
 
 

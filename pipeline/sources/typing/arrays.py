@@ -126,8 +126,7 @@ def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Fau
     starts = accumulate(map(len, parts), initial=0)
     for (where, _), values, start in zip(groups, parts, starts, strict=False):
         order[np.asarray(where, np.int64)] = np.arange(start, start + len(values))
-    every = pa.concat_arrays([pa.array([], kind), *parts])
-    return every.take(pa.array(order, mask=order < 0))
+    return pa.concat_arrays([pa.array([], kind), *parts]).take(pa.array(order, mask=order < 0))
 
 
 def lookup(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | None:
