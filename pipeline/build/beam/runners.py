@@ -48,7 +48,7 @@ FIT = re.compile(r"[\w/.+-]{1,70}", re.ASCII)
 SHORT = "/tmp"  # noqa: S108 - for a folder of mode 0700 in it
 WORKER_COMMAND = shlex.join([sys.executable, "-P", child_process.__file__])
 """The command of a worker (`runners.child_process`), without its driver's number."""
-NAMES = {"DirectRunner": "local", "prism": "PrismRunner", "DataflowRunner": "dataflow"}  # other names of runners
+NAMES = {"DirectRunner": "local", "DataflowRunner": "dataflow"}  # Beam's names for our runners
 
 
 def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - frozen
