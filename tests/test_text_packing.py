@@ -17,7 +17,7 @@ from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.results.results import NothingToPublishError
-from recordmill.pipeline.build.worker.examples import PackedRecords, PackedRow, RowPacker
+from recordmill.pipeline.build.worker.build_shard import PackedRecords, PackedRow, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths, measure_lengths
