@@ -17,6 +17,7 @@ from recordmill.pipeline import private_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.private_folder import PREFIX, private_temporary_files
 from tests.forked import python, recordmill, start_python, wait_until
+from tests.messages import raises
 
 ROOT = Path(__file__).parents[1]
 HOLDER = """
@@ -170,7 +171,7 @@ def test_a_fork_leaves_the_folder_to_its_parent(shared: Path) -> None:
 
 def test_without_a_place_for_it_nothing_begins(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "gone"))
-    with pytest.raises(UserError, match="no temporary folder can be made in .*gone.*: free some space, or name a fold"):
+    with raises(UserError, shared / "gone", "free some space", "TMPDIR"):
         private_folder.use_private_folder()
 
 

@@ -74,7 +74,7 @@ def test_damaged_sums_are_a_fault(tmp_path: Path) -> None:
     live = version(tmp_path / "live", ["the"], {"summaries/vocabularies": LIVE})
     new = version(tmp_path / "new", ["le"], {"summaries/vocabularies": FRENCH})
     next((tmp_path / "new/summaries/vocabularies").iterdir()).write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"bucket-\d+.arrow is not what it was"):
+    with pytest.raises(DatasetError, match=r"bucket-\d+.arrow"):
         unknown_words("text", live, new)
 
 

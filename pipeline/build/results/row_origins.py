@@ -35,7 +35,7 @@ class Origin:
     line: int | None
     """The line, or the number of the record or row, from 1; None if the file itself is the row."""
     since: str
-    """Whether the file has changed since the version was built, for people."""
+    """The file's changes since the version was built, for people."""
 
     def __str__(self) -> str:
         line = "" if self.line is None else f", line {self.line:,}"
