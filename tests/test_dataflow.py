@@ -271,7 +271,7 @@ def test_a_user_who_stops_the_submission(
         assert service.states() == (["JOB_STATE_CANCELLED"] if delay else [])
         notes = getattr(end.value, "__notes__", [])
         if not delay:
-            assert_names(notes[0], "recordmill-digits-4f1c9a2e", "not listed yet", "run the same command")
+            assert_names(notes[0], "recordmill-digits-4f1c9a2e", "not listed yet", "same command again")
 
 
 def test_a_job_of_a_dead_driver_is_cancelled_first(service: DataflowService, run: Callable[..., None]) -> None:
@@ -312,5 +312,5 @@ def test_an_option_that_the_service_would_refuse(
 
 
 def test_an_option_is_missing() -> None:
-    with raises(RunnerError, "--runner dataflow", "--project after the --"):
+    with raises(RunnerError, "--runner dataflow", "needs --project "):
         DataflowRunner(RunOptions("dataflow"))

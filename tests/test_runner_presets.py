@@ -170,9 +170,8 @@ def test_a_jar_is_fetched_once_and_checked_each_time(repository: Path) -> None:
     (repository / PATH).unlink()
     assert find_jar(JAR) == jar
     jar.write_bytes(b"another jar")
-    with raises(
-        RunnerError, jar, hashlib.sha256(b"another jar").hexdigest(), hashlib.sha256(CONTENT).hexdigest(), "remove it"
-    ):
+    found, wanted = (hashlib.sha256(data).hexdigest() for data in (b"another jar", CONTENT))
+    with raises(RunnerError, jar, f"{found}, not {wanted}", "remove it"):
         find_jar(JAR)
 
 

@@ -49,13 +49,13 @@ class DataflowRunner(Runner):
         dataflow.check(self._complete)
         self._arguments = list(options.beam_options)
         super().__init__(BeamRunner(), self._options_of(""), options.attempts)
-        self.threads = _threads(self.options)
+        # 2 for one core, as one reads; all cores for the only process of a machine
+        is_alone = self.options.view_as(DebugOptions).lookup_experiment("no_use_multiple_sdk_containers")
+        self.threads = 0 if is_alone else 2
         self._is_dry = bool(self._given.get("dry_run"))
-        self._build_key, self._listener, self._checks = "", Listener(), list[Callable[[], None]]()
 
     def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
-        """Prepares for an attempt; cancels the job that a dead driver of this build left, and waits for its end."""
-        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
+        super().begin(build_key, listener, checks)
         if self._is_dry:
             return
         jobs = _Jobs(self.options)
@@ -106,11 +106,6 @@ class NoAnswerError(RunnerError):
     """The service does not answer now; it may in a moment."""
 
     exit_code = ExitCode.TRY_AGAIN
-
-
-def _threads(options: PipelineOptions) -> int:
-    """Returns the threads of a worker's graph: 2 for one core, as one reads; 0, all cores, if no other shares them."""
-    return 0 if options.view_as(DebugOptions).lookup_experiment("no_use_multiple_sdk_containers") else 2
 
 
 class RunningJob:

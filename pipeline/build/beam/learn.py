@@ -34,11 +34,7 @@ from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 
 def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
-    """Looks at all chunks, unless there is nothing to learn or an earlier attempt has; returns the reduced buckets.
-
-    Raises:
-        UserError: a worker failed.
-    """
+    """Looks at all chunks, unless nothing is to be learned or an earlier attempt has; returns the reduced buckets."""
     done = look.read_done() if look.summaries else {}
     if done is None:
         add = partial(_add_look, look=look, chunks=chunks)
@@ -79,16 +75,13 @@ class LookAtChunks(WorkerStep):
         self._look = look
 
     def start_bundle(self) -> None:
-        """Begins empty."""
         self._sums = PartialSums(self._look.summaries)
 
     def process(self, chunk: Chunk) -> Iterator[tuple[str, bytes]]:
-        """Adds a chunk."""
         with leaving_error(self._planned.workspace):
             yield from self._sums.add(self._function(chunk), self._planned.spans[chunk.source])
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields the rest of the sums."""
         for element in self._sums.flush():
             yield beam.transforms.window.GlobalWindows.windowed_value(element)
 
@@ -107,13 +100,8 @@ def learn(
 ) -> PlannedBuild:
     """Looks at the rows, if the graph learns from them, and makes the graph; returns the build with both.
 
-    Args:
-        planned: the build, with the decisions on its rows.
-        chunks: all of its chunks.
-        runner: runs the look.
-        export: the archive of an earlier attempt's export.
-        temp: a folder that TensorFlow opens from every worker, for the user's own analyzers.
-        live: the live version's analysis, if it is frozen, or if kept spans are not read again.
+    `export` is the archive of an earlier attempt's export, `temp` a folder that TensorFlow opens from every worker, for
+    the user's own analyzers, and `live` the live version's analysis, if it is frozen, or if spans are kept.
 
     Raises:
         UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails, the

@@ -34,13 +34,9 @@ from recordmill.pipeline.sources.source_reader import Chunk
 def FindDuplicates(
     rows: beam.PCollection, planned: PlannedBuild, distance: int | None, folder: str
 ) -> beam.PCollection:
-    """Finds the members of whole clusters (`duplicates.find.members`).
+    """Finds the members of whole clusters (`duplicates.find.members`) among fingerprints by the buckets of contents.
 
-    Args:
-        rows: fingerprints by the buckets of their contents.
-        planned: the build.
-        distance: the number of bits of looks that may differ; None to find equal contents alone.
-        folder: for the files of looks.
+    `distance` is the number of bits of looks that may differ, None to find equal contents alone; `folder` holds looks.
     """
     grouped = rows | "GroupByContent" >> beam.GroupByKey()
     if distance is None:
@@ -113,11 +109,7 @@ UNITS = "units"
 
 
 def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
-    """Decides the rows' places, or reuses an earlier attempt's decisions.
-
-    Raises:
-        DuplicatesError: the rows hold duplicates, and the spec says `fail`.
-    """
+    """Decides the rows' places, or reuses an earlier attempt's decisions. Raises: DuplicatesError: as `fail` asks."""
     by, action = planned.schema.split_by, planned.duplicates.action
     is_stratified = by is not None and by.stratify is not None
     if action == "keep" and not is_stratified:

@@ -37,18 +37,17 @@ class Runner:
         """The number of attempts at a build; `pipeline` raises `JobFailedError` where another attempt may succeed."""
         self.threads = 0
         """The number of threads of a worker's transform graph; 0 for one per core of the worker."""
+        self._build_key, self._listener, self._checks = "", Listener(), list[Callable[[], None]]()
 
     def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
         """Prepares for an attempt at a build under this process's lease: ends jobs that a dead driver left.
 
-        Args:
-            build_key: the build's key.
-            listener: the functions to call as jobs go on.
-            checks: quick functions that raise a `UserError` to end a running job.
+        `checks` are quick functions that raise a `UserError` to end a running job.
 
         Raises:
             UserError: the cluster does not answer, or an old job does not end.
         """
+        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
@@ -64,15 +63,9 @@ class Runner:
             yield pipeline
 
     def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
-        """Runs a job to its end, with a backup if the cluster has idle slots meanwhile (`runners.job`).
+        """Runs the steps of `add` to their end; a backup runs those of `rest` on idle slots (`runners.job`).
 
-        Args:
-            planned: the build.
-            add: adds the job's steps to a pipeline.
-            rest: the unfinished steps, for the backup.
-
-        Returns:
-            Whether there was a backup: workers of the cancelled run may still write. Raises as `pipeline`.
+        Returns whether there was a backup: workers of the cancelled run may still write. Raises as `pipeline`.
         """
         with self.pipeline(planned) as pipeline:
             add(pipeline)

@@ -28,7 +28,7 @@ from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
-from apache_beam.runners.runner import PipelineRunner, create_runner
+from apache_beam.runners.runner import create_runner
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
@@ -64,38 +64,37 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
     """
     name = NAMES.get(options.runner, options.runner)
     beam_options = parse_options(options.beam_options, passes_on=name == "flink")
-    direct = beam_options.view_as(DirectOptions)
-    if direct.direct_running_mode == "multi_threading":
+    if beam_options.view_as(DirectOptions).direct_running_mode == "multi_threading":
         raise RunnerError(
             "direct_running_mode=multi_threading is refused: Apache Beam 2.77 silently loses records in it "
             "(it clears its data buffer without a lock). Leave it out: a build uses every core in one process; "
             "or run separate processes with `--processes N`"
         )
-    if name != "local":
-        if options.processes > 1:
-            raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
-        if name == "flink":
-            return FlinkRunner(options)
-        if name == "dataflow":
-            from recordmill.pipeline.build.beam.dataflow import DataflowRunner  # loads Google's clients
+    if name == "local":
+        return _local_runner(options.processes, beam_options)
+    if options.processes > 1:
+        raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
+    if name == "flink":
+        return FlinkRunner(options)
+    if name == "dataflow":
+        from recordmill.pipeline.build.beam.dataflow import DataflowRunner  # loads Google's clients
 
-            return DataflowRunner(options)
-        return Runner(_beam_runner(name), beam_options, options.attempts)
-    direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
-    direct.direct_num_workers = options.processes
-    environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if options.processes > 1 else None
-    runner = Runner(PrivateFnApiRunner(environment), beam_options, is_local=True)
-    runner.threads = worker_threads(options.processes)
-    return runner
-
-
-def _beam_runner(name: str) -> PipelineRunner:
+        return DataflowRunner(options)
     try:
-        return create_runner(name)
+        return Runner(create_runner(name), beam_options, options.attempts)
     except (ValueError, ImportError, AttributeError) as error:
-        reason = str(error).splitlines()[0]
-        ours = "'local', 'flink', 'dataflow'"
+        reason, ours = str(error).splitlines()[0], "'local', 'flink', 'dataflow'"
         raise RunnerError(f"unknown runner '{name}': use {ours} or one of Beam's: {reason}") from None
+
+
+def _local_runner(processes: int, options: PipelineOptions) -> Runner:
+    direct = options.view_as(DirectOptions)
+    direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
+    direct.direct_num_workers = processes
+    environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if processes > 1 else None
+    runner = Runner(PrivateFnApiRunner(environment), options, is_local=True)
+    runner.threads = worker_threads(processes)
+    return runner
 
 
 def worker_threads(processes: int) -> int:
@@ -111,8 +110,7 @@ class WorkerProcessHandler(worker_handlers.SubprocessSdkWorkerHandler):  # type:
     with the status in its text and without the process.
     """
 
-    def start_worker(self) -> None:
-        """Starts the process from the thread that waits for it (`child_process` ends with that thread)."""
+    def start_worker(self) -> None:  # from the thread that waits for it: `child_process` ends with that thread
         self.worker_thread = threading.Thread(name="run_worker", target=self._run)
         self.worker_thread.start()
 
@@ -123,12 +121,11 @@ class WorkerProcessHandler(worker_handlers.SubprocessSdkWorkerHandler):  # type:
         if status:
             raise DeadWorkerError(process.pid, status)
 
-    def port_from_worker(self, port: str) -> str:
-        """Returns a service's URL, which `PrivateGrpcServer` calls its port."""
+    def port_from_worker(self, port: str) -> str:  # a service's URL: `PrivateGrpcServer` calls it a port
         return port
 
     def _environment(self) -> dict[str, str]:
-        """Makes the variables that `apache_beam.runners.worker.sdk_worker_main` reads."""
+        """Makes the variables for `apache_beam.runners.worker.sdk_worker_main`."""
         services = {"CONTROL": self.control_api_service_descriptor(), "LOGGING": self.logging_api_service_descriptor()}
         return {
             **{f"{name}_API_SERVICE_DESCRIPTOR": text_format.MessageToString(url) for name, url in services.items()},
@@ -169,7 +166,6 @@ class PrivateGrpcServer(worker_handlers.GrpcServer):  # type: ignore[misc]
         return url
 
     def close(self) -> None:
-        """Ends the services, and removes the sockets."""
         super().close()
         self._folder.cleanup()
 
@@ -208,23 +204,19 @@ class FlinkRunner(Runner):
         super().__init__(_Submission(), parse_options(options.beam_options, passes_on=True), options.attempts)
         self._arguments = options.beam_options
         self._cluster = FlinkCluster(options.flink)
-        self._build_key = self._attempt = ""
-        self._listener, self._checks = Listener(), list[Callable[[], None]]()
+        self._attempt = ""
 
     def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
-        """Prepares for an attempt; cancels the jobs that a dead driver of this build left."""
-        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
+        super().begin(build_key, listener, checks)
         self._attempt = secrets.token_hex(4)
         self._cluster.cancel_old_jobs(build_key, listener.on_note)
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[beam.Pipeline]:
-        """Yields a pipeline, which runs as its own job."""
         with raising_left_error(planned.workspace), self.job() as pipeline:
             yield pipeline
 
     def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
-        """Runs a job, and its backup on idle slots; ends both when one has finished."""
         name = job_name(self._build_key)
         idle = IdleSlots(lambda: self._cluster.rest.overview().free_slots, rest.count)
 
@@ -245,11 +237,7 @@ class FlinkRunner(Runner):
 
     @contextmanager
     def job(self, name: str = "", check: Callable[[], None] = lambda: None) -> Iterator[beam.Pipeline]:
-        """Yields the pipeline of a job, and watches the job until it ends, at the latest with the block.
-
-        Raises:
-            JobFailedError: the job failed.
-        """
+        """Yields a job's pipeline, and watches the job until it ends with the block. Raises: JobFailedError."""
         name = name or job_name(self._build_key)
         self._listener.on_stage("waiting for the Flink cluster")
         options = self._options_of(name)
@@ -279,7 +267,6 @@ class _Submission(PortableRunner):  # type: ignore[misc]
     """Submits to a job server; refuses options that neither Beam's Python side nor the job server knows."""
 
     def create_job_service_handle(self, job_service: object, options: PipelineOptions) -> JobServiceHandle:
-        """Returns Beam's handle, after the check."""
         handle = super().create_job_service_handle(job_service, options)
         request = beam_job_api_pb2.DescribePipelineOptionsRequest()
         known = {option.name for option in handle.job_service.DescribePipelineOptions(request).options}

@@ -44,7 +44,6 @@ class Composite(beam.PTransform):  # type: ignore[misc]
         self._add, self._arguments = add, arguments
 
     def expand(self, values: Any) -> Any:
-        """Adds the parts."""
         return self._add(values, *self._arguments)
 
 
@@ -78,7 +77,6 @@ class Step(beam.DoFn):  # type: ignore[misc]
         self._planned, self._function = planned, function
 
     def process(self, element: Any, *sides: Any) -> Iterator[Any]:
-        """Takes an element and the side inputs."""
         with leaving_error(self._planned.workspace):
             yield from self._function(element, *sides)
 
@@ -90,7 +88,6 @@ class WorkerStep(Step):
         self._planned, self._make = planned, make
 
     def setup(self) -> None:
-        """Makes the function."""
         install_user_code(self._planned)
         self._function = self._make()
 
@@ -103,7 +100,6 @@ class Send(Step):
         self._to = to
 
     def process(self, element: Bucket, *sides: Any) -> Iterator[tuple[int, Packed]]:
-        """Takes a bucket and the side inputs."""
         with leaving_error(self._planned.workspace):
             table = self._function(rows_of(element[1]), *sides)
             if self._to is not None:
@@ -117,7 +113,6 @@ class Keep(Step):
     """Lets a function write files from a bucket into the workspace; yields its return value."""
 
     def process(self, element: Bucket, *sides: Any) -> Iterator[Any]:
-        """Takes a bucket and the side inputs."""
         with leaving_error(self._planned.workspace):
             yield self._function(self._planned, element[0], rows_of(element[1]), *sides)
 
@@ -143,11 +138,7 @@ class UnreachableError(UserError):
 
 
 def probe_workers(planned: PlannedBuild, runner: Runner) -> None:
-    """Writes a token, and has a worker answer it in the workspace and in the folder of the shards.
-
-    Raises:
-        UnreachableError: an answer is missing.
-    """
+    """Has a worker answer a token in the workspace and the shards' folder. Raises: UnreachableError: it does not."""
     token, folders = secrets.token_bytes(16), (planned.workspace, planned.shards)
     for folder in folders:
         folder.write(QUESTION, token)
@@ -170,11 +161,7 @@ def answer(token: bytes, folders: Sequence[Store]) -> None:
 
 
 def probe_temp(planned: PlannedBuild, temp: str, runner: Runner) -> None:
-    """Writes a token with TensorFlow's own files, and has a worker answer it with them.
-
-    Raises:
-        UnreachableError: the driver cannot write there, or the answer is missing.
-    """
+    """Has a worker answer a token in TensorFlow's own files. Raises: UnreachableError: it, or the driver, cannot."""
     token, question = secrets.token_hex(16), f"{temp.rstrip('/')}/{attempt_name('probe')}"
     try:
         tf.io.gfile.makedirs(temp)

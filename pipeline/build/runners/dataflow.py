@@ -115,11 +115,7 @@ def with_presets(given: Options) -> dict[str, Any]:
 
 
 def check(options: Options) -> None:
-    """Checks options before anything is sent to the service; missing ones first.
-
-    Raises:
-        RunnerError: the service would refuse some; a line for each.
-    """
+    """Checks options before anything is sent; missing ones first. Raises: RunnerError: a line for each bad one."""
     if problems := [*_missing(options)] or [*_malformed(options), *_unfit(options)]:
         raise RunnerError("\n".join(problems))
 
@@ -185,11 +181,7 @@ def console_url(region: str, job: str) -> str:
 
 
 def check_reachable(workspace: str, sources: Iterable[str]) -> None:
-    """Checks that the service's machines reach a build's output and sources: they see only their own disks.
-
-    Raises:
-        RunnerError: the output, or a source, is a local path.
-    """
+    """Checks that the service's machines reach a build's output and sources. Raises: RunnerError: one is local."""
     if not workspace.startswith("gs://"):
         raise RunnerError(f"--runner dataflow needs an --output in Cloud Storage, gs://BUCKET/FOLDER, not {workspace}")
     for path in sources:

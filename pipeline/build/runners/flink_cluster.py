@@ -182,11 +182,7 @@ def flink_presets(
 
 
 def free_slots(cluster: FlinkRest, timeout_seconds: float = SLOT_SECONDS) -> int:
-    """Counts the free slots, waiting for the first: a lost TaskManager may be restarting.
-
-    Raises:
-        RunnerError: none becomes free in time.
-    """
+    """Counts the free slots; waits for the first, as a lost TaskManager may be restarting. Raises: RunnerError."""
     end = time.monotonic() + timeout_seconds
     while not (seen := cluster.overview()).free_slots:
         if time.monotonic() > end:
@@ -199,11 +195,7 @@ def free_slots(cluster: FlinkRest, timeout_seconds: float = SLOT_SECONDS) -> int
 
 
 def worker_environment(workers: str, attempt: str) -> dict[str, str]:
-    """Makes the options of the workers' environment: a pool next to each TaskManager, or a program for it to start.
-
-    Raises:
-        RunnerError: the default program is missing.
-    """
+    """Makes the options of the workers' environment: a TaskManager's pool or program. Raises: RunnerError."""
     if POOL.fullmatch(workers):
         config = {"url": workers, "params": {ATTEMPT: attempt}}
         return {"environment_type": "EXTERNAL", "environment_config": json.dumps(config)}

@@ -55,11 +55,7 @@ class Job(Protocol):
         """Reads the state, and shows the cluster that the driver is alive."""
 
     def cancel(self, timeout_seconds: float = CANCEL_SECONDS) -> None:
-        """Cancels the job and waits for its end; ignores a job that has ended, or was never submitted.
-
-        Raises:
-            JobStillRunsError: the job did not end in time.
-        """
+        """Cancels the job, unless it has ended or was never submitted. Raises: JobStillRunsError: not in time."""
 
     def failure(self) -> str:
         """Describes in one line why the job failed, without values of rows; empty if the cluster cannot say."""
@@ -80,9 +76,7 @@ def failing_as_job(describe: Callable[[], str] = lambda: "") -> Iterator[None]:
 def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[None]:
     """Polls a job while the block submits it and waits for it; cancels it if the block or a check fails.
 
-    Args:
-        job: the job, before its submission.
-        checks: quick functions that raise a `UserError` to end the job, such as a lease's.
+    `checks` are quick functions that raise a `UserError` to end the job, such as a lease's.
 
     Raises:
         UserError: the error of a check.
@@ -200,11 +194,9 @@ class Backup:
     """The backup of one job, in its own thread."""
 
     def __init__(self, due: Callable[[], int], run: Callable[[int, Callable[[], None]], bool]) -> None:
-        """Takes the functions.
+        """Takes `IdleSlots.due`, and the function to run a backup on its slots, with a check for `job.watched`.
 
-        Args:
-            due: as `IdleSlots.due`.
-            run: runs a backup on this many slots, with a check for `job.watched`; returns whether steps were missing.
+        `run` returns whether steps were missing.
         """
         self._due, self._run = due, run
         self._thread = threading.Thread()

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, InvalidURL
 from pathlib import Path
@@ -44,11 +45,7 @@ class JobServerError(UserError):
 
 
 def find_java() -> str:
-    """Finds the Java program: that of `JAVA_HOME`, or else the first on the path.
-
-    Raises:
-        JobServerError: it is missing.
-    """
+    """Finds the Java program of `JAVA_HOME`, or else the first on the path. Raises: JobServerError: it is missing."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     if java is None:
@@ -117,7 +114,7 @@ class JobServer:
     def _wait(self, port: int) -> None:
         assert self._process is not None  # noqa: S101 - for mypy
         end = time.monotonic() + START_SECONDS
-        while not _listens(port):
+        while not listens(port):
             if (status := self._process.poll()) is not None:
                 raise JobServerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
             if time.monotonic() > end:
@@ -142,19 +139,18 @@ def flink_server(java: str, jar: str, master: str, configuration: str, folder: s
     return [java, *OPENS, "-jar", jar, *server, *flink]
 
 
+def listens(port: int) -> bool:
+    """Whether a server listens on a port of the loopback address."""
+    with suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+        return True
+    return False
+
+
 def free_port() -> int:
     """Finds a free port of the loopback address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("localhost", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 REPOSITORY = "RECORDMILL_MAVEN"
@@ -199,11 +195,9 @@ def pair_for(version: str) -> VersionPair | None:
 
 
 def find_jar(name: str, sha256: str = "") -> Path:
-    """Finds a jar, and checks its digest.
+    """Finds a file, or the jar of Maven coordinates, in the user's cache or by fetching it; checks its digest.
 
-    Args:
-        name: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION` of a jar in the user's cache or to be fetched.
-        sha256: the required digest; empty for the digest noted when the jar was fetched, and for any of a file.
+    An empty `sha256` stands for the digest noted when the jar was fetched, and for any of a file.
 
     Raises:
         RunnerError: the jar does not exist, cannot be fetched, or has another digest.

@@ -83,12 +83,9 @@ class Summary(ABC, Generic[Result]):
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Makes a table of keyed rows (`pipeline.build.worker.keyed_rows`), maybe none, in a thread of a worker.
 
-        Appends the rejects that it finds; the look keeps only those that another attempt may be able to read, and the
-        job that writes the shards rejects the rows.
-
-        Args:
-            rows: `rows_at_once` of a chunk, or fewer: a constant, to be independent of sources' blocks.
-            rejects: a new list for this call.
+        The number of rows is `rows_at_once` or less: a constant, to be independent of sources' blocks. Appends the
+        rejects that it finds to a new list: the look keeps those that another attempt may be able to read, and the job
+        that writes the shards rejects the rows.
         """
 
     @abstractmethod
@@ -108,20 +105,13 @@ class Summary(ABC, Generic[Result]):
 
     @abstractmethod
     def result(self, tables: Sequence[pa.Table]) -> Result:
-        """Makes the result from the reduced buckets in the driver; `tables` is empty if no row counts.
-
-        Raises:
-            UserError: the rows do not suffice for a build.
-        """
+        """Makes the result in the driver from the reduced buckets, none if no row counts. Raises: UserError."""
 
 
 def add_up(tables: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, str]) -> pa.Table:
-    """Adds up the rows of tables, grouped by the columns `keys`.
+    """Adds up the rows of one or more tables of the same columns, grouped by the columns `keys`.
 
-    Args:
-        tables: at least one, all with the same columns.
-        keys: the columns to group by.
-        values: the other columns, each with an exact way to add it up: `sum` of whole numbers, `min` or `max`.
+    `values` are the other columns, each with an exact way to add it up: `sum` of whole numbers, `min` or `max`.
     """
     added = pa.concat_tables(tables).group_by(list(keys)).aggregate(list(values.items()))
     return added.select([*keys, *(f"{name}_{way}" for name, way in values.items())]).rename_columns([*keys, *values])

@@ -75,13 +75,10 @@ def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count:
 
 
 def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | None, order: str) -> list[bytes]:
-    """Returns the names of a category by id: kept ones keep their ids, new ones follow.
+    """Returns the names of a category by id: those of the version before keep their ids, even if the data lost them.
 
-    Args:
-        frequent: the data's names, the most frequent first.
-        kept: the names of the version before, by id, even if the data has lost them.
-        most: the limit for names with an id, including `kept`; None for no limit.
-        order: of the new names: `alphabetical`, by Unicode's code points, or `frequency`.
+    New names follow, up to `most` with the kept ones, out of `frequent`, the most frequent first, in the order
+    `alphabetical`, by Unicode's code points, or `frequency`.
     """
     known = set(kept)
     new = [name for name in frequent if name not in known]

@@ -258,12 +258,7 @@ class RowPacker:
 
 
 class PackedRecords:
-    """Packs one shard's documents into Examples: the row's ids as bytes, each document's length, the first's key.
-
-    >>> packing = PackedRecords("text", 1024)                              # doctest: +SKIP
-    >>> records = [record for batch in batches for record in packing.add(*batch)]  # doctest: +SKIP
-    >>> records += packing.rest()                                          # doctest: +SKIP
-    """
+    """Packs one shard's documents into Examples: the row's ids as bytes, each document's length, the first's key."""
 
     def __init__(self, feature: str, width: int) -> None:
         """Takes the text's name and the number of ids in a record."""

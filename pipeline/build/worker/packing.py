@@ -74,11 +74,7 @@ class ImageSpill:
             self._file.close()
 
     def move(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Returns references to the scratch file in place of bytes; other references stay.
-
-        Args:
-            column: references, Arrow `binary` of shape [rows], or lists of them.
-        """
+        """Moves the bytes of references, Arrow `binary` of shape [rows] or lists of them, to the scratch file."""
         if pa.types.is_list(column.type):
             lists = column.combine_chunks()
             flat = self.move(pa.chunked_array([pc.list_flatten(lists)]))

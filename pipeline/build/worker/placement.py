@@ -230,15 +230,7 @@ def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Calla
 
 
 def cuts(counts: Mapping[int, pa.Table], weights: Sequence[float]) -> tuple[dict[str, list[int]], dict[int, list[Cut]]]:
-    """Finds the cuts of the classes.
-
-    Args:
-        counts: the `class_counts` by bucket.
-        weights: the splits' shares, in order.
-
-    Returns:
-        The bounds of each class, still all 2**64; and the cuts, by bucket.
-    """
+    """Returns the bounds of each class, still all 2**64, and the cuts by bucket, for arguments as of `bounds`."""
     of_class: dict[bytes, dict[int, int]] = defaultdict(dict)
     for bucket in sorted(counts):
         for name, count in zip(*(column.to_pylist() for column in counts[bucket].columns), strict=True):
