@@ -43,21 +43,13 @@ class BeamFiles(LocalFiles):
     """Files on any filesystem; stateless, so it can be sent to workers."""
 
     def match(self, pattern: str) -> FileList:
-        """Lists the files that a glob, or a plain path, matches, sorted by path.
-
-        Raises:
-            OSError: a folder or a bucket cannot be listed.
-        """
+        """Lists the files that a glob or a plain path matches, by path. Raises: OSError: a folder cannot be listed."""
         if not _is_url(pattern):
             return super().match(pattern)
         return FileList(sorted(_match_url(pattern), key=lambda file: file.path))
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder; for a URL without wildcards, whether it holds a file.
-
-        Raises:
-            OSError: a bucket cannot be listed.
-        """
+        """Whether a path is a folder, or a URL without wildcards holds files. Raises: OSError: it cannot be listed."""
         if not _is_url(path):
             return super().is_folder(path)
         return not is_glob(path) and bool(_list_url(path.rstrip("/") + "/**", limit=1))

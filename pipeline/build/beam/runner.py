@@ -42,10 +42,7 @@ class Runner:
     def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
         """Prepares for an attempt at a build under this process's lease: ends jobs that a dead driver left.
 
-        `checks` are quick functions that raise a `UserError` to end a running job.
-
-        Raises:
-            UserError: the cluster does not answer, or an old job does not end.
+        `checks` are quick functions that raise a `UserError` to end a running job. Raises: UserError: jobs do not end.
         """
         self._build_key, self._listener, self._checks = build_key, listener, list(checks)
 

@@ -271,12 +271,8 @@ def _why_nothing(results: Results) -> str:
     read = sum(report["read"] for report in results.chunks)
     if not read:
         return "the source holds no rows"
-    empty = sum(
-        shard["packed"]["documents"]
-        for shard in results.shards.values()
-        if shard["split"] == "train" and "packed" in shard
-    )
-    if empty:
+    train = [shard for shard in results.shards.values() if shard["split"] == "train" and "packed" in shard]
+    if empty := sum(shard["packed"]["documents"] for shard in train):
         return f"no row of the split 'train' became a record: its {empty} documents have no ids, and nothing to pack"
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"

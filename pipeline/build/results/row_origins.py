@@ -1,10 +1,6 @@
 """Finds the source, file and line of a record, by reading the sources again; needs no TensorFlow.
 
 A version does not keep rows' places. It remembers its input files, to tell which of them have changed since.
-
->>> for origin in find_origins(spec, folder, manifest, rows, b"user/17"):  # doctest: +SKIP
-...     print(origin)
-data/2026-11-20/rows.jsonl, line 17; the file is as it was when the version was built
 """
 
 from collections import Counter

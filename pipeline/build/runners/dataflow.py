@@ -2,11 +2,6 @@
 
 The service refuses a wrong label or subnetwork after minutes of staging, or its machines never start. These checks give
 one message each, before anything is sent. Options keep Beam's names.
-
->>> check(dict.fromkeys(REQUIRED, "gs://my-bucket/temp") | {"region": "europe-west1-b"})  # doctest: +SKIP
-Traceback (most recent call last):
-...
-recordmill.pipeline.build.runners.job.RunnerError: --region 'europe-west1-b' is not a region, such as europe-west1
 """
 
 import ast

@@ -1,7 +1,4 @@
-"""Checks a build's requirements before it begins: this environment, and the cluster of `--runner flink`.
-
-for finding in local_findings(): print(finding.name, finding.text)
-"""
+"""Checks a build's requirements before it begins: this environment, and the cluster of `--runner flink`."""
 
 import importlib.metadata
 import json

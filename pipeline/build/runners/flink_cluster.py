@@ -59,12 +59,7 @@ class FlinkOptions:
 
 
 class FlinkCluster:
-    """A cluster by its options; starts and asks nothing before it is needed.
-
-    Raises:
-        RunnerError: no address is given.
-        FlinkError: the address lacks a host or a port.
-    """
+    """A cluster by its options; starts and asks nothing before it is needed. Raises: RunnerError: no good address."""
 
     def __init__(self, options: FlinkOptions) -> None:
         if not options.master:
@@ -77,12 +72,7 @@ class FlinkCluster:
         self._has_answered = False
 
     def jar(self) -> str:
-        """Names the job server's jar: the given one, or the coordinates for the cluster's version.
-
-        Raises:
-            RunnerError: Beam has no runner for the cluster's version.
-            FlinkError: the cluster does not answer.
-        """
+        """Names the jar: the given one, or the one for the cluster's version. Raises: RunnerError: Beam lacks it."""
         if self.options.jar:
             return self.options.jar
         version = self.rest.overview().version

@@ -120,16 +120,16 @@ class FlinkRest:
     def slots_per_worker(self) -> int:
         """Reads the number of slots of the largest TaskManager; 1 without TaskManagers."""
         with self._expecting("TaskManagers"):
-            return max((manager["slotsNumber"] for manager in self._ask("/v1/taskmanagers")["taskmanagers"]), default=1)
+            return max((each["slotsNumber"] for each in self._ask("/v1/taskmanagers")["taskmanagers"]), default=1)
 
     def has_wide_networks(self) -> bool:
         """Whether every TaskManager has the memory for blocking shuffles: 64 MiB of network buffers a slot."""
         with self._expecting("TaskManagers"):
-            managers = self._ask("/v1/taskmanagers")["taskmanagers"]
-            sizes = [
-                each.get("memoryConfiguration", {}).get("networkMemory", 0) / each["slotsNumber"] for each in managers
+            managers = [
+                (each, each["slotsNumber"] * (64 << 20)) for each in self._ask("/v1/taskmanagers")["taskmanagers"]
             ]
-            return min(sizes, default=0) >= 64 << 20
+            sizes = [each.get("memoryConfiguration", {}).get("networkMemory", 0) >= least for each, least in managers]
+            return bool(sizes) and all(sizes)
 
     def jobs(self) -> list[JobStatus]:
         """Lists the running jobs, and recently ended ones."""
@@ -247,12 +247,7 @@ class FlinkJob:
 
 
 def cancel_all(cluster: FlinkRest, name: str, timeout_seconds: float = CANCEL_SECONDS) -> list[JobStatus]:
-    """Cancels the jobs with a name prefix, and waits for their ends; returns the cancelled ones.
-
-    Raises:
-        JobStillRunsError: a job did not end in time.
-        FlinkError: the cluster does not answer.
-    """
+    """Cancels the jobs with a name prefix; returns them once they have ended. Raises: JobStillRunsError: not in time."""
     cancelled: dict[str, JobStatus] = {}
     end = time.monotonic() + timeout_seconds
     while running := [job for job in cluster.jobs() if job.name.startswith(name) and not job.has_ended]:

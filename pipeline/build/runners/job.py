@@ -194,10 +194,7 @@ class Backup:
     """The backup of one job, in its own thread."""
 
     def __init__(self, due: Callable[[], int], run: Callable[[int, Callable[[], None]], bool]) -> None:
-        """Takes `IdleSlots.due`, and the function to run a backup on its slots, with a check for `job.watched`.
-
-        `run` returns whether steps were missing.
-        """
+        """Takes `IdleSlots.due`, and a function that runs a backup on its slots with a check, if steps are missing."""
         self._due, self._run = due, run
         self._thread = threading.Thread()
         self.has_begun = self._has_finished = self._job_has_ended = False

@@ -1,9 +1,5 @@
 """Beam's job server, a Java process: it takes a job from this process and submits it to a cluster.
 
-    server = JobServer(flink_server("java", "job-server.jar", "localhost:8081", folder, staged), folder)
-    server.start()
-    server.endpoint         # localhost:41234, for `--job_endpoint`
-
 It is a child of this process, to end with it (`child_process`). Its jar is the one for the cluster, fetched once, and
 checked before each start: a job server talks to one minor version of Flink. The Python SDK may be newer than the job
 server, since a build uses parts of the Java side that have not changed for years.
@@ -76,11 +72,8 @@ class JobServer:
         self._command, self._folder = command, Path(folder)
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoint = ""
-
-    @property
-    def log(self) -> Path:
-        """The file of its output."""
-        return self._folder / "job-server.log"
+        """Its address, such as localhost:41234, for `--job_endpoint`."""
+        self.log = self._folder / "job-server.log"
 
     def start(self) -> None:
         """Starts the server, unless it runs, and waits until it listens.

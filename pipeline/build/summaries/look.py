@@ -116,7 +116,8 @@ class Look:
     def add_up(self, key: str, spans: Iterable[str | None]) -> None:
         """Adds up a bucket of the read and the kept spans; writes it as `merge`."""
         summary, kept = self._summary(key), self.kept.tables(key) if self.kept else ()
-        read = add_tables(summary, (self._read(f"{SPANS}/{span}/{key}") for span in sorted(filter(None, spans))))
+        keys = (f"{SPANS}/{span}/{key}" for span in sorted(filter(None, spans)))
+        read = add_tables(summary, (self._read(self._file(_bucket(each)), each) for each in keys))
         whole = self._write(key, add_tables(summary, [*([read] if read else []), *kept]))
         learned = whole if not summary.of_read_rows and (self.kept is None or self.kept.count) else read
         if learned is not None:
@@ -125,9 +126,9 @@ class Look:
     def _summary(self, key: str) -> Summary[Any]:
         return next(summary for summary in self.summaries if summary.name == key.split("/")[-2])
 
-    def _read(self, key: str) -> pa.Table:
-        tables = of_file(self.planned.workspace.read(self._file(_bucket(key))), key)
-        assert tables is not None, key  # noqa: S101 - the step before has written it
+    def _read(self, file: str, key: str) -> pa.Table:
+        tables = of_file(self.planned.workspace.read(file), key)
+        assert tables is not None, file  # noqa: S101 - the step before has written it
         return tables[key.split("/")[-2]]
 
     def _write(self, key: str, table: pa.Table | None) -> pa.Table:
@@ -147,19 +148,11 @@ class Look:
 
     def finish(self) -> Sums:
         """Reads the reduced buckets after the look's job, and commits it."""
-        done = dict[str, pa.Table]()
-        for file in sorted(self.planned.workspace.sizes(self.folder)):
-            if match := REDUCED.search(file):
-                key = "/".join(match.groups())
-                tables = of_file(self.planned.workspace.read(file), key)
-                assert tables is not None, file  # noqa: S101 - written a moment ago
-                done[key] = tables[match[1]]
+        files = sorted(self.planned.workspace.sizes(self.folder))
+        keys = {file: "/".join(match.groups()) for file in files if (match := REDUCED.search(file))}
+        done = {key: self._read(file, key) for file, key in keys.items()}
         self.planned.workspace.write(self._file("done"), to_file(done, self.name))
         return done
-
-    def results(self, done: Sums) -> dict[str, Any]:
-        """Returns the result of each summary, by its name. Raises: UserError: as `Summary.result`."""
-        return {each.name: self.result(each.name, done) for each in self.summaries}
 
     def result(self, name: str, done: Sums, default: Any = None) -> Any:
         """Returns the result of one summary; the default if the look has none of this name."""
@@ -243,7 +236,7 @@ def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> 
 
 def learned(look: Look, done: Sums) -> LearnedAnalysis:
     """Makes the analysis from a finished look. Raises: UserError: as `Summary.result`."""
-    planned, results = look.planned, look.results(done)
+    planned, results = look.planned, {each.name: look.result(each.name, done) for each in look.summaries}
     vocabularies = results.get(Vocabularies.name) or Vocabularies(planned).result([])  # given ones
     statistics = {name: vocabulary.statistics for name, vocabulary in vocabularies.items()}
     for name, found in _by_feature(results).items():

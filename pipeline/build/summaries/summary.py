@@ -10,20 +10,8 @@ A look (`pipeline.build.beam.learn`) reads every chunk once, for all of its summ
     result    the driver makes the result from all reduced buckets
 
 So `add` must be exact, associative and commutative: the result must not depend on the order of rows, workers or
-attempts. The driver never sees the full buckets: reduced ones must not grow with the rows beyond the spec's limits.
-
-    class RowsBySource(Summary[dict[int, int]]):
-        name = "rows"
-
-        def of_rows(self, rows, rejects):
-            counts = rows["@source"].value_counts()
-            return pa.table({"source": counts.field("values"), "rows": counts.field("counts")})
-
-        def add(self, tables):
-            return add_up(tables, ["source"], {"rows": "sum"})
-
-        def result(self, tables):
-            return {row["source"]: row["rows"] for table in tables for row in table.to_pylist()}
+attempts. The driver never sees the full buckets: reduced ones must not grow with the rows beyond the spec's limits. The
+shortest example is `look.RowsSeen`.
 """
 
 import hashlib
@@ -126,13 +114,7 @@ def add_tables(summary: Summary[Any], tables: Iterable[pa.Table]) -> pa.Table | 
 
 
 class Fold:
-    """Adds up tables as they come, whenever as many rows wait as the sum has, or at least `FOLD_ROWS`.
-
-    >>> fold = Fold(summary)        # doctest: +SKIP
-    >>> for table in tables:
-    ...     fold.add(table)
-    >>> fold.sum()
-    """
+    """Adds up tables as they come, whenever as many rows wait as the sum has, or at least `FOLD_ROWS`."""
 
     def __init__(self, summary: Summary[Any]) -> None:
         self._summary = summary

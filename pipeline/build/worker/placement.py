@@ -11,7 +11,7 @@ class alone; the bounds replace those of all rows (`dataset.placement.split_boun
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import accumulate
@@ -119,14 +119,11 @@ class ContentReader:
         files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
             for name, options in self._images.items():
-                references = read.kept(row[name], options)
-                images: Iterator[Loaded] = (
-                    self._load(reader, row["@source"], reference, options) for reference in references
-                )
+                source, references = row["@source"], read.kept(row[name], options)
+                images: Iterable[Loaded] = (self._load(reader, source, each, options) for each in references)
                 if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
-                    loaded = list(images)
-                    looks[name] = read.perceptual_hash_of(loaded, options.max_pixels)
-                    images = iter(loaded)
+                    images = list(images)
+                    looks[name] = read.perceptual_hash_of(images, options.max_pixels)
                 files[name] = fingerprints.file_digests(image.source for image in images)
         except ImageError as error:
             rejects.append(Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path))
