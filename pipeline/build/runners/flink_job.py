@@ -125,11 +125,11 @@ class FlinkRest:
     def has_wide_networks(self) -> bool:
         """Whether every TaskManager has the memory for blocking shuffles: 64 MiB of network buffers a slot."""
         with self._expecting("TaskManagers"):
-            managers = [
-                (each, each["slotsNumber"] * (64 << 20)) for each in self._ask("/v1/taskmanagers")["taskmanagers"]
+            managers = self._ask("/v1/taskmanagers")["taskmanagers"]
+            sizes = [
+                each.get("memoryConfiguration", {}).get("networkMemory", 0) / each["slotsNumber"] for each in managers
             ]
-            sizes = [each.get("memoryConfiguration", {}).get("networkMemory", 0) >= least for each, least in managers]
-            return bool(sizes) and all(sizes)
+            return min(sizes, default=0) >= 64 << 20
 
     def jobs(self) -> list[JobStatus]:
         """Lists the running jobs, and recently ended ones."""
@@ -247,7 +247,7 @@ class FlinkJob:
 
 
 def cancel_all(cluster: FlinkRest, name: str, timeout_seconds: float = CANCEL_SECONDS) -> list[JobStatus]:
-    """Cancels the jobs with a name prefix; returns them once they have ended. Raises: JobStillRunsError: not in time."""
+    """Cancels the jobs with a name prefix; returns them after their ends. Raises: JobStillRunsError: not in time."""
     cancelled: dict[str, JobStatus] = {}
     end = time.monotonic() + timeout_seconds
     while running := [job for job in cluster.jobs() if job.name.startswith(name) and not job.has_ended]:
