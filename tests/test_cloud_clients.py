@@ -1,4 +1,4 @@
-"""A build of local files loads Beam without the clients of clouds; other imports of them are not touched."""
+"""A build of local files loads Beam without cloud clients; other imports of them still work."""
 
 import sys
 

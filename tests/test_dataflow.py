@@ -63,7 +63,7 @@ def options(service: DataflowService) -> tuple[str, ...]:
 
 @pytest.fixture
 def run(options: tuple[str, ...], tmp_path: Path) -> Callable[..., None]:
-    """Runs one small job as a build does."""
+    """Runs one small job, as a build."""
     url = f"gs://{emulators.BUCKET}/{tmp_path.name}"
     open_store(url).write_if("digits.csv", b"value\n1\n2\n", None)
     plan = make_plan(parse_spec(SPEC.format(path=f"{url}/digits.csv")), BeamFiles())
@@ -100,7 +100,7 @@ def test_the_job_as_the_service_gets_it(service: DataflowService, run: Callable[
 
 
 def test_the_staged_graph(service: DataflowService, run: Callable[..., None]) -> None:
-    """Its environment is the image and nothing else: no packages to install, no pickled main session."""
+    """Its environment is only the image: no packages to install, no pickled main session."""
     service.start = lambda job: Scripted("DONE")
     run()
     (job,) = service.jobs.values()
@@ -137,7 +137,7 @@ def test_a_job_that_the_service_refuses(service: DataflowService, run: Callable[
 
 
 def _failing(service: DataflowService, *states: str, **failures: list[int]) -> Scripted:
-    """Starts a job that passes through the states; from now on the next requests of the kinds fail."""
+    """Starts a job that passes through the states; the next requests of the given kinds fail."""
     service.failures = failures
     return Scripted(*states)
 
@@ -156,7 +156,7 @@ def test_a_job_outlives_hiccups(
 
 
 def test_a_lost_answer_to_a_new_job(service: DataflowService, run: Callable[..., None]) -> None:
-    """The job that the driver has no id of is cancelled, and another attempt may begin."""
+    """The job is cancelled, although the driver does not know its id; another attempt may begin."""
     service.start = lambda job: Scripted("RUNNING")
     service.failures["POST"] = [429]
     with raises(JobFailedError, "not answer: 429"):
@@ -196,7 +196,7 @@ def test_a_hiccup_while_a_job_is_cancelled(service: DataflowService, run: Callab
 
 @pytest.mark.nightly
 def test_a_job_that_the_driver_may_not_cancel(service: DataflowService, run: Callable[..., None]) -> None:
-    """The build ends with its own reason, and a note has the service's words: the job runs on."""
+    """The build ends with its own reason, and a note quotes the service: the job still runs."""
     service.start = lambda job: _failing(service, "RUNNING", PUT=[403] * 1_000)
     jobs: list[Job | None] = []
 
@@ -221,7 +221,7 @@ def test_a_failed_job_whose_messages_the_driver_may_not_read(
 
 
 def test_another_drivers_job_stays(service: DataflowService, run: Callable[..., None]) -> None:
-    """A job of the name that begins between the look at old jobs and the submission is another driver's."""
+    """A job of this name that begins between the check for old jobs and the submission belongs to another driver."""
     service.start = lambda job: Scripted("RUNNING")
     other = {"name": "recordmill-digits-4f1c9a2e", "clientRequestId": "another"}
     with raises(RunnerError, "another driver", "cancel its job"):
@@ -241,7 +241,7 @@ def test_a_lost_lease_cancels_the_job(service: DataflowService, run: Callable[..
 
 
 def test_a_user_who_stops_the_command_cancels_the_job(service: DataflowService, run: Callable[..., None]) -> None:
-    """As the session does it on Ctrl-C, from a thread of its own; also where the service has not answered yet."""
+    """Ctrl-C cancels from its own thread, even before the service has answered."""
     service.start = lambda job: Scripted("RUNNING")
 
     def stop(job: Job | None) -> None:

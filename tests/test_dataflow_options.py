@@ -1,4 +1,4 @@
-"""The options of Dataflow that the real service would refuse, minutes later: refused here, one line each."""
+"""Options that Dataflow would refuse minutes later are refused here, one line each."""
 
 from typing import Any
 

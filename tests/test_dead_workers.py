@@ -1,4 +1,4 @@
-"""A worker process that dies, or whose driver does: noticed at once, told in one line, and the same command goes on."""
+"""A dead worker or driver is noticed at once, reported in one line, and the same command resumes."""
 
 import json
 import re
@@ -55,7 +55,7 @@ class Ended:
 
 
 def die() -> None:
-    """Fails as the thread does that waits for a worker."""
+    """Fails as the thread that waits for a worker."""
     raise DeadWorkerError(7, -9)
 
 
@@ -121,7 +121,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def workers(driver: psutil.Process) -> list[psutil.Process]:
-    """The workers of a build that runs, once there are two."""
+    """Waits for the two workers of a running build."""
     while True:
         started = [child for child in driver.children() if "child_process.py" in " ".join(child.cmdline())]
         if len(started) == 2:
@@ -148,7 +148,7 @@ def start(folder: Path) -> Iterator[Callable[[], tuple[ForkServerProcess, list[p
 @pytest.mark.slow
 @pytest.mark.parametrize("when", [pytest.param("while it starts", marks=pytest.mark.nightly), "while it reads"])
 def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable[..., tuple]) -> None:
-    """Left alone, the runner waits for it for ever."""
+    """Without this, the runner waits for it for ever."""
     driver, (worker, other) = start()
     if when == "while it reads":
         wait_until(lambda: any(folder.glob("out/.building/*/*/progress/chunk-*.json")))

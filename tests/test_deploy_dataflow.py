@@ -1,4 +1,4 @@
-"""The Flex Template: its parameters, its spec as gcloud writes it, and its launcher up to the job that it makes."""
+"""The Flex Template: its parameters, its spec in gcloud's format, and its launcher up to its job."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""deploy/flink: valid for Kubernetes and for the operator, and as safe and as sized as its comments say."""
+"""deploy/flink: valid for Kubernetes and the operator, with the safety and sizes of its comments."""
 
 import copy
 import shutil

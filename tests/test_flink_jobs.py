@@ -212,7 +212,7 @@ def test_a_cluster_that_is_gone_leaves_the_first_error(flink: FakeFlink, rest: F
 
 
 def wait_for_cancel(flink: FakeFlink, job: str) -> None:
-    """Waits for a job as Beam does, whose error it raises."""
+    """Waits for a job, and raises its error, as Beam."""
     limit = time.monotonic() + 10 * CHECK_SECONDS
     while flink.state(job) != "CANCELED" and time.monotonic() < limit:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A look at the rows: what it finds is exact, whatever the chunks and workers, and what it finds is in the graph."""
+"""A look at the rows: its results are exact, whatever the chunks and workers, and are in the graph."""
 
 import json
 import random
@@ -105,7 +105,7 @@ def test_sums_are_passed_on_before_they_are_many(tmp_path: Path) -> None:
 
 
 class HeldWords(Vocabularies):
-    """Counts the rows that are held when they are added up; any rows have the same words."""
+    """Counts the rows held when they are added up; all rows have the same words."""
 
     held: ClassVar[list[int]] = []
 
@@ -122,7 +122,7 @@ SAME_WORDS = counted("text", tf.constant([b"word%05d" % number for number in ran
 
 @pytest.fixture
 def held(tmp_path: Path) -> Any:
-    """Gives a look that counts words, its chunk, and the rows that were held at each addition."""
+    """Returns a look that counts words, its chunk, and the rows held at each addition."""
     look, (chunk, _) = look_of(tmp_path)
     HeldWords.held.clear()
     return replace(look, summaries=[HeldWords(look.planned)]), chunk, HeldWords.held
@@ -197,7 +197,7 @@ def test_the_driver_learns_tokenizers_from_frequent_words_and_knows_of_others(tm
 
 @pytest.fixture
 def images(tmp_path: Path) -> Any:
-    """Gives a look at three images."""
+    """Returns a look at three images."""
     (tmp_path / "in").mkdir()
     for number in range(3):
         (tmp_path / f"in/{number}.png").write_bytes(saved(form="PNG"))

@@ -1,4 +1,4 @@
-"""A look by span: each span's sums are kept apart, and added to those of kept spans they are a whole look's."""
+"""A look by span: each span's sums are kept apart, and with those of kept spans add up to a whole look's."""
 
 import hashlib
 import json
@@ -64,7 +64,7 @@ def days(tmp_path: Path) -> Path:
 
 
 def look_at(look: Look, chunks: Iterable[Chunk]) -> Sums:
-    """Looks at chunks as the Beam job does."""
+    """Looks at chunks, as the Beam job."""
     sums, reader = PartialSums(look.summaries), LookReader(look)
     parts, spans = dict[str, list[bytes]](), dict[str, list[str]]()
     elements = [each for chunk in chunks for each in sums.add(reader.read(chunk), look.planned.spans[chunk.source])]
@@ -79,7 +79,7 @@ def look_at(look: Look, chunks: Iterable[Chunk]) -> Sums:
 
 
 def published(look: Look, folder: Path) -> dict[str, str]:
-    """Writes a look's buckets as a version holds them; gives their digests by path."""
+    """Writes a look's buckets as in a version; returns their digests by path."""
     files = dict(full_buckets(look.planned.workspace, STATISTICS))
     for file, data in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The jar that a local Flink runs from, made of many: `deploy/flink/local/merge_jars.py`."""
+"""The jar for a local Flink, merged from many: `deploy/flink/local/merge_jars.py`."""
 
 import importlib.util
 import zipfile

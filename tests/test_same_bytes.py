@@ -70,7 +70,7 @@ def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerpr
 
 @pytest.fixture(autouse=True, scope="module")
 def sample() -> Iterator[None]:
-    """Images are measured of a sample, as they are where there are many."""
+    """Measures a sample of the images, as for many images."""
     with constants(planned_build, SAMPLE_IMAGES=160):
         yield
 

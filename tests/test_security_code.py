@@ -1,4 +1,4 @@
-"""Nothing that a build writes is code of Python's, and no code of a stranger gets into one."""
+"""A build writes no Python code, and runs none of a stranger's."""
 
 import ast
 import base64
@@ -34,12 +34,12 @@ MAY_PICKLE = {
     "recordmill.pipeline.reader.worker_process",
     "recordmill.pipeline.reader.workers",
 }
-"""Modules that exchange pickles between the reader's own processes, through their pipe, and pack a job's chunks, whose
-digests its graph holds."""
+"""Modules that exchange pickles: through a pipe between the reader's processes, and as a job's chunks, with digests in
+the job's graph."""
 
 
 def is_pickled(data: bytes) -> bool:
-    """Whether a pickle stands in some bytes: whole from its protocol's mark to its end, plain or in base 64."""
+    """Whether some bytes hold a pickle: whole from its protocol's mark to its end, plain or in base 64."""
     if EXTENSION_TYPE in data or data.startswith(b"\x93NUMPY"):
         return True
     for encoded in re.findall(rb"gA[JNSW][A-Za-z0-9+/]{20,}={0,2}", data):
@@ -148,7 +148,7 @@ def test_a_tag_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def bomb(first: str, other: str) -> str:
-    """Nine lines that stand for a billion values: `other` is each one's way to name ten of the one before."""
+    """Nine lines that stand for a billion values: by `other`, each names ten of the one before."""
     names = "abcdefghi"
     lines = [f"a: &a {first}", *(f"{b}: &{b} {other % ','.join([f'*{a}'] * 10)}" for a, b in pairwise(names))]
     return "\n".join(lines)
@@ -173,7 +173,7 @@ def test_aliases_as_people_write_them() -> None:
 
 @pytest.fixture
 def spec_folder(tmp_path: Path) -> Iterator[Path]:
-    """A spec's folder with a module; what a test installs is taken back."""
+    """A spec's folder with a module; undoes a test's imports."""
     modules, finders = dict(sys.modules), list(sys.meta_path)
     (tmp_path / "spec").mkdir()
     (tmp_path / "spec/mine.py").write_text("import strange\ndef rows(): ...\n")
@@ -201,7 +201,7 @@ def test_a_module_of_anywhere_is_refused(
 
 
 def site_packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the folder into which packages are installed."""
+    """Makes the folder of installed packages."""
     folder.mkdir()
     monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(folder)])
 
@@ -266,7 +266,7 @@ def test_every_locked_package_has_hashes() -> None:
 
 
 def test_no_registry_is_named() -> None:
-    """Whose registry is used is for who installs to say, by pip's own configuration."""
+    """The installing user chooses the registry, by pip's configuration."""
     hosts = re.compile(
         "|".join(["py" + r"pi\.", "python" + "hosted", "--(extra-)?index" + r"-url\b", "find" + "-links"])
     )

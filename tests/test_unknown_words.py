@@ -1,4 +1,4 @@
-"""Words that the live version's vocabulary lacks, by the sums of words that versions keep."""
+"""Words missing from the live version's vocabulary, by versions' sums of words."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ LIVE = {"the": 50, "cat": 30, "sat": 15, "once": 5, "rare": 3}
 
 
 def version(folder: Path, words: list[str], sums: Mapping[str, Mapping[str, int]], **more: Any) -> ComparedVersion:
-    """A version with a vocabulary, and sums of words by the folder that they are in."""
+    """Makes a version with a vocabulary, and sums of words by folder."""
     files = {"text.txt": "".join(f"{word}\n" for word in words).encode()}
     for path, counts in sums.items():
         for bucket in {zlib.crc32(word.encode()) % 8 for word in counts}:
