@@ -192,7 +192,7 @@ def test_a_module_of_anywhere_is_refused(
     (tmp_path / "strange.py").write_text("raise SystemExit('it ran')\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend("" if how == "current folder" else str(tmp_path))
-    with raises(UserCodeError, "`strange:rows`", tmp_path / "strange.py", "beside the spec"):
+    with raises(UserCodeError, "`strange:rows`", tmp_path / "strange.py", "beside", "install it"):
         UserCode.of(["strange:rows"], str(spec_folder))
     with raises(UserCodeError, "`mine:rows`", tmp_path / "strange.py"):  # which the spec's own module imports
         UserCode.of(["mine:rows"], str(spec_folder))
