@@ -22,9 +22,7 @@ SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml
 Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
 Runner = Annotated[
     str,
-    typer.Option(
-        help="'local', 'flink', 'dataflow', or a class of Beam such as PrismRunner; its options come after --."
-    ),
+    typer.Option(help="'local', 'flink', 'dataflow', 'prism', or one of Beam's runners; Beam's options come after --."),
 ]
 Attempts = Annotated[
     int, typer.Option(min=1, help="The attempts on a cluster; each goes on where the last one stopped.")
