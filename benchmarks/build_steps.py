@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.images.read import give_back_large_blocks
 from recordmill.pipeline.build.images.transcode import as_jpeg
-from recordmill.pipeline.build.worker.examples import encode
+from recordmill.pipeline.build.worker.build_shard import encode
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract.image_header import check_header

@@ -1,4 +1,4 @@
-"""Equal digests and pictures that look alike come together: as in a comparison of all pairs."""
+"""Equal digests and similar pictures form clusters, as in a comparison of all pairs."""
 
 from itertools import combinations
 
@@ -24,7 +24,7 @@ BITS = st.lists(st.integers(0, 63), max_size=10)
 
 
 def by_all_pairs(links: list[tuple[int, int]], rows: int) -> dict[int, int]:
-    """Of the rows in clusters their cluster's lowest row: by following links until nothing changes."""
+    """Maps rows in clusters to their cluster's lowest row, by following links until nothing changes."""
     names = list(range(rows))
     for _ in range(rows):
         for one, other in links:
@@ -39,7 +39,7 @@ def as_dict(clusters: Clusters) -> dict[int, int]:
 
 
 def find_near(shapes: Numbers, colours: Numbers, distance: int) -> dict[int, int]:
-    """The rows that look like another with the lowest row that each is linked to, over all tasks."""
+    """Maps similar rows to the lowest row linked to each, over all tasks."""
     looks = np.stack([shapes, colours], axis=2).reshape(len(shapes), 2 * shapes.shape[1]).astype(">u8")
     width = 8 * looks.shape[1]
     column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(looks), [None, pa.py_buffer(looks.tobytes())])

@@ -1,4 +1,4 @@
-"""Builds by the command on a Dataflow of this machine: the same bytes, and no job outlives its driver's end."""
+"""Builds by the command on a local Dataflow: the same bytes, and no job outlives its driver."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ features:
 
 @pytest.fixture
 def bucket(tmp_path: Path) -> Iterator[str]:
-    """The URL of a folder with a source; a spec of it lies in `dataset.yaml`."""
+    """The URL of a folder with a source; `dataset.yaml` is its spec."""
     with emulators.gcs(conditions=True) as url:
         rows = "".join(f"word{row % 7} w{row},c{row % 3}\n" for row in range(ROWS))
         open_store(url).write_if("rows.csv", f"text,label\n{rows}".encode(), None)
@@ -111,7 +111,7 @@ def test_a_stopped_driver(
 
 @pytest.mark.nightly
 def test_a_workers_own_error(service: DataflowService, start: Callable[[], subprocess.Popen[str]], bucket: str) -> None:
-    """It arrives by the workspace, in the place of what the service says."""
+    """It arrives by the workspace, and replaces the service's message."""
     rows = open_store(bucket)
 
     def lose_the_source(job: Json) -> Run:

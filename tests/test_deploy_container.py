@@ -1,4 +1,4 @@
-"""deploy/container: linted, locked, and proven in bare Debian roots where there is no Docker engine."""
+"""deploy/container: linted, locked, and tested in bare Debian roots, without a Docker engine."""
 
 import hashlib
 import json
@@ -86,7 +86,7 @@ def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
 
 @pytest.fixture(scope="module")
 def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of the roots of the image's stages, made by the steps of its file."""
+    """The roots of the image's stages, made by the steps of the Dockerfile."""
     missing = [name for name in ("debootstrap", "unshare", "ip", "go") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
         pytest.skip(f"the steps of the image need root, and these programs: {', '.join(missing) or 'all are here'}")

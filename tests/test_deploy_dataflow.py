@@ -1,4 +1,4 @@
-"""The Flex Template: its parameters, its spec as gcloud writes it, and its launcher up to the job that it makes."""
+"""The Flex Template: its parameters, its spec in gcloud's format, and its launcher up to its job."""
 
 import json
 import logging
@@ -13,6 +13,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
 
 from deploy.dataflow import launcher
 from recordmill.pipeline.build.runners import dataflow
+from tests.messages import raises
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "dataflow"
 METADATA = json.loads((FOLDER / "metadata.json").read_text())
@@ -126,7 +127,7 @@ def test_the_driver_runs_with_its_spec(tmp_path: Path, caplog: pytest.LogCapture
     command = ["build", str(tmp_path / "emoji.yaml"), "--output", str(tmp_path / "out"), "--metrics", launcher.METRICS]
     with (
         caplog.at_level(logging.INFO),
-        pytest.raises(RuntimeError, match=r"the driver ended with status 1:\n.*dataset\.yaml.*features"),
+        raises(RuntimeError, "status 1", "dataset.yaml", "features"),
     ):
         launcher.run_driver(command)
     assert any(message.startswith("recordmill_build_exit_code") for message in caplog.messages)

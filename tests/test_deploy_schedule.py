@@ -1,4 +1,4 @@
-"""deploy/schedule and deploy/terraform/schedule.tf: valid for each scheduler, which treats each exit code right."""
+"""deploy/schedule and deploy/terraform/schedule.tf: valid for each scheduler, which handles each exit code."""
 
 import json
 import re
@@ -69,7 +69,7 @@ for parse in (parser.text_string_to_metric_families, openmetrics.text_string_to_
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
-    """Parses the words after `recordmill` as the command line does; fails on an unknown option."""
+    """Parses the words after `recordmill` by the command line; fails on an unknown option."""
     command: Any = get_command(app)
     while hasattr(command, "commands"):
         command, words = command.commands[words[0]], words[1:]
@@ -130,7 +130,7 @@ def test_no_container_is_root_or_can_become_it_or_writes_outside_its_volumes(nam
 def test_the_pods_metrics_go_to_the_gateway_and_its_status_is_the_builds(
     tmp_path: Path, status: int, *, gateway: bool
 ) -> None:
-    """Runs the pod's script with programs that stand in for `recordmill` and `curl`, which may fail."""
+    """Runs the pod's script with fake programs for `recordmill` and `curl`, which may fail."""
     (container,) = cronjob("recordmill-nightly")["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     for name, code in {"recordmill": status, "curl": 7}.items():
         (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\nexit {code}\n')
@@ -223,7 +223,7 @@ def test_airflow_imports_the_dag_and_ends_the_task_by_the_exit_code(
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 def test_systemd_knows_every_line(tmp_path: Path) -> None:
-    """It looks for the programs, too, so another one stands in."""
+    """Another program stands in for ours, as it checks that programs exist."""
     for path in (FOLDER / "systemd").iterdir():
         (tmp_path / path.name).write_text(path.read_text().replace("/opt/recordmill/bin/recordmill", "/bin/true"))
     command = ["systemd-analyze", "verify", "--man=no", *tmp_path.iterdir()]

@@ -1,4 +1,4 @@
-"""The Terraform files: formatted, every reference declared, every argument one that the provider has, least privilege.
+"""The Terraform files: formatted, references declared, arguments known to the provider, least privilege.
 
 `terraform validate` needs the provider, which cannot be had everywhere. `terraform_arguments.json` holds, of its
 version 7, the arguments of the resources that are used: whether each is required, and the blocks inside.
@@ -35,7 +35,7 @@ def _parsed() -> Block:
 
 
 def _plain(value: Any) -> Any:
-    """Takes the quotes and the parser's notes away."""
+    """Removes the quotes and the parser's notes."""
     if isinstance(value, dict):
         return {_plain(key): _plain(part) for key, part in value.items() if key not in ("__is_block__", "__comments__")}
     if isinstance(value, list):
@@ -105,7 +105,7 @@ def test_mistakes_are_seen() -> None:
 
 
 def test_least_privilege() -> None:
-    """No role that writes the project, and only the driver may start jobs, as two accounts and no other."""
+    """No role writes the project, and only the driver may start jobs, as one of two accounts."""
     roles = {body["role"] for _, _, body in RESOURCES if "role" in body}
     assert roles == {
         "roles/artifactregistry.reader",

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.worker.examples import KEY, encode
+from recordmill.pipeline.build.worker.build_shard import KEY, encode
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 BITS = st.integers(0, 2**32 - 1)  # of a float32, NaN and infinities too

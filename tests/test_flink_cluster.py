@@ -1,4 +1,4 @@
-"""A build on a real Flink cluster: the local runner's bytes, whatever dies on the way, and nothing left behind.
+"""A build on a real Flink cluster: the local runner's bytes, whatever dies, and no leftovers.
 
 Each test gates the reading of one part (`flink_cluster.MODULE`), and so knows the pass of the worker that it kills.
 """
@@ -47,7 +47,7 @@ FIFTH_OF_LOOK, FIFTH_OF_WRITE = PARTS, 2 * PARTS
 
 
 class Build:
-    """A build of the dataset in a folder by the command, in a process of its own."""
+    """A build of a folder's dataset by the command, in its own process."""
 
     def __init__(self, folder: Path, *options: str, output: str = "out") -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ class Build:
             )
 
     def reader(self, number: int) -> psutil.Process:
-        """Waits until the gated part is read for the so-and-so-many-th time; gives the process that reads it."""
+        """Waits until the gated part is read for the `number`-th time; returns the reading process."""
         file = self.folder / "gates" / f"reader-{number}"
         wait_until(lambda: file.exists() or not self.process.is_alive())
         assert file.exists(), self.log
@@ -71,7 +71,7 @@ class Build:
 
     @property
     def log(self) -> str:
-        """The output of this build, and of those before it in the folder."""
+        """The output of this build and earlier ones in the folder."""
         return (self.folder / "log.txt").read_text()
 
 
@@ -132,7 +132,7 @@ def assert_idle(cluster: Cluster) -> None:
 
 @pytest.mark.nightly
 def test_only_beams_java_servers_can_be_reached_from_outside(cluster: Cluster, folder: Path) -> None:
-    """Those that `docs/security.md` names: the job server and, in TaskManagers, what workers call."""
+    """The ports in `docs/security.md`: the job server's and, in TaskManagers, the services for workers."""
     build = Build(folder, *cluster.options)
     roots = [psutil.Process(pid) for pid in (build.process.pid, *cluster.processes.values())]
     found = set[Socket]()
@@ -241,7 +241,7 @@ def test_a_driver_is_ended_while_a_backup_runs(cluster: Cluster, folder: Path, e
 def test_a_bucket_is_away_for_25_seconds(
     tmp_path_factory: pytest.TempPathFactory, folder: Path, expected: Manifest
 ) -> None:
-    """The clients' patience lasts, or another attempt goes on, or the same command does."""
+    """The clients wait long enough, or another attempt or the same command resumes."""
     with emulators.s3_by_a_road() as (url, road), started(tmp_path_factory.mktemp("cluster")) as cluster:
         hold(folder, 2)
         build = Build(folder, *cluster.options, output=url)
@@ -292,7 +292,7 @@ def test_workers_without_the_disk_of_the_driver(
 
 @pytest.mark.nightly
 def test_a_new_day_is_built_as_by_the_local_runner(cluster: Cluster, tmp_path: Path) -> None:
-    """The first build; a day more, whose words the frozen graph does not know; another, of which it learns."""
+    """The first build; another day, with words unknown to the frozen graph; another, learned from."""
     for day, analysis in ((20, "frozen"), (21, "frozen"), (22, "refresh")):
         write_day(tmp_path, day, analysis)
         result = recordmill("build", "dataset.yaml", "--output", "local", cwd=tmp_path)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from PIL import Image as Picture
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.worker.examples import encode
+from recordmill.pipeline.build.worker.build_shard import encode
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.transforms.tensorflow import image

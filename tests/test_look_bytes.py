@@ -1,4 +1,4 @@
-"""A look at rows that will be read again passes over images' bytes where the format lets it, and finds the same."""
+"""A look at rows that will be read again skips images' bytes if the format allows it, and finds the same."""
 
 import io
 import tarfile
@@ -37,12 +37,12 @@ NOTHING, NULL = {"bytes": b"", "path": None}, {"bytes": None, "path": None}
 
 
 def inside(image: bytes) -> dict[str, Any]:
-    """Gives a cell as Hugging Face's datasets have it."""
+    """Makes a cell in the form of Hugging Face's datasets."""
     return {"bytes": image, "path": "0001.jpg"}
 
 
 class CountingFiles(LocalFiles):
-    """Local files that count the bytes that are read of them."""
+    """Local files that count the bytes read."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -52,7 +52,7 @@ class CountingFiles(LocalFiles):
 
 
 class CountingFile(io.FileIO):
-    """A file that counts what is read of it."""
+    """A file that counts the bytes read."""
 
     def __init__(self, path: str, counter: CountingFiles) -> None:
         super().__init__(path)
@@ -85,7 +85,7 @@ def write_tar(folder: Path) -> None:
 
 
 def looked(folder: Path, *, again: bool, spec: str = SPEC, key: str = "id") -> tuple[Any, int]:
-    """Gives what a look learns and the bytes that it reads; `again`: the rows will be read again to be written."""
+    """Returns a look's results and the bytes read; `again`: rows will be read again for writing."""
     form = "parquet" if list(folder.glob("*.parquet")) else "webdataset"
     spec = spec.replace("FORMAT", form).replace("FOLDER", str(folder)).replace("KEY", key)
     files = CountingFiles()

@@ -12,6 +12,7 @@ from recordmill.pipeline.spec.features.number import Numbers
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
 from recordmill.transforms.tensorflow.number import used_statistics
+from tests.messages import raises
 from tests.running import BOTH_WAYS, Run
 
 ROWS = tf.RaggedTensor.from_row_lengths(
@@ -101,14 +102,14 @@ def test_the_description_tells_what_is_stored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "facts"),
     [
-        ({"length": 2, "max_length": 3}, "exclude each other"),
-        ({"length": 0}, "greater than or equal to 1"),
-        ({"separator": ""}, "at least 1 character"),
-        ({"impute": 0}, "Extra inputs"),
+        ({"length": 2, "max_length": 3}, ("`length`", "`max_length`", "exclude")),
+        ({"length": 0}, ("length", "equal to 1")),
+        ({"separator": ""}, ("separator", "1 character")),
+        ({"impute": 0}, ("impute", "Extra")),
     ],
 )
-def test_options_that_make_no_sense_are_told(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
+def test_options_that_make_no_sense_are_told(given: dict[str, Any], facts: tuple[str, ...]) -> None:
+    with raises(ValidationError, *facts):
         Numbers(kind="numbers", **given)

@@ -19,8 +19,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import S3Options
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.beam.probe import UnreachableError, probe_workers
 from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.beam.steps import UnreachableError, probe_workers
 from recordmill.pipeline.build.build import build, source_files
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions

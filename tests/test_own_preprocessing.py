@@ -16,8 +16,8 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
 from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.beam.learn import learn
-from recordmill.pipeline.build.beam.probe import UnreachableError
 from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.steps import UnreachableError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build

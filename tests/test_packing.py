@@ -1,4 +1,4 @@
-"""Rows packed by shard come back as they were, from scratch and inline."""
+"""Rows packed by shard come back unchanged, from scratch and inline."""
 
 import pickle
 from pathlib import Path
@@ -15,7 +15,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 5) | st.just(70_000), st.binary(max_siz
 
 
 def table(rows: list[tuple[int, bytes]], chunks: int = 1) -> pa.Table:
-    """Rows of groups and values, with their places, in so many Arrow chunks."""
+    """Rows of groups and values, with their places, in several Arrow chunks."""
     columns = {
         "@group": pa.array([group for group, _ in rows], pa.int64()),
         "value": pa.array([value for _, value in rows], pa.binary()),

@@ -1,4 +1,4 @@
-"""Nothing that another user of the machine puts into the temporary folder is run, and nothing of ours stays there."""
+"""Files of other users in the temporary folder are never run, and none of ours stay there."""
 
 import os
 import py_compile
@@ -17,6 +17,7 @@ from recordmill.pipeline import private_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.private_folder import PREFIX, private_temporary_files
 from tests.forked import python, recordmill, start_python, wait_until
+from tests.messages import raises
 
 ROOT = Path(__file__).parents[1]
 HOLDER = """
@@ -84,7 +85,7 @@ def rows():
 
 @contextmanager
 def holder(shared: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
-    """A process with a private folder, which it shows once it has it."""
+    """A process with a private folder, which it prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(shared)}
     with subprocess.Popen([sys.executable, "-c", HOLDER], env=environment, stdin=-1, stdout=-1, text=True) as process:
         assert process.stdout is not None
@@ -94,7 +95,7 @@ def holder(shared: Path) -> Iterator[tuple["subprocess.Popen[str]", Path]]:
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that everybody may write into, as the usual temporary folder of this process and its children."""
+    """A world-writable folder, as the usual temporary folder of this process and its children."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(0o1777)
@@ -170,12 +171,12 @@ def test_a_fork_leaves_the_folder_to_its_parent(shared: Path) -> None:
 
 def test_without_a_place_for_it_nothing_begins(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(shared / "gone"))
-    with pytest.raises(UserError, match="no temporary folder can be made in .*gone.*: free some space, or name a fold"):
+    with raises(UserError, shared / "gone", "free some space", "TMPDIR"):
         private_folder.use_private_folder()
 
 
 def planted(shared: Path, canary: Path) -> set[Path]:
-    """Puts code into the shared folder for Python to take for what AutoGraph wrote, as any user of the machine may."""
+    """Puts code into the shared folder that Python may mistake for AutoGraph's, as any user of the machine can."""
     attack = canary.with_name("attack.py")
     attack.write_text(ATTACK.format(canary=str(canary)))
     modules = [shared / f"__autograph_generated_fileknown{number}.py" for number in range(20)]

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan import planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from tests.constants import constants
 from tests.every_kind import ANALYZED, make
-from tests.prism import compiled, use_threads
 
 ROWS = 800
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerpr
 
 @pytest.fixture(autouse=True, scope="module")
 def sample() -> Iterator[None]:
-    """Images are measured of a sample, as they are where there are many."""
+    """Measures a sample of the images, as for many images."""
     with constants(planned_build, SAMPLE_IMAGES=160):
         yield
 
@@ -103,7 +103,7 @@ def tomorrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_another_order_folder_time_and_four_threads(
     expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_threads(monkeypatch, 4)
+    monkeypatch.setattr(runners, "worker_threads", lambda processes: 4)
     options = RunOptions(chunk_bytes=260 << 10)
     assert _build(tmp_path / "elsewhere" / "inputs", tmp_path / "out", options, swap_files=True) == expected
 
@@ -112,7 +112,7 @@ def test_another_order_folder_time_and_four_threads(
 def test_one_thread_and_every_bundle_twice(
     inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_threads(monkeypatch, 1)
+    monkeypatch.setattr(runners, "worker_threads", lambda processes: 1)
     options = RunOptions(beam_options=("--direct_runner_bundle_repeat=1",), chunk_bytes=100 << 10)
     assert _build(inputs, tmp_path, options) == expected
 
@@ -128,13 +128,4 @@ def test_two_processes_without_onednn(
 @pytest.mark.nightly
 def test_a_portable_runner(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
     options = RunOptions(runner="PortableRunner", beam_options=LOOPBACK, temp=str(tmp_path / "temp"))
-    assert _build(inputs, tmp_path, options) == expected
-
-
-@pytest.mark.prism
-@pytest.mark.nightly
-@pytest.mark.timeout(900)  # the first test that asks for Prism compiles it
-def test_prism(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
-    prism = f"--prism_location={compiled()}"
-    options = RunOptions(runner="prism", beam_options=(prism,), chunk_bytes=100 << 10, temp=str(tmp_path / "temp"))
     assert _build(inputs, tmp_path, options) == expected

@@ -1,4 +1,4 @@
-"""The memory of a shard's rows while they are sorted, which `docs/clusters.md` gives."""
+"""The memory for sorting a shard's rows, as in `docs/clusters.md`."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from recordmill.pipeline.build.worker.packing import pack, unpack
 
 @pytest.fixture
 def pool() -> Iterator[pa.MemoryPool]:
-    """Counts what Arrow allocates."""
+    """Counts Arrow's allocations."""
     usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.system_memory_pool())
     pa.set_memory_pool(pool)
     yield pool

@@ -29,7 +29,7 @@ def moments(values: list[float]) -> pa.Table:
 
 
 def rows(table: pa.Table) -> list[str]:
-    """The rows in any order, with the signs of zeros."""
+    """Sorts the rows, including the signs of zeros."""
     return sorted(map(repr, table.to_pylist()))
 
 

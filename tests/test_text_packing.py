@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.attempt.reconcile import ReconcileError, check_shards
+from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.results.results import NothingToPublishError
-from recordmill.pipeline.build.worker.examples import PackedRecords, PackedRow, RowPacker
+from recordmill.pipeline.build.worker.build_shard import PackedRecords, PackedRow, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths, measure_lengths
@@ -32,7 +33,6 @@ from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import parse
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.descriptions import whole
-from tests.prism import use_threads
 from tests.running import BOTH_WAYS, Run
 
 PACKED = {"kind": "text", "max_length": None, "padding_id": 0, "packed": 4}
@@ -327,7 +327,7 @@ def test_a_build_holds_every_document(published: Published) -> None:
 def test_the_same_records_whatever_the_order_and_the_threads(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_threads(monkeypatch, 4)
+    monkeypatch.setattr(runners, "worker_threads", lambda processes: 4)
     lines = rows()
     random.Random(3).shuffle(lines)
     again = built(tmp_path, lines).manifest

@@ -1,4 +1,4 @@
-"""What the serving model gives for raw rows is what the reader gives for their records, bit for bit."""
+"""The serving model's output for raw rows equals the reader's for their records, bit for bit."""
 
 import json
 import subprocess
@@ -82,7 +82,7 @@ def folder(every_kind: tuple[Path, Published]) -> Path:
 
 @pytest.fixture(scope="module")
 def read(folder: Path) -> dict[str, dict[str, Any]]:
-    """Model-ready features by key, as the native tf.data pipeline gives them."""
+    """Reads model-ready features by key, with the native tf.data pipeline."""
     dataset = open_dataset(folder / "out")
     found = {}
     for split in dataset.splits:
@@ -96,7 +96,7 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def served(folder: Path, read: dict[str, dict[str, Any]]) -> dict[tuple[str, int, int], dict[str, Any]]:
-    """What a process that has TensorFlow alone serves, by case."""
+    """Serves in a process with TensorFlow alone, by case."""
     rows = raw_rows(folder / "in")
     columns: dict[str, list[Any]] = {name: [] for features in COLUMNS.values() for name in features}
     for key in sorted(read):

@@ -21,9 +21,9 @@ from recordmill.pipeline.build.base.span_reports import read_spans
 from recordmill.pipeline.build.beam.filesystem import use_options
 from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.placement import place
-from recordmill.pipeline.build.beam.probe import probe_workers
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.beam.steps import probe_workers
 from recordmill.pipeline.build.beam.write_shards import is_counted, run_job
 from recordmill.pipeline.build.context.arrow_files import FileDigests
 from recordmill.pipeline.build.context.build_context import PlannedBuild

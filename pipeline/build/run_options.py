@@ -32,7 +32,7 @@ class RunOptions:
     """The options of a build: where and how it runs, and which spans it reads."""
 
     runner: str = "local"
-    """`local`, `flink`, `dataflow`, `prism`, or the name of one of Beam's runners."""
+    """`local`, `flink`, `dataflow`, or the class name of a runner of Beam, such as `PrismRunner`."""
     processes: int = 1
     """The number of worker processes of the local runner, 1 or more."""
     beam_options: tuple[str, ...] = ()

@@ -252,7 +252,7 @@ def doctor(
         is_well &= _print_findings(flink_findings(flink))
         if flink_master and is_well:
             with quiet():  # Beam prints while it loads
-                from recordmill.pipeline.build.beam.flink import worker_findings
+                from recordmill.pipeline.build.beam.runners import worker_findings
 
                 findings = worker_findings(RunOptions(runner, beam_options=tuple(context.args), flink=flink))
             is_well = _print_findings(findings)

@@ -1,4 +1,4 @@
-"""Runs jobs on Google Cloud Dataflow: presets, checks, submission, and the job until its end."""
+"""Runs jobs on Google Cloud Dataflow: presets, checks, submission, and watching."""
 
 import threading
 import time
@@ -21,113 +21,91 @@ from recordmill.pipeline.build.beam.runner import Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.dataflow import (
-    cause_of,
-    check,
-    check_graph,
-    check_reachable,
-    console_url,
-    describe,
-    is_job_of,
-    job_name,
-    with_presets,
-)
-from recordmill.pipeline.build.runners.job import (
-    CANCEL_SECONDS,
-    DryRunFinished,
-    JobFailedError,
-    JobStillRunsError,
-    RunnerError,
-    watched,
-)
+from recordmill.pipeline.build.runners import dataflow, job
+from recordmill.pipeline.build.runners.job import JobFailedError, JobStillRunsError, RunnerError
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.safe_text import redacted
 
 POLL_SECONDS = 3.0
 PATIENCE_SECONDS = 600.0
-"""The time without an answer of the service after which a build gives up; its job may be healthy for all that."""
+"""A build gives up after this time without an answer of the service, although its job may be healthy."""
 REQUEST_SECONDS = 60.0
 OLD_JOB_SECONDS = 600.0  # the service takes minutes to end a job's machines
-UNLISTED_SECONDS = 10.0  # the time in which the service lists a job that was being submitted as the driver was stopped
+UNLISTED_SECONDS = 10.0  # the service lists a job within this time if its driver stopped during the submission
 REFUSED = "REFUSED"
 ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
 AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportError, RequestException)
-Proto = Any  # `google.cloud.dataflow.Job`; the packages of Google have no types that mypy reads here
+Proto = Any  # `google.cloud.dataflow.Job`; Google's packages have no types for mypy here
 
 
 class DataflowRunner(Runner):
     """`--runner dataflow`: all jobs of a build have one name, and the service runs one job of a name at a time."""
 
-    probes_workers = False  # to start machines for a probe takes minutes; `check_reachable` asks for URLs
+    probes_workers = False  # starting machines for a probe takes minutes; `check_reachable` asks for URLs
 
     def __init__(self, options: RunOptions) -> None:
         self._given = parse_options(options.beam_options).get_all_options(drop_default=True)
-        self._complete = with_presets(self._given)
-        check(self._complete)
+        self._complete = dataflow.with_presets(self._given)
+        dataflow.check(self._complete)
         self._arguments = list(options.beam_options)
         super().__init__(BeamRunner(), self._options_of(""), options.attempts)
-        self.threads = _threads(self.options)
+        # 2 for one core, as one reads; all cores for the only process of a machine
+        is_alone = self.options.view_as(DebugOptions).lookup_experiment("no_use_multiple_sdk_containers")
+        self.threads = 0 if is_alone else 2
         self._is_dry = bool(self._given.get("dry_run"))
-        self._build_key, self._listener, self._checks = "", Listener(), list[Callable[[], None]]()
 
     def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
-        """Prepares for an attempt; cancels the job that a dead driver of this build left, and waits for its end."""
-        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
+        super().begin(build_key, listener, checks)
         if self._is_dry:
             return
         jobs = _Jobs(self.options)
-        for job in jobs.active(lambda name: is_job_of(name, build_key)):
-            listener.on_note(f"cancelling the job that an earlier driver left: {jobs.page(job.id)}")
-            RunningJob(jobs, job.name).cancel(OLD_JOB_SECONDS)
+        for old in jobs.active(lambda name: dataflow.is_job_of(name, build_key)):
+            listener.on_note(f"cancelling the job that an earlier driver left: {jobs.page(old.id)}")
+            RunningJob(jobs, old.name).cancel(OLD_JOB_SECONDS)
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
-        """Returns a pipeline, which runs as a job at the end of the block.
+        """Yields a pipeline, which runs as a job at the end of the block.
 
         Raises:
-            DryRunFinished: the graph is made, and the options asked for no more.
+            DryRunFinished: the options ask for a dry run, and the graph is made.
             RunnerError: the service would refuse the job, or its machines could not read or write.
         """
         paths = [each.source.path for each in planned.readers if each.source.format != "python"]
-        check_reachable(planned.workspace.url, paths)
-        options = self._options_of(job_name(planned.name, self._build_key))
+        dataflow.check_reachable(planned.workspace.url, paths)
+        options = self._options_of(dataflow.job_name(planned.name, self._build_key))
         options.view_as(TestOptions).dry_run = True  # `run` makes the graph, and sends nothing
         pipeline = Pipeline(runner=self._runner, options=options)
         yield pipeline
-        job = pipeline.run().job
-        size = job.proto_pipeline.ByteSize()
-        check_graph(size)
+        made = pipeline.run().job
+        size = made.proto_pipeline.ByteSize()
+        dataflow.check_graph(size)
         if self._is_dry:
-            steps = len(job.proto_pipeline.components.transforms)
-            raise DryRunFinished(describe(self._complete, job.proto.name, steps, size))
+            steps = len(made.proto_pipeline.components.transforms)
+            raise job.DryRunFinished(dataflow.describe(self._complete, made.proto.name, steps, size))
         options.view_as(TestOptions).dry_run = False
-        self._run(job, options, planned)
+        self._run(made, options, planned)
 
-    def _run(self, job: Proto, options: PipelineOptions, planned: PlannedBuild) -> None:
-        running = RunningJob(_Jobs(options, job.root_staging_location), job.proto.name)
+    def _run(self, made: Proto, options: PipelineOptions, planned: PlannedBuild) -> None:
+        running = RunningJob(_Jobs(options, made.root_staging_location), made.proto.name)
         self._listener.on_job(running)
         try:
-            with raising_left_error(planned.workspace), watched(running, self._checks):
-                running.submit(job)
+            with raising_left_error(planned.workspace), job.watched(running, self._checks):
+                running.submit(made)
                 running.wait()
         finally:
             self._listener.on_job(None)
 
     def _options_of(self, name: str) -> PipelineOptions:
-        """Returns the options of a job: new ones, since Beam changes them as it submits."""
+        """Makes the options of a job: new ones each time, since Beam changes them as it submits."""
         presets = {key: value for key, value in self._complete.items() if key not in self._given}
         return PipelineOptions(self._arguments, pipeline_type_check=False, job_name=name, **presets)
 
 
 class NoAnswerError(RunnerError):
-    """The service cannot be asked now; it may answer in a moment."""
+    """The service does not answer now; it may in a moment."""
 
     exit_code = ExitCode.TRY_AGAIN
-
-
-def _threads(options: PipelineOptions) -> int:
-    """The threads of a worker's graph: two for one core, so that one reads; all cores if a machine has one process."""
-    return 0 if options.view_as(DebugOptions).lookup_experiment("no_use_multiple_sdk_containers") else 2
 
 
 class RunningJob:
@@ -145,16 +123,16 @@ class RunningJob:
 
         Raises:
             RunnerError: the service refuses it, or a job of this name runs already.
-            JobFailedError: the service does not answer; it may have taken the job.
+            JobFailedError: the service does not answer; it may have accepted the job.
         """
-        self._is_in_submission = True  # and stays so after Ctrl-C, when nobody knows what the service took
+        self._is_in_submission = True  # stays True after Ctrl-C: the service may have accepted the job
         try:
             self._id = self._jobs.create(job).id
         except NoAnswerError as error:
             self._is_in_submission = False
             raise JobFailedError(str(error)) from error
         except RunnerError:
-            self.state = REFUSED  # a job of this name that runs is another driver's
+            self.state = REFUSED  # a running job of this name belongs to another driver
             raise
         self._is_in_submission = False
         self.url, self.state, self._answered = self._jobs.page(self._id), "PENDING", time.monotonic()
@@ -179,7 +157,7 @@ class RunningJob:
         """Waits for the job's end.
 
         Raises:
-            JobFailedError: it ended otherwise than done.
+            JobFailedError: its last state is not DONE.
             RunnerError: the service refused to cancel it, or does not answer.
         """
         while self.state not in ENDED:
@@ -190,12 +168,11 @@ class RunningJob:
         if self.state != "DONE":
             raise JobFailedError(self.failure())
 
-    def cancel(self, timeout_seconds: float = CANCEL_SECONDS) -> None:
+    def cancel(self, timeout_seconds: float = job.CANCEL_SECONDS) -> None:
         """Cancels the job and waits for its end.
 
         Raises:
-            JobStillRunsError: it did not end in time, it was being submitted and may yet begin, or the service does not
-                answer.
+            JobStillRunsError: it did not end in time, its submission may yet succeed, or the service does not answer.
             RunnerError: the service refuses to cancel it.
         """
         if self.state in ENDED:
@@ -212,7 +189,7 @@ class RunningJob:
             raise
 
     def failure(self) -> str:
-        """Describes why the job failed, in one line that names its page."""
+        """Describes why the job failed, in one line with its page."""
         if not self._id:
             return ""
         if self.state == "CANCELLED":
@@ -224,15 +201,15 @@ class RunningJob:
         return f"the Dataflow job {self._id} failed: {cause} ({self.url})"
 
     def _cancel(self) -> None:
-        for job in self._listed():
-            self.url = self._jobs.page(job.id)
-            self._jobs.cancel(job.id)
-            while (state := self._jobs.state(job.id)) not in ENDED:
+        for listed in self._listed():
+            self.url = self._jobs.page(listed.id)
+            self._jobs.cancel(listed.id)
+            while (state := self._jobs.state(listed.id)) not in ENDED:
                 time.sleep(1)
             self.state = state
 
     def _listed(self) -> list[Proto]:
-        """Lists the job, one that is being submitted for some seconds. Raises: JobStillRunsError: it may yet begin."""
+        """Lists the job; waits some seconds for one in submission. Raises: JobStillRunsError: it may yet begin."""
         until = time.monotonic() + UNLISTED_SECONDS
         while self.state != REFUSED:
             may_come = self._is_in_submission
@@ -248,7 +225,7 @@ class RunningJob:
 
 
 def _in_thread(function: Callable[[], None]) -> Future[None]:
-    """Calls a function in a thread that does not keep the process from its end."""
+    """Calls a function in a daemon thread."""
     future: Future[None] = Future()
 
     def run() -> None:
@@ -275,7 +252,7 @@ class _Jobs:
             return self._client.create_job(job)
 
     def active(self, is_ours: Callable[[str], bool]) -> list[Proto]:
-        """Lists the jobs that have not ended; Beam's own search by name leaves out those that wait for machines."""
+        """Lists the unfinished jobs; Beam's own search by name leaves out jobs that wait for machines."""
         request = api.ListJobsRequest(
             project_id=self._options["project"],
             location=self._options["region"],
@@ -283,12 +260,12 @@ class _Jobs:
         )
         with _refusals():
             jobs = self._client._jobs_client.list_jobs(request, timeout=REQUEST_SECONDS)
-            return [job for job in jobs if is_ours(job.name)]
+            return [each for each in jobs if is_ours(each.name)]
 
     def state(self, job: str) -> str:
-        """Reads a state without Beam's own tries, whose pauses grow to minutes."""
+        """Reads a state without Beam's own retries, which back off for minutes."""
         request = api.GetJobRequest(project_id=self._options["project"], location=self._options["region"], job_id=job)
-        with _refusals(NotFound):  # the service denies new jobs for a moment
+        with _refusals(NotFound):  # a new job is not found for a moment
             state = self._client._jobs_client.get_job(request, timeout=REQUEST_SECONDS).current_state
         return state.name.removeprefix("JOB_STATE_") if state else "PENDING"
 
@@ -297,22 +274,21 @@ class _Jobs:
             self._client.modify_job_state(job, "JOB_STATE_CANCELLED")
 
     def cause(self, job: str) -> str:
-        """Says what the service says of a failed job, without values of rows."""
-        importance = "JOB_MESSAGE_ERROR"
+        """Describes a failed job by the service's messages, without values of rows."""
         with _refusals():
-            messages, _ = self._client.list_messages(job, minimum_importance=importance)
-        return cause_of([message.message_text for message in messages])
+            messages, _ = self._client.list_messages(job, minimum_importance="JOB_MESSAGE_ERROR")
+        return dataflow.cause_of([message.message_text for message in messages])
 
     def page(self, job: str) -> str:
-        return console_url(self._options["region"], job)
+        return dataflow.console_url(self._options["region"], job)
 
 
 @contextmanager
 def _refusals(*away: type[Exception]) -> Iterator[None]:
-    """Turns an error of the service or of the way to it into one line.
+    """Turns an error of the service or the network into one line.
 
     Raises:
-        NoAnswerError: an error of `AWAY` or `away`, or of credentials, whose renewal may fail for a moment.
+        NoAnswerError: an error of `AWAY` or `away`, or of credentials: their renewal may fail for a moment.
         RunnerError: the service refuses the request.
     """
     try:
@@ -323,7 +299,7 @@ def _refusals(*away: type[Exception]) -> Iterator[None]:
         raise RunnerError(f"Dataflow refuses: {redacted(str(error.message))}") from error
     except GoogleAuthError as error:
         raise NoAnswerError(
-            "there are no valid credentials for Google Cloud: run `gcloud auth application-default login`, or set "
+            "Google Cloud has no valid credentials: run `gcloud auth application-default login`, or set "
             "GOOGLE_APPLICATION_CREDENTIALS to the file of an account's key"
         ) from error
     except apiclient.DataflowJobAlreadyExistsError as error:

@@ -1,8 +1,8 @@
 """Files on any filesystem: local paths by `pipeline.sources.files`, URLs by Beam's filesystems.
 
-Beam takes four seconds of CPU to load, so that it loads with the first URL that is listed or opened.
+Beam takes four seconds of CPU to load, so it loads with the first URL listed or opened.
 
-A pattern matches the same everywhere: `pipeline.sources.globs`. Compressed files are given as they are. Beam lists one
+A pattern matches the same everywhere: `pipeline.sources.globs`. Compressed files are not decompressed. Beam lists one
 folder at a time on `hdfs://`, so wildcards do not cross folders there.
 """
 
@@ -10,7 +10,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import redacted
@@ -18,21 +18,17 @@ from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix
 
 UNCOMPRESSED = "uncompressed"  # Beam's `CompressionTypes.UNCOMPRESSED`
-
-if TYPE_CHECKING:
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-_options: list[Callable[[], "PipelineOptions"]] = []
-"""Makes the options of Beam's filesystems in this process, where they are not set yet."""
+_options: list[Callable[[], Any]] = []
+"""Makes the `PipelineOptions` of Beam's filesystems in this process, if they are not set yet."""
 
 
-def use_options(make: Callable[[], "PipelineOptions"]) -> None:
-    """Sets the options of Beam's filesystems in this process, such as an endpoint; runners set those of workers."""
+def use_options(make: Callable[[], Any]) -> None:
+    """Sets the `PipelineOptions` of Beam's filesystems in this process, such as an endpoint; runners set workers'."""
     _options[:] = [make]
 
 
-def _filesystems() -> "type[FileSystems]":
+def _filesystems() -> Any:
+    """Returns Beam's class `FileSystems`."""
     try:
         from apache_beam.io.filesystems import FileSystems
     except ModuleNotFoundError as error:
@@ -44,26 +40,16 @@ def _filesystems() -> "type[FileSystems]":
 
 
 class BeamFiles(LocalFiles):
-    """Files on any filesystem; has no state, so it can be sent to workers."""
+    """Files on any filesystem; stateless, so it can be sent to workers."""
 
     def match(self, pattern: str) -> FileList:
-        """Lists the files that a glob, or a plain path, matches, sorted by path.
-
-        Raises:
-            OSError: a folder or a bucket cannot be listed.
-        """
-        return (
-            FileList(sorted(_match_url(pattern), key=lambda file: file.path))
-            if _is_url(pattern)
-            else super().match(pattern)
-        )
+        """Lists the files that a glob or a plain path matches, by path. Raises: OSError: a folder cannot be listed."""
+        if not _is_url(pattern):
+            return super().match(pattern)
+        return FileList(sorted(_match_url(pattern), key=lambda file: file.path))
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder; for a URL, whether there is a file under it (never for a URL with a wildcard).
-
-        Raises:
-            OSError: a bucket cannot be listed.
-        """
+        """Whether a path is a folder, or a URL without wildcards holds files. Raises: OSError: it cannot be listed."""
         if not _is_url(path):
             return super().is_folder(path)
         return not is_glob(path) and bool(_list_url(path.rstrip("/") + "/**", limit=1))
@@ -72,7 +58,7 @@ class BeamFiles(LocalFiles):
         """Opens a file for reading, at its first byte.
 
         Raises:
-            OSError: it is missing or unreadable; from a URL's stream also later, when it is read.
+            OSError: it is missing or unreadable; a URL's stream may raise it later, on reading.
         """
         if not _is_url(path):
             return super().open(path)
@@ -87,7 +73,7 @@ def _is_url(path: str) -> bool:
 
 @contextmanager
 def _os_errors(action: str, path: str) -> Iterator[None]:
-    """Turns whatever a filesystem's client raises into an OSError that names the path."""
+    """Turns any error of a filesystem's client into an OSError that names the path."""
     try:
         yield
     except (MemoryError, ImportError, UserError):
@@ -102,7 +88,7 @@ def _reason(error: Exception) -> str:
     if isinstance(causes, dict) and causes:
         return "; ".join(map(_reason, causes.values()))
     if "Unable to get filesystem" in str(error):
-        return "no filesystem reads such a URL: download the file, or install Beam's, such as apache-beam[azure]"
+        return "no filesystem reads such a URL: download the file, or install one of Beam's, such as apache-beam[azure]"
     return str(error).strip() or type(error).__name__
 
 
@@ -118,14 +104,14 @@ def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:
 def _match_url(pattern: str) -> list[FileInfo]:
     if not is_glob(pattern):
         return _list_url(pattern)
-    # Beam's own globs differ (`**/` needs a folder, no quoting): it lists by prefix, and this function chooses.
+    # Beam's own globs differ (`**/` needs a folder, no quoting), so Beam lists by prefix, and this function matches.
     prefix = WILDCARD.split(literal_prefix(pattern))[0]
     matches = glob_pattern(pattern).fullmatch
     return [file for file in _list_url(prefix + "**") if file.path == pattern or matches(file.path)]
 
 
 class _UrlStream(io.RawIOBase):
-    """A stream of Beam whose errors of any type become OSErrors: object stores notice a missing file only here."""
+    """A stream of Beam with OSErrors for errors of any type: object stores notice a missing file only here."""
 
     def __init__(self, stream: Any, path: str) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Learns of the rows all that the transform graph must hold, by a look at all rows, and makes the graph.
+"""Learns by a look at all rows what the transform graph must hold, and makes the graph.
 
 chunks ─ LookAtChunks ─▶ (bucket, sums) ─ GroupByBucket ─▶ MergeBuckets ─▶ files (`pipeline.build.summaries`)
 """
@@ -15,24 +15,11 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
-from recordmill.pipeline.build.analysis.graph import (
-    ANALYZED,
-    LearnedAnalysis,
-    analyzed_columns,
-    complete_options,
-    frozen_models,
-    keep_analyzed,
-    keep_graph,
-    learned_changes,
-    make_graph,
-    make_preprocessing,
-    report_analysis,
-)
+from recordmill.pipeline.build.analysis import graph
 from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
-from recordmill.pipeline.build.beam.probe import TEMP, probe_temp
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.beam.steps import ListChunks, Step, WorkerStep
+from recordmill.pipeline.build.beam.steps import TEMP, ListChunks, Step, WorkerStep, probe_temp
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error, read_report
@@ -47,11 +34,7 @@ from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 
 def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
-    """Looks at all chunks; returns the reduced buckets. No look where nothing is looked for, or it has ended already.
-
-    Raises:
-        UserError: a worker failed.
-    """
+    """Looks at all chunks, unless nothing is to be learned or an earlier attempt has; returns the reduced buckets."""
     done = look.read_done() if look.summaries else {}
     if done is None:
         add = partial(_add_look, look=look, chunks=chunks)
@@ -85,23 +68,20 @@ def _add_up_spans(sums: beam.PCollection, look: Look) -> None:
 
 
 class LookAtChunks(WorkerStep):
-    """Adds up the sums of many chunks (`pipeline.build.worker.read_chunk.LookReader`) before it passes them on."""
+    """Adds up the sums of a bundle's chunks (`worker.read_chunk.LookReader`) before it passes them on."""
 
     def __init__(self, look: Look) -> None:
         super().__init__(look.planned, lambda: LookReader(look).read)
         self._look = look
 
     def start_bundle(self) -> None:
-        """Begins empty."""
         self._sums = PartialSums(self._look.summaries)
 
     def process(self, chunk: Chunk) -> Iterator[tuple[str, bytes]]:
-        """Adds a chunk."""
         with leaving_error(self._planned.workspace):
             yield from self._sums.add(self._function(chunk), self._planned.spans[chunk.source])
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields the rest of the sums."""
         for element in self._sums.flush():
             yield beam.transforms.window.GlobalWindows.windowed_value(element)
 
@@ -118,78 +98,73 @@ def learn(
     temp: str | None = None,
     live: LiveAnalysis | None = None,
 ) -> PlannedBuild:
-    """Looks at the rows, where something is learned of them, and makes the graph; returns the build with both.
+    """Looks at the rows, if the graph learns from them, and makes the graph; returns the build with both.
 
-    Args:
-        planned: the build, with the decisions that the rows follow.
-        chunks: all of its chunks.
-        runner: runs the look.
-        export: the archive of the export that an earlier attempt made.
-        temp: a folder that TensorFlow opens from every worker, for analyzers of the user's own.
-        live: the live version's analysis, where it is frozen, or the rows of some spans are not read again.
+    `export` is the archive of an earlier attempt's export, `temp` a folder that TensorFlow opens from every worker, for
+    the user's own analyzers, and `live` the live version's analysis, if it is frozen, or if spans are kept.
 
     Raises:
-        UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails,
-            its analyzers have no folder that the workers reach, or the live version is damaged.
-        LearnedAnewError: the graph is another than that of the spans whose rows are not read.
+        UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails, the
+            workers do not reach the folder of its analyzers, or the live version is damaged.
+        LearnedAnewError: the graph differs from that of the kept spans.
     """
-    given = replace(planned, features=complete_options(planned))
+    given = replace(planned, features=graph.complete_options(planned))
     look = statistics_look(given, live)
     if look.summaries and live and live.spans and not (live.is_frozen or live.summaries):
         raise LearnedAnewError([f"{live.manifest.version} holds no summaries of its rows"])
     done = run_look(look, chunks, runner)
     is_frozen = live is not None and live.is_frozen
-    found = kept(look, done, live, frozen_models(given, live)) if live and is_frozen else learned(look, done)
-    context = replace(given, features=complete_options(given, found.models))
+    found = kept(look, done, live, graph.frozen_models(given, live)) if live and is_frozen else learned(look, done)
+    context = replace(given, features=graph.complete_options(given, found.models))
     if live is not None and not is_frozen:
         install_user_code(context)
         _check_kept(context, found, live)
     if export is not None:
-        return replace(context, export=export, analyzed=analyzed_columns(context))
+        return replace(context, export=export, analyzed=graph.analyzed_columns(context))
     install_user_code(context)
     if live is None:
         context, name = _make_graph(context, found, chunks, runner, temp)
     else:
-        name = keep_graph(context, live)
-    report_analysis(context, name, found)
+        name = graph.keep_graph(context, live)
+    graph.report_analysis(context, name, found)
     return replace(context, export=name)
 
 
-def _check_kept(context: PlannedBuild, found: LearnedAnalysis, live: LiveAnalysis) -> None:
-    """Checks that the graph is that of the spans whose rows are not read. Raises: LearnedAnewError."""
-    changes = list(learned_changes(context, live, found))
-    preprocessing = make_preprocessing(context, found, context.scratch)
+def _check_kept(context: PlannedBuild, found: graph.LearnedAnalysis, live: LiveAnalysis) -> None:
+    """Checks that the graph equals that of the kept spans. Raises: LearnedAnewError."""
+    changes = list(graph.learned_changes(context, live, found))
+    preprocessing = graph.make_preprocessing(context, found, context.scratch)
     if preprocessing.own and _analyzed_columns(context, preprocessing):
         changes.append(f"{context.preprocessing} uses tf.Transform's analyzers, which read all rows")
     if context.measured_images() and live.sample_share < context.sample_share:
-        changes.append("fewer rows make the sample of images a larger share of them")
+        changes.append("with fewer rows, the sample of images is a larger share of them")
     if context.open_label() and live.rejected_labels:
-        changes.append(f"{context.schema.label}: {live.rejected_labels:,} rows were rejected, since they had no id")
+        changes.append(f"{context.schema.label}: {live.rejected_labels:,} rows were rejected for a label without id")
     if changes:
         raise LearnedAnewError(changes)
 
 
 def _make_graph(
-    context: PlannedBuild, found: LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
+    context: PlannedBuild, found: graph.LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
 ) -> tuple[PlannedBuild, str]:
-    """Makes the graph, by a job of its own where the user's function has analyzers; returns the export's name."""
-    preprocessing = make_preprocessing(context, found, context.scratch)
+    """Makes the graph, by a separate job if the user's function has analyzers; returns the export's name."""
+    preprocessing = graph.make_preprocessing(context, found, context.scratch)
     columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
     if not columns:
-        return context, make_graph(context, preprocessing)
+        return context, graph.make_graph(context, preprocessing)
     context = replace(context, analyzed=context.analyzed | columns)
     with _folder_in(_temp(context, temp, runner)) as folder:
-        preprocessing = make_preprocessing(context, found, folder)
+        preprocessing = graph.make_preprocessing(context, found, folder)
         return context, _analyze(context, preprocessing, columns, chunks, runner, folder)
 
 
 def _temp(context: PlannedBuild, temp: str | None, runner: Runner) -> str:
-    """Returns the folder of tf.Transform's temporary files, which every worker reaches."""
+    """Returns a folder for tf.Transform's temporary files, within reach of every worker."""
     if runner.is_local:
         return temp or context.scratch
     if temp is None:
         raise PreprocessingError(
-            f"{context.preprocessing} uses tf.Transform's analyzers, whose temporary files every worker opens with "
+            f"{context.preprocessing} uses tf.Transform's analyzers, and every worker opens their temporary files with "
             f"TensorFlow: add --temp; {TEMP}"
         )
     probe_temp(context, temp, runner)
@@ -198,12 +173,12 @@ def _temp(context: PlannedBuild, temp: str | None, runner: Runner) -> str:
 
 @contextmanager
 def _folder_in(temp: str) -> Iterator[str]:
-    """Returns the name of a folder of this attempt's own, which is removed at the end."""
+    """Yields the name of this attempt's own folder, and removes the folder at the end."""
     folder = f"{temp.rstrip('/')}/{attempt_name('recordmill')}"
     try:
         yield folder
     finally:
-        with suppress(tf.errors.OpError):  # never made, or not to be deleted: the export is kept elsewhere
+        with suppress(tf.errors.OpError):  # never made, or undeletable: the export is kept elsewhere
             tf.io.gfile.rmtree(folder)
 
 
@@ -214,7 +189,7 @@ def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> fr
     if images:
         raise PreprocessingError(
             f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
-            "texts and categories only; images' mean and variance are had by `normalize: dataset`"
+            "texts and categories only; `normalize: dataset` learns images' mean and variance"
         )
     return frozenset(own)
 
@@ -237,8 +212,8 @@ def _analyze(
         )
         saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
         metadata = beam.pvalue.AsSingleton(metadata.deferred_metadata)
-        _ = saved_model | "KeepExport" >> beam.Map(keep_analyzed, metadata, context, temp)
-    report = read_report(context.workspace, ANALYZED)
+        _ = saved_model | "KeepExport" >> beam.Map(graph.keep_analyzed, metadata, context, temp)
+    report = read_report(context.workspace, graph.ANALYZED)
     assert report is not None  # noqa: S101 - the job has ended
     return str(report["export"])
 

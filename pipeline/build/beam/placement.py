@@ -1,4 +1,4 @@
-"""Decides rows' places where these depend on the data, and finds and counts duplicates, on the runner.
+"""Decides rows' places if they depend on the data, and finds and counts duplicates, on the runner.
 
     chunks ─ ReadContents ─▶ by key ─ follow_firsts ─▶ by content ─ FindDuplicates ─▶ members of clusters
       drop        members ─ dropped ─▶ by chunk ─▶ files of rows to leave out
@@ -6,8 +6,7 @@
       fail        members ─ count ─▶ an error that names the first
     chunks ─ ReadClasses ─▶ by hash ─▶ counts of classes ─▶ bounds of strata
 
-The files are in the workspace, one for each chunk that they concern; the driver sees counts alone. Most specs need none
-of it.
+The files are in the workspace, one for each chunk concerned; the driver sees counts alone. Most specs need none of it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,55 +18,15 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
+from recordmill.pipeline.build.beam import steps
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.beam.steps import (
-    Keep,
-    ListChunks,
-    Send,
-    Step,
-    TableStep,
-    WorkerStep,
-    composite,
-    rows_of,
-    send,
-)
+from recordmill.pipeline.build.beam.steps import Keep, Send, Step, composite
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
 from recordmill.pipeline.build.context.reports import read_report, write_report
-from recordmill.pipeline.build.duplicates import find
-from recordmill.pipeline.build.duplicates.counts import (
-    COUNTS,
-    NEAR,
-    count,
-    count_keys,
-    count_moved,
-    outline,
-    published,
-    read_counts,
-    refusal,
-    write_counts,
-)
-from recordmill.pipeline.build.duplicates.decisions import (
-    DROPPED,
-    MOVED,
-    dropped,
-    incidences,
-    join_clusters,
-    moves,
-    moves_of_chunks,
-    shared,
-    with_joined,
-    write_decisions,
-    write_joined,
-)
+from recordmill.pipeline.build.duplicates import counts, decisions, find
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, contents_of_shard, fingerprints, to_one
+from recordmill.pipeline.build.worker import placement
 from recordmill.pipeline.build.worker.packing import Packed
-from recordmill.pipeline.build.worker.placement import (
-    ContentReader,
-    contents_of_chunk,
-    cut_strata,
-    read_classes,
-    write_classes,
-)
 from recordmill.pipeline.sources.source_reader import Chunk
 
 
@@ -75,18 +34,15 @@ from recordmill.pipeline.sources.source_reader import Chunk
 def FindDuplicates(
     rows: beam.PCollection, planned: PlannedBuild, distance: int | None, folder: str
 ) -> beam.PCollection:
-    """Finds the members of whole clusters (`duplicates.find.members`).
+    """Finds the members of whole clusters (`duplicates.find.members`) among fingerprints by the buckets of contents.
 
-    Args:
-        rows: fingerprints by the buckets of their contents.
-        planned: the build.
-        distance: the number of bits of looks that may differ; None where equal contents alone count.
-        folder: the folder of the files of looks.
+    `distance` is the number of bits of looks that may differ, None to find equal contents alone; `folder` holds looks.
     """
     grouped = rows | "GroupByContent" >> beam.GroupByKey()
     if distance is None:
         return grouped | "FindEqual" >> beam.ParDo(Send(planned, find.members))
     classes = grouped | "FindEqual" >> beam.ParDo(Send(planned, partial(find.members, alone=True)))
+    join = partial(decisions.write_joined, f"{folder}/joined-looks.arrow", find.join_links)
     joined = (
         classes
         | "WriteLooks" >> beam.ParDo(Keep(planned, partial(find.write_looks, folder)))
@@ -95,10 +51,9 @@ def FindDuplicates(
         | "SpreadTasks" >> beam.Reshuffle()
         | "FindLinks" >> beam.ParDo(Step(planned, partial(_find_links, planned, folder, distance)))
         | "GroupLinks" >> beam.GroupByKey()
-        | "JoinLinks"
-        >> beam.ParDo(Keep(planned, partial(write_joined, f"{folder}/joined-looks.arrow", find.join_links)))
+        | "JoinLinks" >> beam.ParDo(Keep(planned, join))
     )
-    rejoin = partial(with_joined, planned, partial(find.rejoin, buckets=planned.buckets()))
+    rejoin = partial(decisions.with_joined, planned, partial(find.rejoin, buckets=planned.buckets()))
     return (
         classes
         | "Rejoin" >> beam.ParDo(Send(planned, rejoin), beam.pvalue.AsList(joined))
@@ -108,32 +63,34 @@ def FindDuplicates(
 
 
 def _find_links(planned: PlannedBuild, folder: str, distance: int, task: find.Task) -> Iterator[tuple[int, Packed]]:
-    """Compares the looks of one task; returns the links, all in one bucket."""
-    return send(planned, to_one(find.find_links(find.read_looks(folder, planned), distance, task)))
+    """Compares the looks of a task; yields the links, all in one bucket."""
+    return steps.send(planned, to_one(find.find_links(find.read_looks(folder, planned), distance, task)))
 
 
 @composite
 def CountDuplicates(groups: beam.PCollection, planned: PlannedBuild) -> None:
-    """Counts the duplicates among the records of finished shards, by their groups; leaves reports by bucket."""
+    """Counts the duplicates among the records of finished shards, given by group; writes reports by bucket."""
     duplicates = planned.duplicates
     _count(groups, planned, "Exact", None)
     if duplicates.near and duplicates.action == "keep":  # otherwise the placement has counted them
         _count(groups, planned, "Near", duplicates.distance)
     if planned.schema.keys_may_cross:
+        write = partial(counts.write_counts, f"{counts.COUNTS}/keys", counts.count_keys)
         _ = (
             groups
             | "ReadKeys" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "hash", False)))
             | "GroupByKeyHash" >> beam.GroupByKey()
-            | "CountKeys" >> beam.ParDo(Keep(planned, partial(write_counts, f"{COUNTS}/keys", count_keys)))
+            | "CountKeys" >> beam.ParDo(Keep(planned, write))
         )
 
 
 def _count(groups: beam.PCollection, planned: PlannedBuild, name: str, distance: int | None) -> None:
+    write = partial(counts.write_counts, f"{counts.COUNTS}/{name.lower()}", counts.count)
     _ = (
         groups
         | f"Read{name}" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "high", distance is not None)))
         | f"Find{name}" >> FindDuplicates(planned, distance, "digests/near")
-        | f"Count{name}" >> beam.ParDo(Keep(planned, partial(write_counts, f"{COUNTS}/{name.lower()}", count)))
+        | f"Count{name}" >> beam.ParDo(Keep(planned, write))
     )
 
 
@@ -144,7 +101,7 @@ def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> I
         columns = () if column == "high" else ("hash", "sample")
         rows = find.all_take_part(fingerprints(contents, *columns, near=near))
         buckets = planned.bucket_range(planned.layout.span_of_group(group))
-        yield from send(planned, by_hash(rows, column, len(buckets), buckets.start))
+        yield from steps.send(planned, by_hash(rows, column, len(buckets), buckets.start))
 
 
 FOLDER = "decisions"
@@ -152,11 +109,7 @@ UNITS = "units"
 
 
 def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
-    """Decides the rows' places, or takes over what an earlier attempt decided.
-
-    Raises:
-        DuplicatesError: there are duplicates, and the spec says `fail`.
-    """
+    """Decides the rows' places, or reuses an earlier attempt's decisions. Raises: DuplicatesError: as `fail` asks."""
     by, action = planned.schema.split_by, planned.duplicates.action
     is_stratified = by is not None and by.stratify is not None
     if action == "keep" and not is_stratified:
@@ -179,41 +132,41 @@ def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> 
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
-            | "ListChunks" >> ListChunks(planned.workspace, chunks)
+            | "ListChunks" >> steps.ListChunks(planned.workspace, chunks)
             | "ResolveDuplicates" >> ResolveDuplicates(planned)
         )
-    action, contents = planned.duplicates.action, partial(contents_of_chunk, planned)
-    counts = read_counts(planned.workspace, f"{FOLDER}/counts")
-    if action == "fail" and counts.groups:
-        raise find.DuplicatesError(refusal(planned, chunks, counts, contents))
+    action, contents = planned.duplicates.action, partial(placement.contents_of_chunk, planned)
+    found = counts.read_counts(planned.workspace, f"{FOLDER}/counts")
+    if action == "fail" and found.groups:
+        raise find.DuplicatesError(counts.refusal(planned, chunks, found, contents))
     if planned.hashed_images():
-        write_report(planned.workspace, NEAR, published(counts, planned.layout.splits, contents))
-    decisions = planned.decisions
+        write_report(planned.workspace, counts.NEAR, counts.published(found, planned.layout.splits, contents))
+    decided = planned.decisions
     if action == "drop":
-        decisions = replace(decisions, dropped=DROPPED)
+        decided = replace(decided, dropped=decisions.DROPPED)
     if action == "same_split":
-        decisions = replace(decisions, moved=MOVED)
-    return replace(planned, decisions=decisions)
+        decided = replace(decided, moved=decisions.MOVED)
+    return replace(planned, decisions=decided)
 
 
 def _stratify(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Strata:
-    """Cuts each class of the feature that the spec stratifies by."""
+    """Cuts each class of the stratified feature."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
-            | "ListChunks" >> ListChunks(planned.workspace, chunks)
-            | "ReadClasses" >> beam.ParDo(WorkerStep(planned, lambda: partial(_read_classes, planned)))
+            | "ListChunks" >> steps.ListChunks(planned.workspace, chunks)
+            | "ReadClasses" >> beam.ParDo(steps.WorkerStep(planned, lambda: partial(_read_classes, planned)))
             | "GroupByHash" >> beam.GroupByKey()
-            | "CountClasses" >> beam.ParDo(Keep(planned, write_classes))
+            | "CountClasses" >> beam.ParDo(Keep(planned, placement.write_classes))
         )
-    return cut_strata(planned)
+    return placement.cut_strata(planned)
 
 
 @composite
 def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild) -> None:
-    """Makes the files of decisions, or of counts for `fail`, of chunks."""
+    """Writes the chunks' decisions, or for `fail` the counts."""
     distance = planned.duplicates.distance if planned.hashed_images() else None
-    reader = WorkerStep(planned, lambda: partial(_read_contents, planned, ContentReader(planned)))
+    reader = steps.WorkerStep(planned, lambda: partial(_read_contents, planned, placement.ContentReader(planned)))
     read = chunks | "ReadContents" >> beam.ParDo(reader).with_outputs(UNITS, main="rows")
     found = (
         read["rows"]
@@ -222,9 +175,10 @@ def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild) -> None:
         | "FindDuplicates" >> FindDuplicates(planned, distance, FOLDER)
     )
     if planned.duplicates.action == "drop":
-        _write(planned, found | "ChooseDropped" >> beam.ParDo(Send(planned, dropped, _by_chunk)), DROPPED, "position")
+        chosen = found | "ChooseDropped" >> beam.ParDo(Send(planned, decisions.dropped, _by_chunk))
+        _write(planned, chosen, decisions.DROPPED, "position")
     elif planned.duplicates.action == "fail":
-        _ = found | "Count" >> beam.ParDo(Keep(planned, partial(write_counts, f"{FOLDER}/counts", count)))
+        _ = found | "Count" >> beam.ParDo(Keep(planned, partial(counts.write_counts, f"{FOLDER}/counts", counts.count)))
     else:
         _move(planned, found, read[UNITS])
 
@@ -233,62 +187,62 @@ def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PColle
     """Decides the moves of clusters' units, and counts the clusters after them."""
     of_units = (
         found
-        | "ListUnits" >> beam.ParDo(Send(planned, incidences, _by_hash(planned, "unit")))
+        | "ListUnits" >> beam.ParDo(Send(planned, decisions.incidences, _by_hash(planned, "unit")))
         | "GroupByUnit" >> beam.GroupByKey()
     )
+    join = partial(decisions.write_joined, f"{FOLDER}/joined-units.arrow", decisions.join_clusters)
     joined = beam.pvalue.AsList(
         of_units
-        | "ChooseShared" >> beam.ParDo(Send(planned, shared, to_one))
+        | "ChooseShared" >> beam.ParDo(Send(planned, decisions.shared, to_one))
         | "GroupShared" >> beam.GroupByKey()
-        | "JoinClusters"
-        >> beam.ParDo(Keep(planned, partial(write_joined, f"{FOLDER}/joined-units.arrow", join_clusters)))
+        | "JoinClusters" >> beam.ParDo(Keep(planned, join))
     )
-    moved = of_units | "FindMoves" >> beam.ParDo(Send(planned, partial(with_joined, planned, moves)), joined)
+    with_joined = partial(decisions.with_joined, planned)
+    moved = of_units | "FindMoves" >> beam.ParDo(Send(planned, partial(with_joined, decisions.moves)), joined)
     together = {"moves": moved, "units": of_chunks} | "AddChunks" >> beam.CoGroupByKey()
-    _write(
-        planned, together | "FindMovesOfChunks" >> beam.ParDo(Step(planned, partial(_spread, planned))), MOVED, "unit"
-    )
+    by_chunk = together | "FindMovesOfChunks" >> beam.ParDo(Step(planned, partial(_spread, planned)))
+    _write(planned, by_chunk, decisions.MOVED, "unit")
     if planned.hashed_images():
-        count_joined = partial(write_counts, f"{FOLDER}/counts", partial(with_joined, planned, count_moved))
-        outlines = found | "Outline" >> beam.ParDo(Send(planned, outline))
+        count_joined = partial(counts.write_counts, f"{FOLDER}/counts", partial(with_joined, counts.count_moved))
+        outlines = found | "Outline" >> beam.ParDo(Send(planned, counts.outline))
         _ = outlines | "CountMoved" >> beam.ParDo(Keep(planned, count_joined), joined)
 
 
 def _write(planned: PlannedBuild, by_chunk: beam.PCollection, folder: str, order: str) -> None:
-    write = Keep(planned, partial(write_decisions, folder, order))
+    write = Keep(planned, partial(decisions.write_decisions, folder, order))
     _ = by_chunk | "GroupByChunk" >> beam.GroupByKey() | "Write" >> beam.ParDo(write)
 
 
-def _read_contents(planned: PlannedBuild, reader: ContentReader, chunk: Chunk) -> Iterator[Any]:
+def _read_contents(planned: PlannedBuild, reader: placement.ContentReader, chunk: Chunk) -> Iterator[Any]:
     """Sends a chunk's fingerprints to their keys' buckets, and for `same_split` the chunk's units to theirs."""
     contents = reader.read(chunk)
     if not contents.num_rows:
         return
     rows = fingerprints(contents, "hash", "sample", "unit", near=bool(planned.hashed_images()))
-    yield from send(planned, _by_hash(planned, "hash")(rows))
+    yield from steps.send(planned, _by_hash(planned, "hash")(rows))
     if planned.duplicates.action == "same_split":
         distinct = np.unique(contents["unit"].to_numpy())
         table = pa.table({"unit": distinct, "chunk": np.full(len(distinct), chunk.index)})
-        for element in send(planned, _by_hash(planned, "unit")(table)):
+        for element in steps.send(planned, _by_hash(planned, "unit")(table)):
             yield beam.pvalue.TaggedOutput(UNITS, element)
 
 
 def _read_classes(planned: PlannedBuild, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
     """Sends a chunk's classes and hashes to the buckets of the hashes."""
-    table = read_classes(planned, chunk)
+    table = placement.read_classes(planned, chunk)
     if table.num_rows:
-        yield from send(planned, _by_hash(planned, "hash")(table))
+        yield from steps.send(planned, _by_hash(planned, "hash")(table))
 
 
 def _spread(planned: PlannedBuild, element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
-    """Sends the moves of a bucket of units to the chunks that hold these."""
+    """Sends the moves of a bucket of units to these units' chunks."""
     moved, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
     if moved:
-        found = moves_of_chunks(rows_of(moved), rows_of(of_chunks))
-        yield from send(planned, _by_chunk(found))
+        found = decisions.moves_of_chunks(steps.rows_of(moved), steps.rows_of(of_chunks))
+        yield from steps.send(planned, _by_chunk(found))
 
 
-def _by_hash(planned: PlannedBuild, column: str) -> TableStep:
+def _by_hash(planned: PlannedBuild, column: str) -> steps.TableStep:
     return partial(by_hash, column=column, buckets=planned.buckets())
 
 

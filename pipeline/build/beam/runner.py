@@ -1,4 +1,4 @@
-"""A build's runner, which runs its jobs one after the other, and Beam's options as a user gives them."""
+"""A build's runner, which runs its jobs one after another, and the user's options for Beam."""
 
 import io
 import logging
@@ -24,39 +24,34 @@ Add = Callable[[Pipeline], None]
 
 
 class Runner:
-    """Runs the jobs of a build; a context manager, which ends what it started."""
+    """Runs the jobs of a build; a context manager, which ends the processes that it started."""
 
     probes_workers = True
-    """Lets a tiny job look first if workers reach the workspace; False where starting a job takes minutes."""
+    """Runs a tiny job first, to check that workers reach the workspace; False if starting a job takes minutes."""
 
     def __init__(
         self, runner: PipelineRunner, options: PipelineOptions, attempts: int = 1, *, is_local: bool = False
     ) -> None:
-        self.options, self.is_local = options, is_local
+        self.options, self.is_local, self._runner = options, is_local, runner
         self.attempts = attempts
         """The number of attempts at a build; `pipeline` raises `JobFailedError` where another attempt may succeed."""
         self.threads = 0
-        """The number of threads of a worker's transform graph; 0 for as many as the worker has cores."""
-        self._runner = runner
+        """The number of threads of a worker's transform graph; 0 for one per core of the worker."""
+        self._build_key, self._listener, self._checks = "", Listener(), list[Callable[[], None]]()
 
     def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
-        """Prepares for an attempt at a build, whose lease this process holds: ends jobs that a dead driver left.
+        """Prepares for an attempt at a build under this process's lease: ends jobs that a dead driver left.
 
-        Args:
-            build_key: the build's key.
-            listener: the functions to call as jobs go on.
-            checks: quick functions that raise a `UserError` if a running job must end.
-
-        Raises:
-            UserError: the cluster does not answer, or an old job does not end.
+        `checks` are quick functions that raise a `UserError` to end a running job. Raises: UserError: jobs do not end.
         """
+        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
         """Yields a pipeline, which runs at the end of the block.
 
         Raises:
-            WorkerError: a worker failed with a `UserError`; it takes the place of the runner's own error.
+            WorkerError: a worker failed with a `UserError`; it replaces the runner's own error.
             JobFailedError: a worker could not use the output, or the job failed otherwise, on a cluster.
         """
         failing = nullcontext() if self.is_local else failing_as_job()
@@ -65,15 +60,9 @@ class Runner:
             yield pipeline
 
     def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
-        """Runs a job to its end; where the cluster has slots that are idle meanwhile, with a backup (`runners.job`).
+        """Runs the steps of `add` to their end; a backup runs those of `rest` on idle slots (`runners.job`).
 
-        Args:
-            planned: the build.
-            add: adds the job's steps to a pipeline.
-            rest: what is not finished yet, as the steps of a job of its own.
-
-        Returns:
-            Whether there was a backup: workers of the run that was ended may still write. Raises as `pipeline`.
+        Returns whether there was a backup: workers of the cancelled run may still write. Raises as `pipeline`.
         """
         with self.pipeline(planned) as pipeline:
             add(pipeline)
@@ -89,11 +78,11 @@ class Runner:
 def parse_options(arguments: Sequence[str], *, passes_on: bool = False) -> PipelineOptions:
     """Parses Beam's options; refuses those that Beam would drop silently, or end the process for.
 
-    Options that Beam does not know stay among its flags if `passes_on`: a job server may know them.
+    `passes_on` keeps unknown options among Beam's flags: a job server may know them.
     """
     if arguments and not arguments[0].startswith("--"):
         raise RunnerError(f"the argument '{arguments[0]}' is one too many; Beam's options begin with --")
-    logging.getLogger(PipelineOptions.__module__).disabled = True  # this function refuses instead, without values
+    logging.getLogger(PipelineOptions.__module__).disabled = True  # it logs values; this function does not
     try:
         with redirect_stderr(io.StringIO()):  # argparse: its usage, a hundred lines, and the value
             options = PipelineOptions(list(arguments), pipeline_type_check=False)
@@ -109,14 +98,14 @@ def parse_options(arguments: Sequence[str], *, passes_on: bool = False) -> Pipel
     setup = options.view_as(SetupOptions)
     if setup.save_main_session:
         raise RunnerError(
-            "--save_main_session is refused: it pickles all that the command holds into the job. Leave it out: the "
-            "modules that a spec names are sent along as source"
+            "--save_main_session is refused: it pickles the command's whole state into the job. Leave it out: the "
+            "modules that a spec names are sent as source"
         )
     setup.save_main_session = False  # Dataflow's default is True
     return options
 
 
 def _without_values(arguments: Sequence[str]) -> str:
-    """Hides the values of options: a text after `=`, or alone, may be a password."""
+    """Hides the values of options, after `=` or alone: one may be a password."""
     parts = [argument.partition("=") for argument in arguments]
     return " ".join(f"{name}{mark}{mark and HIDDEN}" if name[:2] == "--" else HIDDEN for name, mark, _ in parts)

@@ -1,43 +1,49 @@
-"""Steps that jobs share: chunks are listed, and functions run on workers, also on rows that are spread over buckets.
+"""Steps that jobs share, and a probe: a tiny job that tells whether workers reach the workspace and the output.
 
 A step takes the rows of one bucket, as one table. On the local runner the rows are in scratch files, and only names are
 shuffled (`worker.packing`). Every step leaves its `UserError` in the workspace, where the driver reads it.
 
     pipeline | ListChunks(workspace, chunks) | ParDo(WorkerStep(planned, make))   # make()(chunk) -> elements
-    rows | GroupByKey() | ParDo(Send(planned, step, to)) # step(table) -> table, to(table) -> with each row's bucket
+    rows | GroupByKey() | ParDo(Send(planned, step, to)) # step(table) -> table, to(table) -> table with `BUCKET`
     rows | GroupByKey() | ParDo(Keep(planned, write))   # write(planned, bucket, table) -> anything small
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import tensorflow as tf
 
+from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.chunk_pages import ChunkPages
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET
 from recordmill.pipeline.build.worker.packing import Packed, pack, unpack
+from recordmill.pipeline.dataset.paths import attempt_name
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.open_store import is_local
 
 Bucket = tuple[int, Packed | Iterable[Packed]]
 TableStep = Callable[[pa.Table], pa.Table]
 
 
 class Composite(beam.PTransform):  # type: ignore[misc]
-    """A transform whose parts a function adds; the graph does not hold its arguments, as `beam.ptransform_fn` does."""
+    """A transform of parts that a function adds; unlike `beam.ptransform_fn`, keeps its arguments out of the graph."""
 
     def __init__(self, add: Callable[..., Any], *arguments: Any) -> None:
         super().__init__()
         self._add, self._arguments = add, arguments
 
     def expand(self, values: Any) -> Any:
-        """Adds the parts."""
         return self._add(values, *self._arguments)
 
 
@@ -48,7 +54,7 @@ def composite(add: Callable[..., Any]) -> Callable[..., Composite]:
 
 @composite
 def ListChunks(begin: beam.pvalue.PBegin, workspace: Store, chunks: Sequence[Chunk]) -> beam.PCollection:
-    """Spreads chunks over the workers: the graph has their number, the workers read them in the workspace."""
+    """Spreads chunks over the workers: the graph holds their number, the workers read them from the workspace."""
     pages = ChunkPages.write(workspace, chunks)
     positions = (
         begin | "CountChunks" >> beam.Create([len(pages)]) | "NumberChunks" >> beam.FlatMap(lambda count: range(count))
@@ -65,38 +71,35 @@ def read_chunk(pages: ChunkPages, position: int) -> Chunk:
 
 
 class Step(beam.DoFn):  # type: ignore[misc]
-    """Yields what a function makes of an element and of side inputs."""
+    """Yields the results of a function of an element and of side inputs."""
 
     def __init__(self, planned: PlannedBuild, function: Callable[..., Any]) -> None:
         self._planned, self._function = planned, function
 
     def process(self, element: Any, *sides: Any) -> Iterator[Any]:
-        """Takes one element, and what the function needs besides."""
         with leaving_error(self._planned.workspace):
             yield from self._function(element, *sides)
 
 
 class WorkerStep(Step):
-    """A step whose function each worker makes, once the user's code is loaded: sources may be the user's own."""
+    """Lets each worker make the function after it loads the user's code: sources may be the user's own."""
 
     def __init__(self, planned: PlannedBuild, make: Callable[[], Callable[..., Iterable[Any]]]) -> None:
         self._planned, self._make = planned, make
 
     def setup(self) -> None:
-        """Makes the function."""
         install_user_code(self._planned)
         self._function = self._make()
 
 
 class Send(Step):
-    """Sends the rows that a step makes of a bucket to the buckets that it or `to` adds; by default they stay."""
+    """Makes rows from those of a bucket, and sends them to the buckets that it or `to` adds, by default the same."""
 
     def __init__(self, planned: PlannedBuild, function: Callable[..., Any], to: TableStep | None = None) -> None:
         super().__init__(planned, function)
         self._to = to
 
     def process(self, element: Bucket, *sides: Any) -> Iterator[tuple[int, Packed]]:
-        """Takes one bucket, and what the step needs besides."""
         with leaving_error(self._planned.workspace):
             table = self._function(rows_of(element[1]), *sides)
             if self._to is not None:
@@ -107,10 +110,9 @@ class Send(Step):
 
 
 class Keep(Step):
-    """Leaves what a function makes of a bucket in the workspace; yields what it returns."""
+    """Lets a function write files from a bucket into the workspace; yields its return value."""
 
     def process(self, element: Bucket, *sides: Any) -> Iterator[Any]:
-        """Takes one bucket, and what the function needs besides."""
         with leaving_error(self._planned.workspace):
             yield self._function(self._planned, element[0], rows_of(element[1]), *sides)
 
@@ -123,3 +125,77 @@ def send(planned: PlannedBuild, table: pa.Table) -> Iterator[tuple[int, Packed]]
 def rows_of(packed: Packed | Iterable[Packed]) -> pa.Table:
     """Reads the rows of a bucket."""
     return unpack([packed] if isinstance(packed, Packed) else packed).drop_columns([BUCKET])
+
+
+QUESTION, ANSWER = "probe/driver", "probe/worker"
+TEMP = (
+    "give a gs:// URL, or a network folder under one path on every machine; TensorFlow opens neither s3:// nor hdfs://"
+)
+
+
+class UnreachableError(UserError):
+    """The workers do not reach the driver's files."""
+
+
+def probe_workers(planned: PlannedBuild, runner: Runner) -> None:
+    """Has a worker answer a token in the workspace and the shards' folder. Raises: UnreachableError: it does not."""
+    token, folders = secrets.token_bytes(16), (planned.workspace, planned.shards)
+    for folder in folders:
+        folder.write(QUESTION, token)
+    with runner.pipeline(planned) as pipeline:
+        _ = pipeline | "Token" >> beam.Create([token]) | "AnswerFromWorker" >> beam.Map(answer, folders)
+    unreached = [folder for folder in folders if folder.read(ANSWER) != token]
+    for folder in folders:
+        folder.delete(QUESTION)
+        folder.delete(ANSWER)
+    if unreached:
+        raise UnreachableError(_message(unreached[0].url))
+
+
+def answer(token: bytes, folders: Sequence[Store]) -> None:
+    """Answers in a worker, in each folder with the driver's token; the driver reports a missing answer."""
+    for folder in folders:
+        with suppress(OSError, UserError):
+            if folder.read(QUESTION) == token:
+                folder.write(ANSWER, token)
+
+
+def probe_temp(planned: PlannedBuild, temp: str, runner: Runner) -> None:
+    """Has a worker answer a token in TensorFlow's own files. Raises: UnreachableError: it, or the driver, cannot."""
+    token, question = secrets.token_hex(16), f"{temp.rstrip('/')}/{attempt_name('probe')}"
+    try:
+        tf.io.gfile.makedirs(temp)
+        _write(question, token)
+        with runner.pipeline(planned) as pipeline:
+            _ = pipeline | "Token" >> beam.Create([token]) | "AnswerFromWorker" >> beam.Map(answer_temp, question)
+        answered = tf.io.gfile.exists(f"{question}-answer")
+        for name in filter(tf.io.gfile.exists, (question, f"{question}-answer")):
+            tf.io.gfile.remove(name)
+    except (tf.errors.OpError, OSError) as error:
+        raise UnreachableError(f"--temp {temp} cannot be written by TensorFlow: {error}; {TEMP}") from None
+    if not answered:
+        raise UnreachableError(f"the workers do not reach --temp {temp} with TensorFlow's own files: {TEMP}")
+
+
+def answer_temp(token: str, question: str) -> None:
+    """Answers in a worker that reads the driver's token."""
+    with suppress(tf.errors.OpError, OSError), tf.io.gfile.GFile(question) as file:
+        if file.read() == token:
+            _write(f"{question}-answer", token)
+
+
+def _write(path: str, text: str) -> None:
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write(text)
+
+
+def _message(url: str) -> str:
+    if is_local(url):
+        return (
+            f"the workers do not reach {url}, a folder of this machine: give an --output that they all reach, such as "
+            "s3://bucket/folder or gs://bucket/folder, or a network folder under one path on every machine"
+        )
+    return (
+        f"the workers do not reach {url}, this machine does: give them the same credentials and endpoint in their "
+        "environment, and install recordmill[aws] or recordmill[gcp] there"
+    )

@@ -2,8 +2,8 @@
 
     recordmill-worker --id=ID --provision_endpoint=HOST:PORT ...
 
-A TaskManager of Flink runs it (`environment_type=PROCESS`), or the pool next to it (`worker_pool`). It is Beam's
-container contract, without Docker. Nothing is installed: the worker has the packages of this environment.
+A TaskManager of Flink runs it (`environment_type=PROCESS`), or the pool next to it (`worker_pool`), by Beam's container
+contract, without Docker. It installs nothing: the worker uses the packages of this environment.
 """
 
 import argparse
@@ -28,21 +28,21 @@ STDERR = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Works until the runner has no more work."""
+    """Works until the runner ends the job."""
     parser = argparse.ArgumentParser(prog="recordmill-worker", description="Beam's worker on a cluster.")
     parser.add_argument("--id", required=True)
     for name in ENDPOINTS:
         parser.add_argument(f"--{name}_endpoint", default="", metavar="HOST:PORT")
     known, _ = parser.parse_known_args(arguments)
-    os.dup2(STDERR, 1)  # a pipe of standard output that nobody reads would stop the worker after 64 KiB
+    os.dup2(STDERR, 1)  # an unread pipe of standard output would stop the worker after 64 KiB
     use_private_folder()
-    signal.signal(signal.SIGTERM, end_by_signal)  # by which a TaskManager ends its workers
+    signal.signal(signal.SIGTERM, end_by_signal)  # a TaskManager ends its workers by it
     set_tensorflow_variables()
     limit_arenas()
     os.environ |= environment(known, provision_info(known.id, known.provision_endpoint))
     importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv[:1])
     remove_private_folder()
-    os._exit(0)  # TensorFlow may crash when an interpreter that used it ends, after all was done well
+    os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job
 
 
 def provision_info(worker: str, endpoint: str) -> provision.ProvisionInfo:

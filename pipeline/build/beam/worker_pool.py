@@ -1,10 +1,10 @@
-"""A pool next to a TaskManager that starts a worker process when the TaskManager asks (`environment_type=EXTERNAL`).
+"""A pool next to a TaskManager: it starts a worker process when the TaskManager asks (`environment_type=EXTERNAL`).
 
     python -m recordmill.pipeline.build.beam.worker_pool --port 50000
 
-It listens on the loopback address alone, because who reaches it can start processes: TaskManager and pool share a
-machine or a pod. Each TaskManager needs a pool of its own, since workers are numbered by TaskManager, and two with the
-same number would end each other. The pool ends its workers when it gets SIGTERM.
+It listens on the loopback address alone, because its clients can start processes: TaskManager and pool share a machine
+or a pod. Each TaskManager needs its own pool: workers are numbered by TaskManager, and two with the same number would
+end each other. On SIGTERM the pool ends its workers.
 """
 
 import argparse
@@ -36,19 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     boot = Path(sys.executable).with_name(WORKER)
     if not boot.is_file():
-        sys.exit(f"there is no {boot}: install Recordmill into this environment anew")
+        sys.exit(f"{boot} is missing: reinstall Recordmill in this environment")
     serve(port, str(boot))
 
 
 def serve(port: int, boot: str) -> None:
-    """Starts workers by a program of Beam's container contract, until a signal ends it."""
+    """Starts workers by a program with Beam's container contract, until a signal ends it."""
     pool = BeamFnExternalWorkerPoolServicer(use_process=True, container_executable=boot)
     server = grpc.server(shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     try:
         server.add_insecure_port(f"127.0.0.1:{port}")
     except RuntimeError:
-        sys.exit(f"port {port} of 127.0.0.1 is taken: give another by --port")
+        sys.exit(f"port {port} of 127.0.0.1 is taken: give another with --port")
     server.start()
     logging.info("the pool listens on 127.0.0.1:%d", port)
     ended = threading.Event()
@@ -60,7 +60,7 @@ def serve(port: int, boot: str) -> None:
 
 
 def _end(workers: Sequence["subprocess.Popen[bytes]"]) -> None:
-    """Ends all workers, and kills those that take too long."""
+    """Terminates all workers; kills those still running after `STOP_SECONDS`."""
     for worker in workers:
         worker.terminate()
     end = time.monotonic() + STOP_SECONDS

@@ -1,4 +1,4 @@
-"""The job that writes the shards, as one Beam pipeline: wires the functions of other modules.
+"""The job that writes the shards, as one Beam pipeline.
 
 chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─▶ reports ─▶ CountDuplicates
 """
@@ -34,8 +34,7 @@ def run_job(
 ) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder.
 
-    `finished` are the groups of the shards that an earlier attempt built, whose duplicates are counted, too; `rest` is
-    what this job has not finished yet.
+    Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built.
 
     Raises:
         OvertakenError: all is built, but there was a backup, and workers may still write in this attempt.
@@ -53,7 +52,7 @@ def run_job(
     had_backup = runner.run(context, add, Rest(rest.count, add_rest))
     write_report(context.workspace, COUNTED, {})
     if had_backup:
-        raise OvertakenError("the run of the job that was ended may still write")
+        raise OvertakenError("the cancelled run of the job may still write")
 
 
 def is_counted(context: PlannedBuild) -> bool:
@@ -88,7 +87,7 @@ def _build(pipeline: beam.Pipeline, context: PlannedBuild, chunks: Sequence[Chun
 def _build_shard(
     context: PlannedBuild, builder: Callable[[], ShardBuilder], group: tuple[int, Iterable[Packed]]
 ) -> Iterator[int]:
-    """Builds one shard, with a builder that is made for the first one, unless another job has; yields its group."""
+    """Builds one shard, unless another job has, with a builder made for the first one; yields its group."""
     if read_report(context.workspace, f"reports/{shard_step(group[0])}") is None:
         builder().build(*group)
     yield group[0]

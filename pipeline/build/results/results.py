@@ -27,12 +27,12 @@ from recordmill.transforms.contract.image_facts import COUNTS
 
 Report = dict[str, Any]
 COUNTED = ("read", "written", "rejected", "duplicates")
-"""The counts of rows: the first is the sum of the others, and of FORGOTTEN."""
+"""The counts of rows: the first is the sum of the others and FORGOTTEN."""
 FORGOTTEN = "forgotten"
 
 
 class NothingToPublishError(UserError):
-    """No row of the train split became a record; the message says why."""
+    """No row of the train split became a record."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +43,21 @@ class Results:
     context: PlannedBuild
     chunks: list[Report]
     shards: dict[int, Report]
-    """By group; a group without rows has no report. Without spans they lack what `sums` has."""
+    """By group; groups without rows are missing. Without spans, a report lacks the counts in `sums`."""
     sums: ShardSums
     """The sums of all shards."""
     export: str
-    """The folder of the analysis' export."""
+    """The folder of the analysis's export."""
     statistics: dict[str, Report]
     """The results of the analysis, by feature."""
     drift: Report
-    """The manifest's entry on the distance of the rows from a frozen analysis; empty without one."""
+    """The manifest's entry on the rows' distance from a frozen analysis; empty without one."""
     kept: Mapping[str, KeptSpan] = field(default_factory=dict)
-    """The spans that are taken over, whose shards are among `shards`."""
+    """The kept spans; `shards` includes their shards."""
 
     @property
     def built(self) -> dict[int, Report]:
-        """The reports of the shards that the job built, by group."""
+        """The reports of the job's own shards, by group."""
         span_of = self.context.layout.span_of_group
         return {group: report for group, report in self.shards.items() if span_of(group) not in self.kept}
 
@@ -77,7 +77,7 @@ class Results:
         return dict(by_frequency(reasons))
 
     def by_source(self) -> list[Report]:
-        """Rows read, written, rejected and left out as duplicates, for each source of the spec."""
+        """Counts rows read, written, rejected and dropped as duplicates, for each source of the spec."""
         counts = [Counter[str]() for _ in self.plan.spec.source]
         for part, rows in zip(self.plan.sources, self._by_part, strict=True):
             counts[part.index].update(rows)
@@ -90,12 +90,12 @@ class Results:
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The counts of rows in the manifest; forgotten rows among them where there is a list of them."""
+        """The names of the counts in the manifest; `forgotten` only with a list of forgotten keys."""
         return (*COUNTED, FORGOTTEN) if self.plan.forgotten.keys else COUNTED
 
     @cached_property
     def _by_part(self) -> list[dict[str, int]]:
-        """Rows read, written, rejected and left out as duplicates, for each of the plan's sources."""
+        """Rows read, written, rejected and dropped as duplicates, for each of the plan's sources."""
         counts = [dict.fromkeys((*COUNTED, FORGOTTEN), 0) for _ in self.plan.sources]
         for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
             for name in ("read", "duplicates", FORGOTTEN):
@@ -109,7 +109,7 @@ class Results:
 
     @cached_property
     def duplicates(self) -> Report:
-        """The manifest's entry on duplicates; with spans, on those within each."""
+        """The manifest's entry on duplicates; with spans, on those within each span."""
         if not self.plan.spec.has_spans:
             return manifest_entry(self.context)
         kept, spans = self.kept, self.plan.spans.spans
@@ -118,7 +118,7 @@ class Results:
         )
 
     def span_report(self, span: str) -> Report:
-        """Returns the report of a span that the job built, which later versions take over with it."""
+        """Returns the report of a span built by the job; later versions keep it with the span."""
         sources = dict[str, Counter[str]]()
         for index, rows in self._by_span[span]:  # after --compact, parts of several spans
             sources.setdefault(str(index), Counter(dict.fromkeys(rows, 0))).update(rows)
@@ -149,7 +149,7 @@ class Results:
 
     @cached_property
     def spans(self) -> dict[str, Span]:
-        """The manifest's entries on the spans of the version, with their rows."""
+        """The manifest's entries on the version's spans, with their rows."""
         entries = dict(self.plan.spans.spans)
         for name, span in self.plan.spans.built.items():
             parts = [rows for _, rows in self._by_span[name]]
@@ -160,7 +160,7 @@ class Results:
 
     @property
     def rejected_in_statistics(self) -> int:
-        """The number of rejected rows that the statistics contain: those that shards of the train split rejected."""
+        """The number of rejected rows in the statistics: rejects of the train split's shards."""
         if self.plan.frozen is not None:
             return int(self.plan.frozen.manifest.rejects.get("in_statistics", 0))
         train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
@@ -168,14 +168,14 @@ class Results:
 
     @cached_property
     def rejects_jsonl(self) -> bytes:
-        """The published file of rejects: one JSON object a line; with spans, one span's after another's."""
+        """The published file of rejects: one JSON object a line, span by span."""
         if not self.plan.spec.has_spans:
             return self.rejected_of(None)
         spans, kept = self.plan.spans.spans, self.kept
         return b"".join(kept[span].rejected if span in kept else self.rejected_of(span) for span in spans)
 
     def rejected_of(self, span: str | None) -> bytes:
-        """Returns the lines of one span that the job built; None where the spec has no spans."""
+        """Returns the lines of a span built by the job; None for all rows of a spec without spans."""
         published = (self.places.published(reject) for reject in self._rejects_of[span])
         lines = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in published)
         return lines.encode("utf-8", "backslashreplace")
@@ -187,12 +187,12 @@ class Results:
 
 
 def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
-    """Reads a finished job's reports and reconciles them; adds those of the spans that are taken over.
+    """Reads a finished job's reports and reconciles them; adds those of the kept spans.
 
     Raises:
         ReconcileError: rows were lost or counted twice.
         TooManyRejectsError: more rows were rejected than the spec allows.
-        NothingToPublishError: the train split has no record.
+        NothingToPublishError: the train split is empty.
     """
     steps = [chunk_step(chunk.index) for chunk in plan.chunks]
     chunks, expected = list[Report](), Counter[int]()
@@ -204,7 +204,7 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     for group, report in zip(groups, read_reports(context.workspace, map(shard_step, groups)), strict=True):
         if report is not None:
             rest = sums.add(report)
-            shards[group] = report if plan.spec.has_spans else rest  # a later version takes over spans' own counts
+            shards[group] = report if plan.spec.has_spans else rest  # a later version keeps spans with their counts
     check_shards(expected, shards)
     built = sums.profiles()
     for group, report in shards_by_group(kept, plan.layout).items():
@@ -236,7 +236,7 @@ def _needed(name: str, report: Report | None) -> Report:
 
 
 def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
-    """Adds to each feature's statistics the images that `COUNTS` count."""
+    """Adds the counts of images by `COUNTS` to each feature's statistics."""
     total: Counter[tuple[str, str]] = Counter()
     for shard in shards:
         for count in COUNTS:
@@ -247,7 +247,7 @@ def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None
 
 
 def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
-    """Adds to each text's statistics the lengths of the train split's texts."""
+    """Adds the lengths of the train split's texts to each text's statistics."""
     measured: dict[str, list[Lengths]] = {}
     for shard in shards:
         for feature, lengths in shard["lengths"].items():
@@ -271,12 +271,8 @@ def _why_nothing(results: Results) -> str:
     read = sum(report["read"] for report in results.chunks)
     if not read:
         return "the source holds no rows"
-    empty = sum(
-        shard["packed"]["documents"]
-        for shard in results.shards.values()
-        if shard["split"] == "train" and "packed" in shard
-    )
-    if empty:
+    train = [shard for shard in results.shards.values() if shard["split"] == "train" and "packed" in shard]
+    if empty := sum(shard["packed"]["documents"] for shard in train):
         return f"no row of the split 'train' became a record: its {empty} documents have no ids, and nothing to pack"
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"

@@ -1,10 +1,6 @@
-"""Finds the source, file and line that a record was made of, by reading the sources again; needs no TensorFlow.
+"""Finds the source, file and line of a record, by reading the sources again; needs no TensorFlow.
 
-A version keeps no place of each row. It remembers its input files, so that a file that changed since can be named.
-
->>> for origin in find_origins(spec, folder, manifest, rows, b"user/17"):  # doctest: +SKIP
-...     print(origin)
-data/2026-11-20/rows.jsonl, line 17; the file is as it was when the version was built
+A version does not keep rows' places. It remembers its input files, to tell which of them have changed since.
 """
 
 from collections import Counter
@@ -23,19 +19,19 @@ from recordmill.pipeline.rows import StoredRow
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.model import Spec
 
-MOST_BYTES = 1 << 30  # 1 GiB: the most that `max_bytes` of an image may be
+MOST_BYTES = 1 << 30  # 1 GiB: the limit of an image's `max_bytes`
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The place of a row in the sources, as they are now."""
+    """The place of a row in the sources now."""
 
     file: str
     """The full path of the file, or its URL."""
     line: int | None
-    """The line, or the number of the record or row, from 1; None where the file itself is the row."""
+    """The line, or the number of the record or row, from 1; None if the file itself is the row."""
     since: str
-    """The state of the file beside the one that the version was built of, for people."""
+    """The file's changes since the version was built, for people."""
 
     def __str__(self) -> str:
         line = "" if self.line is None else f", line {self.line:,}"
@@ -45,9 +41,9 @@ class Origin:
 def find_origins(
     spec: Spec, folder: Location, manifest: Manifest, rows: Sequence[StoredRow], key: bytes, files: Files
 ) -> Iterator[Origin]:
-    """Reads the sources until the rows of a key are found: of each span that has a record, the first one.
+    """Reads the sources until it finds the rows of a key: the first in each span with a record.
 
-    Where paths name spans, the files of these spans alone are read. `rows` are the key's records in the version.
+    If paths name spans, it reads only these spans' files. `rows` are the key's records in the version.
 
     Raises:
         UserError: the sources cannot be listed or read, or the spec names other columns.
@@ -89,7 +85,7 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
 
 
 def _since(remembered: Remembered | None, group: Group, path: str, files: Files) -> str:
-    """Compares a file with the one that the version was built of."""
+    """Compares a file with the version's input."""
     now = next((file for file in group.files if file.path == path), None)
     if remembered is None or now is None:
         return "the version does not say whether it has changed since"
@@ -97,7 +93,7 @@ def _since(remembered: Remembered | None, group: Group, path: str, files: Files)
     if before is None:
         return "the version was built without this file"
     is_same = (before["bytes"], before["tag"]) == (now.bytes, now.seen)
-    digest = before["sha256"]  # none of an object of a store
+    digest = before["sha256"]  # None for an object of a store
     if is_same or (digest is not None and digest == file_sha256(files, group.of.reader.input_path(files)(path))):
         return "the file is as it was when the version was built"
     return "the file has changed since the version was built"

@@ -1,1 +1,1 @@
-"""The clusters that jobs run on: their REST interfaces, job servers and workers, without importing Beam."""
+"""Clusters for jobs: their REST interfaces, job servers and workers, without Beam."""

@@ -1,12 +1,11 @@
-"""A child process that ends with its parent: a worker of Beam's, or any other program.
+"""A child process that ends with its parent: Beam's worker, or any other program.
 
     python -P child_process.py PARENT                   # becomes Beam's worker
     python -I child_process.py PARENT COMMAND...        # becomes another program
 
-It runs as a file, with `-P` or `-I`: modules in the current folder or in this one must not replace those of Python.
-PARENT is the number of the process that starts it. On Linux the kernel kills it when the thread that started it ends.
-Elsewhere it may outlive a parent that was killed; such a worker writes to paths that no longer exist
-(`pipeline.build.attempt.attempts`).
+It runs as a file, with `-P` or `-I`, to keep modules in the current folder or in this one from shadowing Python's.
+PARENT is the starting process's number. On Linux the kernel kills the child when the thread that started it ends.
+Elsewhere it may outlive a killed parent; such a worker writes to removed paths (`pipeline.build.attempt.attempts`).
 """
 
 import ctypes
@@ -28,12 +27,12 @@ def die_with(parent: int) -> None:
 
 
 def work() -> None:
-    """Works for the driver, as Beam's own worker does, until the driver has no more work."""
-    sys.path.append(str(Path(__file__).parents[4]))  # the folder of the package, if it is not installed
+    """Works for the driver, as Beam's own worker, until the driver ends the job."""
+    sys.path.append(str(Path(__file__).parents[4]))  # the package's folder, if it is not installed
     importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # TensorFlow may crash when an interpreter that used it ends, after all was done well
+    os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job
 
 
 if __name__ == "__main__":

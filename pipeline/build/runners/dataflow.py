@@ -1,12 +1,7 @@
 """Google Cloud Dataflow without Beam: presets and checks of its options, and a job's name, graph, page and failure.
 
-The service refuses a wrong label or subnetwork after minutes of staging, or its machines never start. Here each is one
-message, before anything is sent. Options keep Beam's names.
-
->>> check(dict.fromkeys(REQUIRED, "gs://my-bucket/temp") | {"region": "europe-west1-b"})  # doctest: +SKIP
-Traceback (most recent call last):
-...
-recordmill.pipeline.build.runners.job.RunnerError: --region 'europe-west1-b' is not a region, such as europe-west1
+The service refuses a wrong label or subnetwork after minutes of staging, or its machines never start. These checks give
+one message each, before anything is sent. Options keep Beam's names.
 """
 
 import ast
@@ -32,7 +27,7 @@ PRESETS: dict[str, Any] = {
     "max_num_workers": 20,  # the service's default is the project's quota
     "disk_size_gb": 50,  # the image has 4 GB unpacked; rows cross the service's shuffle, not the disk
     "use_public_ips": False,  # the subnetwork needs Private Google Access
-    "sdk_location": "container",  # nothing is installed when a worker starts
+    "sdk_location": "container",  # a starting worker installs nothing
     "save_main_session": False,  # the modules that a spec names travel as source
 }
 MAX_LABELS = 64
@@ -41,7 +36,7 @@ PREFIX = "recordmill"
 KEY_LENGTH = 8
 GRAPH_BYTES = 10_000_000  # the service refuses a graph of 10 MB
 MESSAGE_LENGTH = 300
-REPEATED = "work item was attempted"  # the service's summary of four failures; another message has their cause
+REPEATED = "work item was attempted"  # the service's summary of four failures; another message gives the cause
 REGION = r"[a-z]+-[a-z]+\d{1,2}"
 NAME = r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?"
 PART = r"[a-z0-9](?:[-a-z0-9_]{0,61}[a-z0-9])?"  # of a bucket's name, between dots
@@ -67,7 +62,7 @@ FORMS = {
     "staging_location": FOLDER,
     "machine_type": (
         re.compile(rf"(?!{SMALL_OR_ARM})(?:[a-z]\d[a-z]?-[a-z]+(?:-\d+[gt]?)?(?:-[a-z]+)?|{CUSTOM_MACHINE})"),
-        "an x86 machine with cores of its own and the memory for TensorFlow: n2-highmem-4, or n2-custom-4-32768",
+        "an x86 machine with dedicated cores and the memory for TensorFlow: n2-highmem-4, or n2-custom-4-32768",
     ),
     "service_account_email": (
         re.compile(
@@ -94,7 +89,7 @@ FORMS = {
     ),
 }
 REFUSED = {
-    "job_name": "a build names its jobs itself, so that a later driver finds them",
+    "job_name": "a build names its jobs itself, for a later driver to find them",
     "template_location": "a classic template holds one job's graph, and a build runs several: use deploy/dataflow",
     "dataflow_job_file": "use --dry_run=True, which writes nothing",
     "streaming": "a build is a batch job",
@@ -105,7 +100,7 @@ REFUSED = {
 
 
 def with_presets(given: Options) -> dict[str, Any]:
-    """Completes the options that the user gave; any preset may be given otherwise."""
+    """Adds the presets to the user's options, which override them."""
     options = PRESETS | dict(given)
     if "max_num_workers" not in given:
         options["max_num_workers"] = max(PRESETS["max_num_workers"], given.get("num_workers") or 0)
@@ -115,11 +110,7 @@ def with_presets(given: Options) -> dict[str, Any]:
 
 
 def check(options: Options) -> None:
-    """Checks options before anything is sent to the service; missing ones first.
-
-    Raises:
-        RunnerError: one line for each option that the service would refuse.
-    """
+    """Checks options before anything is sent; missing ones first. Raises: RunnerError: a line for each bad one."""
     if problems := [*_missing(options)] or [*_malformed(options), *_unfit(options)]:
         raise RunnerError("\n".join(problems))
 
@@ -152,7 +143,7 @@ def _pairs(value: str) -> list[str]:
 
 
 def _unfit(options: Options) -> Iterator[str]:
-    """Finds options that exclude one another."""
+    """Finds contradicting options."""
     if options.get("worker_region") and options.get("worker_zone"):
         yield "--worker_region and --worker_zone exclude each other: leave one out"
     workers, most = options.get("num_workers"), options.get("max_num_workers")
@@ -168,14 +159,14 @@ def _unfit(options: Options) -> Iterator[str]:
 
 
 def job_name(spec: str, build_key: str) -> str:
-    """Names the jobs of a build: the same for each of them, so that a later driver finds one that still runs."""
+    """Makes the name of all jobs of a build, by which a later driver finds a running one."""
     plain = re.sub("[^a-z0-9]+", "-", spec.lower()).strip("-")
     plain = plain[: NAME_LENGTH - len(f"{PREFIX}--") - KEY_LENGTH].strip("-")
     return "-".join(part for part in (PREFIX, plain, build_key[:KEY_LENGTH]) if part)
 
 
 def is_job_of(name: str, build_key: str) -> bool:
-    """Whether a job's name is that of a build's jobs."""
+    """Whether a job's name is the name of a build's jobs."""
     return name.startswith(f"{PREFIX}-") and name.endswith(f"-{build_key[:KEY_LENGTH]}")
 
 
@@ -185,15 +176,9 @@ def console_url(region: str, job: str) -> str:
 
 
 def check_reachable(workspace: str, sources: Iterable[str]) -> None:
-    """Checks that the service's machines reach what a build writes and reads: they see no disk but their own.
-
-    Raises:
-        RunnerError: the output, or a source, is a local path.
-    """
+    """Checks that the service's machines reach a build's output and sources. Raises: RunnerError: one is local."""
     if not workspace.startswith("gs://"):
-        raise RunnerError(
-            f"--runner dataflow needs an --output in Cloud Storage, gs://BUCKET/FOLDER: {workspace} is not"
-        )
+        raise RunnerError(f"--runner dataflow needs an --output in Cloud Storage, gs://BUCKET/FOLDER, not {workspace}")
     for path in sources:
         if "://" not in path:
             raise RunnerError(
@@ -212,7 +197,7 @@ def check_graph(size: int) -> None:
 
 
 def describe(options: Mapping[str, Any], name: str, steps: int, size: int) -> str:
-    """Describes the job that a dry run made."""
+    """Describes the job of a dry run."""
     shown = ("machine_type", "max_num_workers", "service_account_email", "subnetwork", "sdk_container_image")
     lines = [f"  {key}: {options[key]}" for key in ("project", "region", "temp_location", *shown) if options.get(key)]
     head = f"dry run: nothing was sent. The first job is {name}: {steps:,} steps, a graph of {size:,} bytes"
@@ -220,7 +205,7 @@ def describe(options: Mapping[str, Any], name: str, steps: int, size: int) -> st
 
 
 def cause_of(messages: Sequence[str]) -> str:
-    """Names the cause of a job's failure from the service's error messages, without values of rows.
+    """Finds the cause of a job's failure in the service's error messages, without values of rows.
 
     >>> cause_of(["The work item was attempted 4 times", "Quota 'CPUS' exceeded: 20 of 24"])
     "Quota 'CPUS' exceeded: 20 of 24"

@@ -1,7 +1,4 @@
-"""Looks at what a build needs before it begins: this environment, and the cluster of `--runner flink`.
-
-for finding in local_findings(): print(finding.name, finding.text)
-"""
+"""Checks a build's requirements before it begins: this environment, and the cluster of `--runner flink`."""
 
 import importlib.metadata
 import json
@@ -14,28 +11,20 @@ from dataclasses import dataclass
 import psutil
 
 from recordmill.pipeline import VERSION
+from recordmill.pipeline.build.runners import job_server
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, FlinkOptions, worker_environment
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
-from recordmill.pipeline.build.runners.job_server import (
-    PAIRS,
-    cache_folder,
-    digest,
-    find_jar,
-    find_java,
-    java_version,
-    pair_for,
-)
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import cores
 
 PACKAGES = ("apache-beam", "tensorflow", "tensorflow-transform", "pyarrow")
-"""The packages whose versions driver and workers share: pickles and graphs travel between them."""
+"""Driver and workers need the same versions of these: they exchange pickles and graphs."""
 WORKER_BYTES = 1 << 30  # 1 GiB: a worker with TensorFlow and a batch of images
 
 
 @dataclass(frozen=True)
 class SystemCheck:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     text: str
@@ -43,7 +32,7 @@ class SystemCheck:
 
 
 def versions() -> dict[str, str]:
-    """Reads the versions that driver and workers must share."""
+    """Reads the versions that driver and workers must have in common."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"python": python, "recordmill": VERSION, **{name: importlib.metadata.version(name) for name in PACKAGES}}
 
@@ -54,19 +43,20 @@ def describe(found: dict[str, str]) -> str:
 
 
 def local_findings() -> Iterator[SystemCheck]:
-    """Looks at this environment and machine."""
+    """Checks this environment and machine."""
     yield SystemCheck("packages", describe(versions()))
     memory = psutil.virtual_memory()
     text = f"{cores()} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB of memory available"
     yield SystemCheck("machine", text, memory.available >= WORKER_BYTES)
-    cache = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.exists())
+    jars = job_server.cache_folder()
+    cache = next(folder for folder in (jars, *jars.parents) if folder.exists())
     free = shutil.disk_usage(cache).free
-    yield SystemCheck("cache", f"{cache_folder().parent}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
+    yield SystemCheck("cache", f"{jars.parent}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
 
 
 def flink_findings(options: FlinkOptions) -> Iterator[SystemCheck]:
-    """Looks at Java, the job server's jar, which is fetched, the workers' program, and the cluster, if one is given."""
-    yield _finding("java", lambda: f"{find_java()}, version {java_version(find_java())}")
+    """Checks Java, the job server's jar, which it fetches, the workers' program, and the cluster, if one is given."""
+    yield _finding("java", lambda: f"{(java := job_server.find_java())}, version {job_server.java_version(java)}")
     yield _finding("jar", lambda: _jar(options))
     yield _finding("workers", lambda: _workers(options))
     if not options.master:
@@ -84,9 +74,9 @@ def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
 
 
 def _jar(options: FlinkOptions) -> str:
-    name = FlinkCluster(options).jar() if options.master else options.jar or PAIRS[0].coordinates
-    jar = find_jar(name, options.jar_sha256)
-    return f"{jar}, sha256 {digest(jar)}"
+    name = FlinkCluster(options).jar() if options.master else options.jar or job_server.PAIRS[0].coordinates
+    jar = job_server.find_jar(name, options.jar_sha256)
+    return f"{jar}, sha256 {job_server.digest(jar)}"
 
 
 def _workers(options: FlinkOptions) -> str:
@@ -96,7 +86,7 @@ def _workers(options: FlinkOptions) -> str:
 
 def _version(cluster: FlinkRest) -> str:
     version = cluster.overview().version
-    if (pair := pair_for(version)) is None:
+    if (pair := job_server.pair_for(version)) is None:
         raise UserError(f"Flink {version} at {cluster.url}: Beam has no job server for it")
     known = "run by Recordmill's tests" if pair.was_run else "expected to work, never run"
     return f"Flink {version} at {cluster.url}; with Beam's Java runner {pair.beam}: {known}"

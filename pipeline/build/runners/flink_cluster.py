@@ -1,6 +1,4 @@
-"""A Flink cluster for a build: a job server of this process for it, and the presets of its jobs. Without Beam.
-
-A user need not know the presets; their own options replace them.
+"""A Flink cluster for a build: its job server, and presets of its jobs, which the user's options override.
 
 >>> with_presets(["--parallelism=4"], {"parallelism": "8", "job_name": "a"})
 ['--job_name=a', '--parallelism=4']
@@ -15,28 +13,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recordmill.pipeline.build.runners import job_server
 from recordmill.pipeline.build.runners.flink_job import LIFE_SECONDS, FlinkError, FlinkRest, cancel_all, prefix
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.build.runners.job_server import (
-    PAIRS,
-    JobServer,
-    find_jar,
-    find_java,
-    flink_server,
-    java_version,
-    pair_for,
-)
 
 WORKER = "recordmill-worker"
 POOL = re.compile(r"[\w.-]+:\d+")
 SLOT_SECONDS = 180.0
 CACHE_MILLISECONDS = 5_000
-"""The life of an idle worker: Beam keeps it for a later step of its own job, and no other job gets it. Steps follow one
-another sooner, unless a long sort comes between; and it holds 0.3 GB or more while the next job's workers run."""
+"""The life of an idle worker, which Beam keeps for a later step of the same job only. Steps follow one another sooner,
+except after a long sort; and it holds 0.3 GB or more while the next job's workers run."""
 ENVIRONMENT = ("environment_type", "environment_config", "environment_options")
 EXCHANGES = "execution_mode_for_batch"
-"""An option of the job server: by `BATCH` a job leaves the slots of a step that has ended, to its backup or other jobs.
-Flink 2 knows no other way, and its job server need not know the option."""
+"""An option of the job server: with `BATCH` a job frees the slots of an ended step, for its backup or other jobs. Flink
+2 always does, and its job server may not know the option."""
 CONFIGURATION = f"""\
 restart-strategy.type: none
 execution.attached: true
@@ -45,11 +35,11 @@ client.heartbeat.timeout: {round(1000 * LIFE_SECONDS)}
 """
 """Flink's `config.yaml` for the jobs.
 
-A job that Flink starts again finds workers that hold what the first try left in their memory, so the driver tries again
-instead; Flink 1.19 does not heed that of a batch job, so the driver watches for it too. And a job ends when its driver
-has not shown for a while that it is alive: Flink watches for that if a job is attached to its client."""
+Flink must not restart a job, because its workers' memory still holds the first try: the driver begins a new attempt
+instead. Flink 1.19 ignores this setting for batch jobs, so the driver watches for restarts, too. A job also ends if its
+driver shows no sign of life for a while: Flink checks that for a job attached to its client."""
 ATTEMPT = "RECORDMILL_ATTEMPT"
-"""A variable of the workers' environment, different for each attempt: Flink reuses that of a dead worker."""
+"""A variable of the workers' environment, different for each attempt: Flink reuses a dead worker's environment."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +49,17 @@ class FlinkOptions:
     master: str = ""
     """The address of the cluster's REST interface, `HOST:PORT`."""
     jar: str = ""
-    """Beam's job server for Flink: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`; by default those that fit the
-    cluster's version (`jars.PAIRS`)."""
+    """Beam's job server for Flink: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`; by default the match for the
+    cluster's version (`job_server.PAIRS`)."""
     jar_sha256: str = ""
-    """The digest that the jar must have; by default the one that it had when it was fetched."""
+    """The required digest of the jar; by default its digest when it was fetched."""
     workers: str = ""
-    """`HOST:PORT` of a worker pool next to each TaskManager, or the path of the program that a TaskManager starts for a
-    worker; by default `recordmill-worker` of this environment."""
+    """`HOST:PORT` of a worker pool next to each TaskManager, or the path of a worker's program for it to start; by
+    default `recordmill-worker` of this environment."""
 
 
 class FlinkCluster:
-    """A cluster by its options; nothing is started or asked before it is needed.
-
-    Raises:
-        RunnerError: no address is given.
-        FlinkError: the address has no host or no port.
-    """
+    """A cluster by its options; starts and asks nothing before it is needed. Raises: RunnerError: no good address."""
 
     def __init__(self, options: FlinkOptions) -> None:
         if not options.master:
@@ -83,24 +68,19 @@ class FlinkCluster:
             )
         self.options, self.rest = options, FlinkRest(options.master)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._server: JobServer | None = None
+        self._server: job_server.JobServer | None = None
         self._has_answered = False
 
     def jar(self) -> str:
-        """Names the job server's jar: the one given, or the coordinates that fit the cluster's version.
-
-        Raises:
-            RunnerError: Beam has no runner for the cluster's version.
-            FlinkError: the cluster does not answer.
-        """
+        """Names the jar: the given one, or the one for the cluster's version. Raises: RunnerError: Beam lacks it."""
         if self.options.jar:
             return self.options.jar
         version = self.rest.overview().version
-        if (pair := pair_for(version)) is None:
-            known = ", ".join(pair.flink for pair in PAIRS)
+        if (pair := job_server.pair_for(version)) is None:
+            known = ", ".join(pair.flink for pair in job_server.PAIRS)
             raise RunnerError(
                 f"the cluster at {self.rest.url} is Flink {version}, and Beam has job servers for {known}: give "
-                "another cluster, or a job server of your own with --flink-jar"
+                "another cluster, or your own job server with --flink-jar"
             )
         return pair.coordinates
 
@@ -112,18 +92,18 @@ class FlinkCluster:
         """Starts the job server, unless it runs; returns its address.
 
         Raises:
-            RunnerError: the jar is missing, or is not the one that it was.
+            RunnerError: the jar is missing or has changed.
             JobServerError: Java is missing, or the server does not start.
         """
         if self._server is None:
-            java = find_java()
-            java_version(java)
-            jar = find_jar(self.jar(), self.options.jar_sha256)
+            java = job_server.find_java()
+            job_server.java_version(java)
+            jar = job_server.find_jar(self.jar(), self.options.jar_sha256)
             self._folder = tempfile.TemporaryDirectory(prefix="flink-")
             folder = Path(self._folder.name)
             (folder / "config.yaml").write_text(CONFIGURATION, encoding="ascii")
-            command = flink_server(java, str(jar), self.rest.address, str(folder), str(folder / "staged"))
-            self._server = JobServer(command, str(folder))
+            command = job_server.flink_server(java, str(jar), self.rest.address, str(folder), str(folder / "staged"))
+            self._server = job_server.JobServer(command, str(folder))
         self._server.start()
         return self._server.endpoint
 
@@ -142,7 +122,7 @@ class FlinkCluster:
             FlinkError: the cluster does not answer.
         """
         end = time.monotonic() + (SLOT_SECONDS if self._has_answered else 0)
-        while True:  # a cluster that answered before may have its JobManager on its way back
+        while True:  # a cluster that answered before may be restarting its JobManager
             try:
                 jobs = cancel_all(self.rest, prefix(build_key))
                 break
@@ -152,28 +132,28 @@ class FlinkCluster:
                 time.sleep(1)
         self._has_answered = True
         for job in jobs:
-            on_note(f"the Flink job {job.id} of a driver that is gone was cancelled")
+            on_note(f"cancelled the Flink job {job.id} of a dead driver")
 
 
 def option_names(arguments: Sequence[str]) -> set[str]:
-    """Names the options among arguments, without dashes and values."""
+    """Lists the names of options among arguments, without dashes and values."""
     return {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
 
 
 def with_presets(arguments: Sequence[str], presets: Mapping[str, str]) -> list[str]:
-    """Puts the presets that the user does not give in front of the user's options."""
+    """Prepends the presets to the user's options, without those that the user gives."""
     given = option_names(arguments)
     if given & {*ENVIRONMENT}:
-        given |= {*ENVIRONMENT}  # they make sense together alone
+        given |= {*ENVIRONMENT}  # they make sense only together
     return [*(f"--{name}={value}" for name, value in presets.items() if name not in given), *arguments]
 
 
 def flink_presets(
     cluster: FlinkRest, options: FlinkOptions, given: Collection[str], job: str, attempt: str
 ) -> dict[str, str]:
-    """Makes the presets of a job on Flink, from what the cluster says now.
+    """Makes the presets of a job on Flink, from the cluster's state now.
 
-    `given` are the names of Beam's options that the user gives; no two attempts have one name.
+    `given` are the names of the user's options for Beam; each `attempt` has another name.
 
     Raises:
         RunnerError: no slot becomes free, or the workers' program is missing.
@@ -192,36 +172,28 @@ def flink_presets(
 
 
 def free_slots(cluster: FlinkRest, timeout_seconds: float = SLOT_SECONDS) -> int:
-    """Counts the slots that are free now, waiting for one: a lost TaskManager may be on its way back.
-
-    Raises:
-        RunnerError: none becomes free in time.
-    """
+    """Counts the free slots; waits for the first, as a lost TaskManager may be restarting. Raises: RunnerError."""
     end = time.monotonic() + timeout_seconds
     while not (seen := cluster.overview()).free_slots:
         if time.monotonic() > end:
             raise RunnerError(
                 f"the Flink cluster at {cluster.url} has {seen.slots:,} slots on {seen.task_managers:,} TaskManagers, "
-                "and none is free: wait for its jobs, add TaskManagers, or queue the job with -- --parallelism=N"
+                "none of them free: wait for its jobs, add TaskManagers, or queue the job with -- --parallelism=N"
             )
         time.sleep(0.5)
     return seen.free_slots
 
 
 def worker_environment(workers: str, attempt: str) -> dict[str, str]:
-    """Makes the options of the workers' environment: a pool next to each TaskManager, or a program that it starts.
-
-    Raises:
-        RunnerError: the default program is missing.
-    """
+    """Makes the options of the workers' environment: a TaskManager's pool or program. Raises: RunnerError."""
     if POOL.fullmatch(workers):
         config = {"url": workers, "params": {ATTEMPT: attempt}}
         return {"environment_type": "EXTERNAL", "environment_config": json.dumps(config)}
     command = workers or str(Path(sys.executable).parent / WORKER)
     if not workers and not Path(command).is_file():
         raise RunnerError(
-            f"there is no {command}: install Recordmill into this environment anew, or name the workers' program or "
-            "pool with --flink-workers"
+            f"{command} is missing: reinstall Recordmill in this environment, or name the workers' program or pool "
+            "with --flink-workers"
         )
     return {
         "environment_type": "PROCESS",

@@ -3,8 +3,7 @@ r"""A build's job on a Flink cluster: the cluster's REST interface, the job by i
 >>> FlinkRest("localhost:8081").overview().free_slots   # doctest: +SKIP
 4
 
-Beam's Java runner puts the worker's whole Python traceback into the message of a Java exception, below the frames of
-everything that it passed through.
+Beam's Java runner puts the worker's whole Python traceback into the message of a Java exception, below its frames.
 
 >>> trace = "Caused by: java.lang.IllegalStateException: call already closed\n\tat org.apache.beam.Fn(Fn.java:3)\n"
 >>> cause_of(["org.apache.flink.runtime.JobException: Recovery is suppressed\n" + trace])[:43]
@@ -30,10 +29,10 @@ from recordmill.pipeline.safe_text import redacted, summary_of_text
 
 TIMEOUT_SECONDS = 10.0
 OPENER = build_opener(ProxyHandler({}))  # Flink's own client, in the job server, uses no proxy either
-ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})  # the states in which a job stays for ever
+ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})  # final states
 BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
 LIFE_SECONDS: Final = 120.0
-"""The time after its driver's last sign of life in which a job ends (`client.heartbeat.timeout`)."""
+"""A job ends this long after its driver's last sign of life (`client.heartbeat.timeout`)."""
 POLL_SECONDS = 0.5
 FAILURE_SECONDS = 5.0
 JAVA = re.compile(
@@ -42,7 +41,7 @@ JAVA = re.compile(
 PYTHON = re.compile(r"Traceback \(most recent call last\):.*?(?=^\tat |^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
 DEAD_WORKER = (
     "call already closed",
-    "Waited 3 minutes",  # of Beam's, for a worker that was about to begin
+    "Waited 3 minutes",  # Beam's, for a worker to start
     "Process died with exit code",
     "UNAVAILABLE",
     "Call already cancelled",
@@ -53,13 +52,13 @@ DEAD_WORKER = (
 )
 REMEDY = "if memory ran out: more of it, fewer slots a TaskManager, or RECORDMILL_WORKER_THREADS=1 for the workers"
 KILLED = "exit code 137"  # 128 and SIGKILL
-# The messages of Flink itself name machines, slots and times; those of other classes may hold a row.
+# Flink's own messages name machines, slots and times; those of other classes may hold a row.
 SAFE = ("org.apache.flink.", "java.util.concurrent.TimeoutException", "java.net.", "akka.", "org.apache.pekko.")
 WORDS = 300  # characters of a message
 
 
 class FlinkError(UserError):
-    """A Flink cluster does not answer, or not as expected."""
+    """A Flink cluster gives no answer, or an unexpected one."""
 
 
 class NoFlinkAnswerError(FlinkError):
@@ -98,7 +97,7 @@ class FlinkRest:
     """The REST interface at `HOST:PORT`, or at an `http://` or `https://` URL."""
 
     def __init__(self, master: str) -> None:
-        """Connects to nothing yet. Raises: FlinkError: the address has no host or no port."""
+        """Parses the address. Raises: FlinkError: it lacks a host or a port."""
         self.url = (master if "://" in master else f"http://{master}").rstrip("/")
         try:
             parts = urlsplit(self.url)
@@ -106,11 +105,11 @@ class FlinkRest:
                 raise ValueError
         except ValueError:
             raise FlinkError(
-                f"--flink-master '{master}' is no address: give HOST:PORT of the JobManager's REST interface, such as "
-                "localhost:8081"
+                f"--flink-master '{master}' is not an address: give HOST:PORT of the JobManager's REST interface, such "
+                "as localhost:8081"
             ) from None
         self.address = f"{parts.hostname}:{parts.port}"
-        """The address as Beam's job server takes it."""
+        """The address for Beam's job server."""
 
     def overview(self) -> Overview:
         """Reads the cluster's version and slots."""
@@ -119,9 +118,9 @@ class FlinkRest:
             return Overview(seen["flink-version"], seen["taskmanagers"], seen["slots-total"], seen["slots-available"])
 
     def slots_per_worker(self) -> int:
-        """Reads the number of slots of the largest TaskManager; 1 without any."""
+        """Reads the number of slots of the largest TaskManager; 1 without TaskManagers."""
         with self._expecting("TaskManagers"):
-            return max((manager["slotsNumber"] for manager in self._ask("/v1/taskmanagers")["taskmanagers"]), default=1)
+            return max((each["slotsNumber"] for each in self._ask("/v1/taskmanagers")["taskmanagers"]), default=1)
 
     def has_wide_networks(self) -> bool:
         """Whether every TaskManager has the memory for blocking shuffles: 64 MiB of network buffers a slot."""
@@ -133,7 +132,7 @@ class FlinkRest:
             return min(sizes, default=0) >= 64 << 20
 
     def jobs(self) -> list[JobStatus]:
-        """Lists the jobs that run, and those that ended a while ago."""
+        """Lists the running jobs, and recently ended ones."""
         with self._expecting("jobs"):
             return [JobStatus(job["jid"], job["name"], job["state"]) for job in self._ask("/v1/jobs/overview")["jobs"]]
 
@@ -146,34 +145,34 @@ class FlinkRest:
         ]
 
     def cancel(self, job: str) -> None:
-        """Cancels a job; does nothing to one that has ended."""
+        """Cancels a job, unless it has ended."""
         self._ask(f"/v1/jobs/{job}?mode=cancel", "PATCH", but={NOT_FOUND, CONFLICT})
 
     def beat(self, job: str, seconds: float) -> bool:
-        """Lets a job live for so many seconds more, by the cluster's clock; returns whether Flink has restarted it."""
+        """Keeps a job alive for `seconds` more, by the cluster's clock; returns whether Flink has restarted it."""
         seen = self._ask(f"/v1/jobs/{job}", but={NOT_FOUND})
         if seen is None:
             return False
         expires, path = seen["now"] + round(1000 * seconds), f"/v1/jobs/{job}/clientHeartbeat"
-        # Flink 1.19 takes the number alone, where its documents have an object.
+        # Flink 1.19 takes the bare number; its documentation says an object.
         if self._ask(path, "PATCH", expires, {BAD_REQUEST, NOT_FOUND, CONFLICT}) is None:
             self._ask(path, "PATCH", {"expiredTimestamp": expires}, {BAD_REQUEST, NOT_FOUND, CONFLICT})
         return bool(seen.get("timestamps", {}).get("RESTARTING"))
 
     def page(self, job: str) -> str:
-        """Says where people see a job; the link to it would hold a `#`, after which URLs may have secrets."""
+        """Describes a job's page; its link would hold a `#`, and messages hide the rest of a URL after it as secret."""
         return f"{self.url}, job {job}"
 
     @contextmanager
     def _expecting(self, answer: str) -> Iterator[None]:
-        """Turns JSON of another shape, such as a proxy's, into a `FlinkError`."""
+        """Turns errors on JSON of another shape, such as a proxy's, into a `FlinkError`."""
         try:
             yield
         except (KeyError, TypeError, AttributeError):
-            raise FlinkError(f"{self.url} is no Flink cluster: it answers with JSON, but not with {answer}") from None
+            raise FlinkError(f"{self.url} is not a Flink cluster: it answers with JSON, but not {answer}") from None
 
     def _ask(self, path: str, method: str = "GET", body: Any = None, but: Collection[int] = ()) -> Any:
-        """Sends a request; returns the answer's JSON, or None for a status among `but`."""
+        """Sends a request; returns the answer's JSON; None for a status in `but`."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310
         try:
@@ -190,16 +189,16 @@ class FlinkRest:
                 "JobManager's REST interface?"
             ) from None
         except ValueError:
-            raise FlinkError(f"{self.url} is no Flink cluster: its answer to {path} is no JSON") from None
+            raise FlinkError(f"{self.url} is not a Flink cluster: its answer to {path} is not JSON") from None
 
 
 def job_name(build: str) -> str:
-    """Makes the name of a new job of a build: no two jobs share it, and all of the build's jobs share its beginning."""
+    """Makes a unique name for a job of a build: `prefix` and a random suffix."""
     return f"{prefix(build)}{secrets.token_hex(4)}"
 
 
 def prefix(build: str) -> str:
-    """The beginning of the names of a build's jobs; `build` is its key."""
+    """Makes the common prefix of the names of a build's jobs, from the build's key."""
     return f"recordmill-{build[:16]}-"
 
 
@@ -211,10 +210,10 @@ class FlinkJob:
         self.state = self.url = ""
 
     def poll(self) -> None:
-        """Reads the state; lets a running job live for `LIFE_SECONDS` more.
+        """Reads the state; keeps a running job alive for `LIFE_SECONDS` more.
 
-        A job that the cluster has restarted by itself is cancelled: the workers' memory still holds its first try, so
-        the driver begins a new attempt instead. Flink 1.19 takes no setting for that with the job.
+        Cancels a job that the cluster has restarted: the workers' memory still holds its first try, so the driver makes
+        a new attempt instead. Flink 1.19 ignores the setting against it.
         """
         for job in self._jobs():
             self.state, self.url = job.state, self.cluster.page(job.id)
@@ -226,8 +225,8 @@ class FlinkJob:
         cancel_all(self.cluster, self.name, timeout_seconds)
 
     def failure(self) -> str:
-        """Describes why the job failed, in one line that names its page."""
-        end = time.monotonic() + FAILURE_SECONDS  # the driver may hear of it before the JobManager has written it down
+        """Describes why the job failed, in one line with its page."""
+        end = time.monotonic() + FAILURE_SECONDS  # the driver may learn of it before the JobManager lists it
         try:
             while jobs := self._jobs():
                 if (text := self._failure_of(jobs[0])) or time.monotonic() > end:
@@ -248,12 +247,7 @@ class FlinkJob:
 
 
 def cancel_all(cluster: FlinkRest, name: str, timeout_seconds: float = CANCEL_SECONDS) -> list[JobStatus]:
-    """Cancels the jobs whose names begin so, and waits for their ends; returns those that were running.
-
-    Raises:
-        JobStillRunsError: a job did not end in time.
-        FlinkError: the cluster does not answer.
-    """
+    """Cancels the jobs with a name prefix; returns them after their ends. Raises: JobStillRunsError: not in time."""
     cancelled: dict[str, JobStatus] = {}
     end = time.monotonic() + timeout_seconds
     while running := [job for job in cluster.jobs() if job.name.startswith(name) and not job.has_ended]:
@@ -269,7 +263,7 @@ def cancel_all(cluster: FlinkRest, name: str, timeout_seconds: float = CANCEL_SE
 
 
 def cause_of(traces: Sequence[str]) -> str:
-    """Names the cause of a job's failure, from its stack traces, the newest first."""
+    """Finds the cause of a job's failure in its stack traces, the newest first."""
     text = "\n".join(traces)
     if traceback := PYTHON.search(text):
         return f"a worker raised {summary_of_text(traceback[0])}"

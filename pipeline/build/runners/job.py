@@ -1,10 +1,10 @@
-"""A job on a cluster, as its driver sees it: watched, kept alive, and cancelled when the driver gives up.
+"""A job on a cluster: its driver watches it, keeps it alive, and cancels it when the driver gives up.
 
 with watched(job, [lease.check]):           # in the driver, around the job alone
     ...                                     # submits, and waits for the end
 
-A slow machine holds its share of a job's steps until the end, while the others are idle. Every step commits by a
-report, and its bytes follow from the input, so a backup may do the same step: whichever finishes first ends the other.
+A slow machine keeps its share of a job's steps until the end, while the others are idle. Every step commits by a
+report, and its bytes follow from the input, so a backup may do the same step: the first to finish ends the other.
 """
 
 import logging
@@ -20,46 +20,42 @@ from recordmill.pipeline.safe_text import summary_of
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 5.0  # a lease is a file of the output, which may be an object store
-CANCEL_SECONDS = 60.0  # the time that a cancelled job has to reach its end
+CANCEL_SECONDS = 60.0  # the time for a cancelled job to end
 
 
 class RunnerError(UserError):
-    """A runner that does not exist, that these options make unsafe, or that cannot be used as it is."""
+    """A runner is unknown, unusable, or unsafe with these options."""
 
 
 class DryRunFinished(UserError):  # noqa: N818 - no error
-    """A dry run made a job's graph and sent nothing: the end that was asked for; the message describes the job."""
+    """A dry run made a job's graph and sent nothing, as asked; the message describes the job."""
 
     exit_code = ExitCode.PUBLISHED
 
 
 class JobFailedError(UserError):
-    """A job failed, or was cancelled by somebody else: another attempt with the finished work may succeed."""
+    """A job failed, or somebody else cancelled it: another attempt with the finished work may succeed."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 class JobStillRunsError(UserError):
-    """A job was cancelled, but did not end in time."""
+    """A cancelled job did not end in time."""
 
 
 class Job(Protocol):
-    """A job on a cluster; its name is known before it is submitted, so it can be found by it at any time."""
+    """A job on a cluster; its name is known before its submission, and finds it at any time."""
 
     state: str
-    """The state at the last poll, as the cluster calls it; empty before the job was seen."""
+    """The state at the last poll, in the cluster's words; empty before the first sight of the job."""
     url: str
-    """The job's page for people; empty before the job was seen."""
+    """The job's page for people; empty before the first sight of the job."""
 
     def poll(self) -> None:
         """Reads the state, and shows the cluster that the driver is alive."""
 
     def cancel(self, timeout_seconds: float = CANCEL_SECONDS) -> None:
-        """Cancels the job and waits for its end; a job that has ended, or never was submitted, is left alone.
-
-        Raises:
-            JobStillRunsError: the job did not end in time.
-        """
+        """Cancels the job, unless it has ended or was never submitted. Raises: JobStillRunsError: not in time."""
 
     def failure(self) -> str:
         """Describes in one line why the job failed, without values of rows; empty if the cluster cannot say."""
@@ -80,9 +76,7 @@ def failing_as_job(describe: Callable[[], str] = lambda: "") -> Iterator[None]:
 def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[None]:
     """Polls a job while the block submits it and waits for it; cancels it if the block or a check fails.
 
-    Args:
-        job: the job, before its submission.
-        checks: quick functions that raise a `UserError` if the job must end, such as a lease's.
+    `checks` are quick functions that raise a `UserError` to end the job, such as a lease's.
 
     Raises:
         UserError: the error of a check.
@@ -91,7 +85,7 @@ def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[Non
     lost: list[UserError] = []
 
     def poll() -> bool:
-        with suppress(UserError):  # a cluster that does not answer: the block itself fails if that lasts
+        with suppress(UserError):  # the cluster does not answer: the block itself fails if that lasts
             job.poll()
         return True
 
@@ -108,7 +102,7 @@ def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[Non
     try:
         with _repeated(poll, POLL_SECONDS), _repeated(check, CHECK_SECONDS), failing_as_job(job.failure):
             yield
-    except BaseException as error:  # Ctrl-C, too, in a program that calls `build`
+    except BaseException as error:  # also Ctrl-C, in a program that calls `build`
         first = lost[0] if lost else error
         try:
             job.cancel()
@@ -123,9 +117,9 @@ def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[Non
 
 @contextmanager
 def _repeated(function: Callable[[], bool], seconds: float) -> Iterator[None]:
-    """Calls a function from a thread of its own until it returns False, or the block ends.
+    """Calls a function from its own thread until it returns False, or the block ends.
 
-    A slow store must not keep the job's sign of life, so each function has its thread.
+    Each function has its own thread, because a slow store must not delay the job's sign of life.
     """
     done = threading.Event()
 
@@ -147,24 +141,24 @@ T = TypeVar("T")
 
 
 class OvertakenError(UserError):
-    """A job's backup finished first, or the job did; workers of the other may still write the same bytes."""
+    """A job or its backup finished first; workers of the other may still write the same bytes."""
 
 
 @dataclass(frozen=True)
 class Rest(Generic[T]):
-    """The steps that a job has not finished yet, as it runs."""
+    """The unfinished steps of a running job."""
 
     count: Callable[[], tuple[int, int]] = lambda: (0, 0)
-    """Counts the steps of the stage at work that are done, and those that are missing."""
+    """Counts the finished and the missing steps of the current stage."""
     find: Callable[[], T | None] = lambda: None
-    """Finds what a backup does; None where nothing is missing."""
+    """Finds the work for a backup; None if no step is missing."""
 
 
 class IdleSlots:
-    """Says when a backup begins: once slots are idle, half of the steps are done, and it is worth a job's start.
+    """Decides when a backup begins: once slots are idle, half of the steps are done, and it pays for a job's start.
 
-    That is at once if the other steps take longer than a start, by the pace so far. Otherwise it is when slots have
-    been idle for as long: the job is slower than it was.
+    It pays at once if the missing steps take longer than a start, at the pace so far; otherwise after slots have been
+    idle for as long as a start: the job has slowed down.
     """
 
     def __init__(
@@ -173,13 +167,13 @@ class IdleSlots:
         count: Callable[[], tuple[int, int]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Takes the beginning of the job from the clock, in seconds."""
+        """Notes the time, in seconds of the clock, as the job's beginning."""
         self._free_slots, self._count, self._clock = free_slots, count, clock
         self._begun, self._before = clock(), count()
         self._started = self._idle_since = NEVER
 
     def due(self) -> int:
-        """Returns the number of slots for a backup that begins now, or 0; waits anew after one is due."""
+        """Returns the number of slots for a backup to begin now, or 0; after one is due, restarts the wait."""
         now = self._clock()
         if self._started == NEVER:
             self._started = now if self._count() != self._before else NEVER
@@ -197,21 +191,16 @@ class IdleSlots:
 
 
 class Backup:
-    """The backup of one job, in a thread of its own."""
+    """The backup of one job, in its own thread."""
 
     def __init__(self, due: Callable[[], int], run: Callable[[int, Callable[[], None]], bool]) -> None:
-        """Starts nothing yet.
-
-        Args:
-            due: as `IdleSlots.due`.
-            run: runs a backup on so many slots, with a check for `job.watched`; returns if there was anything to do.
-        """
+        """Takes `IdleSlots.due`, and a function that runs a backup on its slots with a check, if steps are missing."""
         self._due, self._run = due, run
         self._thread = threading.Thread()
         self.has_begun = self._has_finished = self._job_has_ended = False
 
     def check(self) -> None:
-        """Begins a backup that is due: a check of the job. Raises: OvertakenError: the backup has finished."""
+        """Begins a backup when due; a check for the job. Raises: OvertakenError: the backup has finished."""
         slots = 0
         if not self._thread.is_alive() and not self._has_finished:
             with suppress(OSError, UserError):  # the cluster or the store does not answer now
@@ -224,7 +213,7 @@ class Backup:
 
     @contextmanager
     def beside(self) -> Iterator[None]:
-        """Ends the backup with the block, which runs the job; a job that fails as its backup finishes is done."""
+        """Ends the backup with the block, which runs the job; ignores the job's failure if the backup has finished."""
         try:
             yield
         except UserError:
@@ -247,4 +236,4 @@ class Backup:
 
 def _check(has_other_finished: bool) -> None:
     if has_other_finished:
-        raise OvertakenError("the same steps were finished by another run of the job")
+        raise OvertakenError("another run of the job finished the same steps")

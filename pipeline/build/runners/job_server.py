@@ -1,12 +1,8 @@
-"""Beam's job server, a Java process that takes a job from this process and submits it to a cluster.
+"""Beam's job server, a Java process: it takes a job from this process and submits it to a cluster.
 
-    server = JobServer(flink_server("java", "job-server.jar", "localhost:8081", folder, staged), folder)
-    server.start()
-    server.endpoint         # localhost:41234, for `--job_endpoint`
-
-It is a child of this process, so that it cannot outlive it (`child_process`). Its jar is the one that fits the cluster,
-fetched once, and checked before each start: a job server talks to one minor version of Flink. The Python SDK may be
-newer than the job server, since what a build needs of the Java side has been the same for years.
+It is a child of this process, to end with it (`child_process`). Its jar is the one for the cluster, fetched once, and
+checked before each start: a job server talks to one minor version of Flink. The Python SDK may be newer than the job
+server, since a build uses parts of the Java side that have not changed for years.
 """
 
 import hashlib
@@ -18,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, InvalidURL
 from pathlib import Path
@@ -34,9 +31,9 @@ from recordmill.pipeline.safe_text import cut, public_url, redacted
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
 OLDEST_JAVA = 11
-# Beam's Java side looks into private fields, which Java 17 refuses unless it is asked.
+# Beam's Java side reads private fields, which Java 17 refuses by default.
 OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio", "util")]
-LOG_BYTES = 64 << 10  # the end of the log, which is searched for a reason
+LOG_BYTES = 64 << 10  # the end of the log, to be searched for a reason
 
 
 class JobServerError(UserError):
@@ -44,15 +41,11 @@ class JobServerError(UserError):
 
 
 def find_java() -> str:
-    """Finds the Java program: that of `JAVA_HOME`, or else the first on the path.
-
-    Raises:
-        JobServerError: it is not there.
-    """
+    """Finds the Java program of `JAVA_HOME`, or else the first on the path. Raises: JobServerError: it is missing."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     if java is None:
-        where = f"JAVA_HOME={home} holds no bin/java" if home else "no java is on the PATH"
+        where = f"JAVA_HOME={home} holds no bin/java" if home else "the PATH has no java"
         raise JobServerError(f"{where}: --runner flink needs Java {OLDEST_JAVA} or newer for Beam's job server")
     return java
 
@@ -70,26 +63,23 @@ def java_version(java: str) -> int:
 
 
 class JobServer:
-    """A job server that runs until `stop`, or until this process ends; its folder has a log and temporary files.
+    """A job server, which runs until `stop` or the end of this process; its folder holds a log and temporary files.
 
-    In its command, `{port}` stands for the port to listen on.
+    `{port}` in its command stands for the port to listen on.
     """
 
     def __init__(self, command: Sequence[str], folder: str) -> None:
         self._command, self._folder = command, Path(folder)
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoint = ""
-
-    @property
-    def log(self) -> Path:
-        """Names the file of its output."""
-        return self._folder / "job-server.log"
+        """Its address, such as localhost:41234, for `--job_endpoint`."""
+        self.log = self._folder / "job-server.log"
 
     def start(self) -> None:
         """Starts the server, unless it runs, and waits until it listens.
 
         Raises:
-            JobServerError: it ends, or does not listen in time.
+            JobServerError: it ends early, or does not listen in time.
         """
         if self._process is not None and self._process.poll() is None:
             return
@@ -117,7 +107,7 @@ class JobServer:
     def _wait(self, port: int) -> None:
         assert self._process is not None  # noqa: S101 - for mypy
         end = time.monotonic() + START_SECONDS
-        while not _listens(port):
+        while not listens(port):
             if (status := self._process.poll()) is not None:
                 raise JobServerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
             if time.monotonic() > end:
@@ -126,14 +116,14 @@ class JobServer:
             time.sleep(0.1)
 
     def _reason(self) -> str:
-        """Quotes the first line of the log that names an error; it holds no rows before a job was submitted."""
-        text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")  # it ended at once: the log is short
+        """Quotes the first error of the log, without rows, as no job was submitted yet."""
+        text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")
         errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
         return f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
 
 
 def flink_server(java: str, jar: str, master: str, configuration: str, folder: str) -> list[str]:
-    """Makes the command of a job server for the cluster whose REST interface is at `master`.
+    """Makes the command of a job server for the cluster with its REST interface at `master`.
 
     `configuration` is a folder with Flink's `config.yaml` for the jobs, `folder` a local one for staged artifacts.
     """
@@ -142,23 +132,22 @@ def flink_server(java: str, jar: str, master: str, configuration: str, folder: s
     return [java, *OPENS, "-jar", jar, *server, *flink]
 
 
+def listens(port: int) -> bool:
+    """Whether a server listens on a port of the loopback address."""
+    with suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+        return True
+    return False
+
+
 def free_port() -> int:
-    """Finds a port of the loopback address that is free at the moment."""
+    """Finds a free port of the loopback address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("localhost", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
 REPOSITORY = "RECORDMILL_MAVEN"
-"""The variable that names a Maven repository, such as a mirror, instead of Maven Central."""
+"""The variable for a Maven repository, such as a mirror, in place of Maven Central."""
 MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -174,7 +163,7 @@ class VersionPair:
     beam: str
     """The version of Beam's Java runner."""
     was_run: bool
-    """Whether Recordmill built on it, to the same bytes; others are only expected to work."""
+    """Whether Recordmill has built on it, to the same bytes; others are only expected to work."""
 
     @property
     def coordinates(self) -> str:
@@ -189,7 +178,7 @@ PAIRS = (
     VersionPair("2.1", "2.77.0", was_run=False),
     VersionPair("2.2", "2.77.0", was_run=False),
 )
-"""The Flink versions that Beam 2.77 supports, the one that was run first."""
+"""The Flink versions that Beam 2.77 supports; the first has been run."""
 
 
 def pair_for(version: str) -> VersionPair | None:
@@ -199,23 +188,20 @@ def pair_for(version: str) -> VersionPair | None:
 
 
 def find_jar(name: str, sha256: str = "") -> Path:
-    """Finds a jar, and checks its digest.
+    """Finds a file, or the jar of Maven coordinates, in the user's cache or by fetching it; checks its digest.
 
-    Args:
-        name: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`, whose jar is in the user's cache, or is fetched.
-        sha256: the digest that the jar must have; empty for the one that was noted when it was fetched, and for a file
-            any.
+    An empty `sha256` stands for the digest noted when the jar was fetched, and for any of a file.
 
     Raises:
-        RunnerError: there is no such jar, it cannot be fetched, or it has another digest.
+        RunnerError: the jar does not exist, cannot be fetched, or has another digest.
     """
     if sha256 and not SHA256.fullmatch(sha256):
-        raise RunnerError(f"--flink-jar-sha256 '{sha256}' is no SHA-256: give its 64 hexadecimal digits")
+        raise RunnerError(f"--flink-jar-sha256 '{sha256}' is not a SHA-256: give its 64 hexadecimal digits")
     if Path(name).is_file():
         _check(Path(name), sha256)
         return Path(name)
     if not COORDINATES.fullmatch(name):
-        raise RunnerError(f"there is no jar {name}: --flink-jar is a file, or GROUP:ARTIFACT:VERSION")
+        raise RunnerError(f"the jar {name} is missing: --flink-jar is a file, or GROUP:ARTIFACT:VERSION")
     jar = cache_folder() / jar_path(name)
     if not (jar.is_file() and _noted(jar)):
         _fetch(f"{(os.environ.get(REPOSITORY) or MAVEN_CENTRAL).rstrip('/')}/{jar_path(name)}", jar, sha256)
@@ -224,13 +210,13 @@ def find_jar(name: str, sha256: str = "") -> Path:
 
 
 def jar_path(coordinates: str) -> str:
-    """Returns the path of a jar in every Maven repository."""
+    """Returns the path of a jar in a Maven repository."""
     group, artifact, version = coordinates.split(":")
     return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
 
 def cache_folder() -> Path:
-    """The folder of fetched jars in the user's cache."""
+    """Returns the folder of fetched jars in the user's cache."""
     return Path(user_cache(), "jars")
 
 
@@ -241,7 +227,7 @@ def digest(jar: Path) -> str:
 
 
 def _noted(jar: Path) -> str:
-    """Returns the digest that was noted when a jar was fetched; empty where the note is missing or damaged."""
+    """Reads the digest noted when a jar was fetched; empty for a missing or damaged note."""
     note = jar.with_suffix(".sha256")
     text = note.read_text(encoding="ascii", errors="replace").strip() if note.is_file() else ""
     return text if SHA256.fullmatch(text) else ""
@@ -249,9 +235,7 @@ def _noted(jar: Path) -> str:
 
 def _check(jar: Path, sha256: str) -> None:
     if sha256 and (now := digest(jar)) != sha256:
-        raise RunnerError(
-            f"{jar} has the SHA-256 {now}, not {sha256}: it is not started; remove it, and it is fetched again"
-        )
+        raise RunnerError(f"{jar} has the SHA-256 {now}, not {sha256}, and is not started: remove it to fetch it again")
 
 
 def _fetch(url: str, jar: Path, sha256: str) -> None:
@@ -273,25 +257,25 @@ def _fetch(url: str, jar: Path, sha256: str) -> None:
 
 
 def _check_way(url: str, sha256: str) -> None:
-    """Refuses a way on which others could replace the jar and its checksum together."""
+    """Refuses a connection on which others could replace the jar and its checksum together."""
     parts = urlsplit(url)
     if not sha256 and parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise RunnerError(
-            f"{public_url(url)} is not fetched: without https anyone on the way could replace it; give its digest with "
-            f"--flink-jar-sha256, or an https repository with {REPOSITORY}"
+            f"{public_url(url)} is not fetched: without https anyone on the network could replace it; give its digest "
+            f"with --flink-jar-sha256, or an https repository with {REPOSITORY}"
         )
 
 
 def _reason(error: Exception, url: str) -> str:
     if isinstance(error, InvalidURL):
-        return "it is no URL of a host and a path, or holds a user and a password"  # its own text quotes the password
+        return "it is not a URL of a host and a path, or holds a user and a password"  # its text quotes the password
     if isinstance(error, HTTPError):
         return f"HTTP {error.code}"
     return redacted(str(getattr(error, "reason", error)), url)
 
 
 def _check_fetched(file: Path, url: str, sha256: str) -> None:
-    """Compares a fetched file with the digest given, or else with the repository's own."""
+    """Compares a fetched file with the given digest, or else with the repository's."""
     if sha256:
         _check(file, sha256)
         return
@@ -299,4 +283,4 @@ def _check_fetched(file: Path, url: str, sha256: str) -> None:
         wanted = answer.read(100).decode("ascii", errors="replace").split()[:1]
     with file.open("rb") as content:
         if wanted != [hashlib.file_digest(content, "sha1").hexdigest()]:
-            raise RunnerError(f"{public_url(url)} was not fetched whole: its SHA-1 is not the repository's")
+            raise RunnerError(f"{public_url(url)} was not fetched whole: its SHA-1 differs from the repository's")

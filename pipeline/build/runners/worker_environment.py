@@ -1,4 +1,4 @@
-"""The settings that a process needs before it loads TensorFlow or Beam, and the threads that it takes."""
+"""Settings of a process before it loads TensorFlow or Beam, and its number of threads."""
 
 import ctypes
 import os
@@ -14,30 +14,30 @@ TENSORFLOW = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_NUM_INTRAOP_THREADS": "1",  # our own threads use the cores: images cost 8 % less CPU than with TensorFlow's
     "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest image
-    "TF_USE_LEGACY_KERAS": "1",  # what tf.Transform needs; else TensorFlow loads Keras 3, too: 0.7 s, 30 MB
+    "TF_USE_LEGACY_KERAS": "1",  # tf.Transform needs it; else TensorFlow loads Keras 3, too: 0.7 s, 30 MB
 }
 THREADS = "RECORDMILL_WORKER_THREADS"
-"""The variable that gives a worker fewer threads than it has cores, where several workers share a machine."""
+"""The variable that gives a worker fewer threads than its cores, if several workers share a machine."""
 M_ARENA_MAX = -8  # malloc.h of glibc
 
 
 def set_tensorflow_variables() -> None:
-    """Sets TensorFlow's variables, except those that are set already."""
+    """Sets TensorFlow's variables, except those already set."""
     for name, value in TENSORFLOW.items():
         os.environ.setdefault(name, value)
 
 
 def limit_arenas() -> None:
-    """Returns glibc one heap a thread of the transform graph and one for the others; before these threads begin.
+    """Limits glibc to one heap for each thread of the transform graph and one for the others, before these begin.
 
-    By itself it makes up to eight a core, and each keeps freed memory: a worker with one thread held 0.4 GB more.
+    By default it makes up to eight a core, and each keeps freed memory: a worker with one thread held 0.4 GB more.
     """
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1 + worker_threads())
 
 
 def worker_threads() -> int:
-    """The number of threads of this worker's transform graph: its cores, 1 or more."""
+    """Returns the number of threads of this worker's transform graph: by default its cores, 1 or more."""
     with suppress(KeyError, ValueError):
         return max(1, int(os.environ[THREADS]))
     return cores()
@@ -55,15 +55,15 @@ CLIENTS = (
     "googleapiclient",
     "pymongo",
 )
-"""Half of the CPU that loading Beam takes, and 40 MB; the last but one is TensorFlow's."""
+"""Half of the CPU for loading Beam, and 40 MB; TensorFlow imports the last but one."""
 
 
 @contextmanager
 def without_cloud_clients() -> Iterator[None]:
-    """Hides the clients that are not loaded yet: to import one inside the block is a `ModuleNotFoundError`.
+    """Hides the clients not loaded yet: importing one inside the block raises `ModuleNotFoundError`.
 
-    Beam takes each for an optional package, and never looks again: only a process that runs nothing but a build of
-    local files may hide them.
+    Beam treats each as an optional package, and never retries the import: hide them only in a process that does no more
+    than build from local files.
     """
     hidden = dict.fromkeys([name for name in CLIENTS if name not in sys.modules], cast(ModuleType, None))
     sys.modules.update(hidden)

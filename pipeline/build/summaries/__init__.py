@@ -1,1 +1,1 @@
-"""Exact, mergeable summaries of the rows: everything that a build must know before it writes them."""
+"""Exact, mergeable summaries of the rows, for a build to know before it writes them."""

@@ -1,14 +1,13 @@
-"""The look at all rows that a build learns from: its files, the work on them, and what is learned of its summaries.
+"""The look at all rows for a build to learn from: its files, the work on them, and the result of its summaries.
 
 look/statistics/chunk-000012.arrow               the sums of a chunk: its commit, kept by later attempts
-look/statistics/chunk-000012.<random>.jsonl      rejects of rows that another attempt may find readable
+look/statistics/chunk-000012.<random>.jsonl      rejects of rows that another attempt may be able to read
 look/statistics/moments/bucket-003.arrow         one bucket of one summary, added up over all chunks
-look/statistics/moments/reduced-003.arrow        what the driver needs of it
+look/statistics/moments/reduced-003.arrow        the driver's part of it
 look/statistics/spans/2026-11-20/moments/bucket-003.arrow    one bucket of one span's chunks
-look/statistics/done.arrow                       the reduced buckets, as the driver read them: the look's commit
+look/statistics/done.arrow                       the reduced buckets, read by the driver: the look's commit
 
-Where there are spans, each one's chunks are added up first, then all spans: read ones, and those that are kept from
-the live version.
+With spans, the chunks of each are added up first, then all spans, including those kept from the live version.
 """
 
 import re
@@ -35,33 +34,33 @@ from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
-FLUSH_ROWS = 250_000  # different rows of sums that a worker keeps before it passes them on: some 25 MB
+FLUSH_ROWS = 250_000  # distinct rows of sums that a worker keeps before it passes them on: some 25 MB
 FULL = re.compile(r"(?<![^/])([^/]++)/bucket-(\d{3})\.arrow$")
 REDUCED = re.compile(r"(?<![^/])([^/]++)/reduced-(\d+)\.arrow$")
 Sums = Mapping[str, pa.Table]
-"""A table for each summary that has rows, by its name."""
+"""A table for each summary with rows, by its name."""
 STATISTICS = "statistics"  # the look's name
 MEASURED = (Moments, Quantiles, PixelSums)
-"""The summaries of numbers and images, whose results are statistics by feature."""
+"""The summaries of numbers and images; their results are statistics by feature."""
 
 
 @dataclass(frozen=True)
 class KeptSums:
-    """The full buckets of rows that are not read, as files of the live version."""
+    """The full buckets of kept spans, as files of the live version."""
 
     folder: str
-    """The version's folder, absolute since workers run elsewhere, or its URL."""
+    """The version's folder, absolute for workers elsewhere, or its URL."""
     files: Mapping[str, str]
     """Their SHA-256 in hexadecimal, by path."""
     count: bool
-    """Whether the driver learns from these rows, too; otherwise from those that are read."""
+    """Whether the driver learns from these rows, too, or only from those read."""
 
     def keys(self) -> list[str]:
-        """Lists the buckets, `<summary>/<bucket>`, that there are."""
+        """Lists the buckets, `<summary>/<bucket>`."""
         return list(dict.fromkeys(map(_key_of, self.files)))
 
     def tables(self, key: str) -> Iterator[pa.Table]:
-        """Reads the tables of a bucket. Raises: DatasetError: one is not what the version's manifest says."""
+        """Reads the tables of a bucket. Raises: DatasetError: one differs from the version's manifest."""
         for file in (file for file in self.files if _key_of(file) == key):
             folder = open_location(self.folder)
             yield read_table(folder, file, read_checked(folder, file, self.files[file]))
@@ -69,13 +68,13 @@ class KeptSums:
 
 @dataclass(frozen=True)
 class Look:
-    """A look, as its workers get it."""
+    """A look, as sent to its workers."""
 
     name: str
     planned: PlannedBuild
     summaries: Sequence[Summary[Any]]
     kept: KeptSums | None = None
-    """The sums of spans whose rows are not read."""
+    """The sums of kept spans."""
 
     @property
     def folder(self) -> str:
@@ -86,7 +85,7 @@ class Look:
         return f"{self.folder}/{name}.arrow"
 
     def read_sums(self, chunk: Chunk) -> Sums | None:
-        """Reads a chunk's sums that an earlier attempt wrote; None where there are none, or they are damaged."""
+        """Reads an earlier attempt's sums of a chunk; None if missing or damaged."""
         return of_file(self.planned.workspace.read(self._file(chunk_step(chunk.index))), self._subject(chunk))
 
     def write_sums(self, chunk: Chunk, sums: Sums) -> None:
@@ -94,7 +93,7 @@ class Look:
         self.planned.workspace.write(self._file(chunk_step(chunk.index)), to_file(sums, self._subject(chunk)))
 
     def count_chunks(self, chunks: int) -> tuple[int, int]:
-        """Counts the chunks whose sums are written, and the others."""
+        """Counts the chunks with written sums, and the others."""
         files = (name.rpartition("/")[2] for name in self.planned.workspace.names(self.folder))
         done = sum(file.startswith("chunk-") and file.endswith(".arrow") for file in files)
         return done, chunks - done
@@ -104,20 +103,21 @@ class Look:
         return repr((self.name, names, chunk.index, chunk.source, chunk.file, chunk.bytes))
 
     def merge(self, key: str, parts: Iterable[bytes]) -> None:
-        """Adds up a bucket of all rows, `<summary>/<bucket>`, and writes it and what the driver needs of it."""
+        """Adds up a bucket of all rows, `<summary>/<bucket>`; writes it and its reduced form."""
         summary = self._summary(key)
         self._write_reduced(key, summary, self._write(key, add_tables(summary, map(of_bytes, parts))))
 
     def merge_span(self, key: str, parts: Iterable[bytes]) -> tuple[str, str]:
-        """Adds up a bucket of a span, `<span>/<summary>/<bucket>`, and writes it; returns the bucket and the span."""
+        """Adds up a bucket of a span, `<span>/<summary>/<bucket>`; writes it; returns the bucket and the span."""
         span, bucket = key.split("/", 1)
         self._write(f"{SPANS}/{key}", add_tables(self._summary(bucket), map(of_bytes, parts)))
         return bucket, span
 
     def add_up(self, key: str, spans: Iterable[str | None]) -> None:
-        """Adds up a bucket of the spans that were read, and of those that are kept; writes it as `merge`."""
+        """Adds up a bucket of the read and the kept spans; writes it as `merge`."""
         summary, kept = self._summary(key), self.kept.tables(key) if self.kept else ()
-        read = add_tables(summary, (self._read(f"{SPANS}/{span}/{key}") for span in sorted(filter(None, spans))))
+        keys = (f"{SPANS}/{span}/{key}" for span in sorted(filter(None, spans)))
+        read = add_tables(summary, (self._read(self._file(_bucket(each)), each) for each in keys))
         whole = self._write(key, add_tables(summary, [*([read] if read else []), *kept]))
         learned = whole if not summary.of_read_rows and (self.kept is None or self.kept.count) else read
         if learned is not None:
@@ -126,9 +126,9 @@ class Look:
     def _summary(self, key: str) -> Summary[Any]:
         return next(summary for summary in self.summaries if summary.name == key.split("/")[-2])
 
-    def _read(self, key: str) -> pa.Table:
-        tables = of_file(self.planned.workspace.read(self._file(_bucket(key))), key)
-        assert tables is not None, key  # noqa: S101 - the step before has written it
+    def _read(self, file: str, key: str) -> pa.Table:
+        tables = of_file(self.planned.workspace.read(file), key)
+        assert tables is not None, file  # noqa: S101 - the step before has written it
         return tables[key.split("/")[-2]]
 
     def _write(self, key: str, table: pa.Table | None) -> pa.Table:
@@ -143,42 +143,34 @@ class Look:
         self.planned.workspace.write(self._file(f"{name}/reduced-{bucket}"), file)
 
     def read_done(self) -> Sums | None:
-        """Reads the reduced buckets of a finished look, by summary and bucket; None where it is not finished."""
+        """Reads the reduced buckets of a finished look, by summary and bucket; None if it is unfinished."""
         return of_file(self.planned.workspace.read(self._file("done")), self.name)
 
     def finish(self) -> Sums:
-        """Reads the reduced buckets once the look's job has ended, and commits it."""
-        done = dict[str, pa.Table]()
-        for file in sorted(self.planned.workspace.sizes(self.folder)):
-            if match := REDUCED.search(file):
-                key = "/".join(match.groups())
-                tables = of_file(self.planned.workspace.read(file), key)
-                assert tables is not None, file  # noqa: S101 - written a moment ago
-                done[key] = tables[match[1]]
+        """Reads the reduced buckets after the look's job, and commits it."""
+        files = sorted(self.planned.workspace.sizes(self.folder))
+        keys = {file: "/".join(match.groups()) for file in files if (match := REDUCED.search(file))}
+        done = {key: self._read(file, key) for file, key in keys.items()}
         self.planned.workspace.write(self._file("done"), to_file(done, self.name))
         return done
 
-    def results(self, done: Sums) -> dict[str, Any]:
-        """Returns the result of each summary, by its name. Raises: UserError: as `Summary.result`."""
-        return {each.name: self.result(each.name, done) for each in self.summaries}
-
     def result(self, name: str, done: Sums, default: Any = None) -> Any:
-        """Returns the result of one summary; the default where the look has none of this name."""
+        """Returns the result of one summary; the default if the look has none of this name."""
         tables = [table for key, table in done.items() if key.partition("/")[0] == name]
         return next((each.result(tables) for each in self.summaries if each.name == name), default)
 
 
 def full_buckets(workspace: Store, look: str) -> Iterator[tuple[str, bytes]]:
-    """Returns the buckets of a finished look as Arrow streams, by their paths in a version.
+    """Yields the buckets of a finished look as Arrow streams, with their paths in a version.
 
-    They are `summaries/moments/bucket-003.arrow` of all rows, and `spans/2026-11-20/summaries/…` of those of a span.
+    Paths are `summaries/moments/bucket-003.arrow` for all rows, `spans/2026-11-20/summaries/…` for a span's.
     """
     folder = f"look/{look}/"
     names = [name for name in sorted(workspace.names(folder[:-1])) if FULL.search(name)]
     for name, data in workspace.read_all(names):
         *span, summary, file = name[len(folder) :].split("/")
         tables = of_file(data, "/".join([*span, _key_of(name)]))
-        assert tables is not None, name  # noqa: S101 - the look's commit says that it is there
+        assert tables is not None, name  # noqa: S101 - the look is committed
         yield "/".join([*span, SUMMARIES, summary, file]), to_bytes(tables[summary])
 
 
@@ -193,21 +185,21 @@ def _bucket(key: str) -> str:
 
 
 class PartialSums:
-    """The sums of the chunks that a worker has looked at, in buckets: what it passes on is small, and rarely."""
+    """Sums of a worker's chunks, passed on in buckets: few and small."""
 
     def __init__(self, summaries: Sequence[Summary[Any]]) -> None:
         self._summaries = {summary.name: summary for summary in summaries}
         self._folds = dict[tuple[str | None, str], Fold]()
 
     def add(self, sums: Sums, span: str | None = None) -> Iterator[tuple[str, bytes]]:
-        """Adds the sums of a span's chunk; yields as `flush`, where many different rows have come together."""
+        """Adds the sums of a span's chunk; yields as `flush` after `FLUSH_ROWS` distinct rows."""
         for name, table in sums.items():
             self._folds.setdefault((span, name), Fold(self._summaries[name])).add(table)
         if sum(fold.rows for fold in self._folds.values()) > FLUSH_ROWS:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[str, bytes]]:
-        """Yields each bucket's name, `<summary>/<bucket>` after the span, with its part of the sums; begins anew."""
+        """Yields and clears the sums, each part with its bucket's name: the span, if any, and `<summary>/<bucket>`."""
         folds, self._folds = self._folds, {}
         for (span, name), fold in folds.items():
             table = fold.sum()
@@ -217,7 +209,7 @@ class PartialSums:
 
 
 class RowsSeen(Summary[dict[str, int]]):
-    """Counts keyed rows, to be reconciled with the rows written: a table of `split`, by its position, and `rows`."""
+    """Counts keyed rows, to reconcile them with the written ones: a table of `split`, by its position, and `rows`."""
 
     name = "rows"
     of_read_rows = True
@@ -235,7 +227,7 @@ class RowsSeen(Summary[dict[str, int]]):
 
 
 def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> Look:
-    """Returns the look that a build learns from; one without summaries where nothing is learned of the rows."""
+    """Makes the look for a build to learn from; without summaries if nothing is to be learned."""
     kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums]
     needed = [summary for kind in kinds if (summary := kind(planned)).features]
     kept = KeptSums(open_store(str(live.folder)).url, live.summaries, count=not live.is_frozen) if live else None
@@ -243,8 +235,8 @@ def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> 
 
 
 def learned(look: Look, done: Sums) -> LearnedAnalysis:
-    """Returns what a finished look learned. Raises: UserError: as `Summary.result`."""
-    planned, results = look.planned, look.results(done)
+    """Makes the analysis from a finished look. Raises: UserError: as `Summary.result`."""
+    planned, results = look.planned, {each.name: look.result(each.name, done) for each in look.summaries}
     vocabularies = results.get(Vocabularies.name) or Vocabularies(planned).result([])  # given ones
     statistics = {name: vocabulary.statistics for name, vocabulary in vocabularies.items()}
     for name, found in _by_feature(results).items():
@@ -254,7 +246,7 @@ def learned(look: Look, done: Sums) -> LearnedAnalysis:
 
 
 def kept(look: Look, done: Sums, frozen: LiveAnalysis, models: dict[str, bytes]) -> LearnedAnalysis:
-    """Returns an earlier version's analysis, with the rows that a finished look saw and their drift."""
+    """Returns an earlier version's analysis, with the rows seen by a finished look and their drift."""
     new = _by_feature({kind.name: look.result(kind.name, done, {}) for kind in MEASURED})
     drift = {name: statistics_drift(frozen.statistics.get(name, {}), found) for name, found in new.items()}
     drift = {name: figures for name, figures in drift.items() if figures}

@@ -1,11 +1,11 @@
 """Numbers and pixels of the train split: mean, variance and extremes; medians and quantiles. Exact in any order.
 
-Quantiles come from histograms (`pipeline.dataset.histogram`). Mean and variance are not rounded before the end (as
-`math.fsum`).
+Quantiles come from histograms (`pipeline.dataset.histogram`). Mean and variance are rounded only at the end, as by
+`math.fsum`.
 
-A float32 is a 24-bit integer times a power of two: the integers and their squares are summed for each exponent. The
-squares are summed in three parts, of the integer's upper and lower 12 bits, so that no sum leaves 64 bits below 5e11
-values of one exponent.
+A float32 is a 24-bit integer times a power of two: the integers and their squares are summed for each exponent. Squares
+are summed in three parts, of the integer's upper and lower 12 bits: sums fit into 64 bits up to 5e11 values of one
+exponent.
 """
 
 import math
@@ -30,7 +30,7 @@ from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.tensorflow.number import used_statistics
 
 SUMS = ("count", "total", "high", "cross", "low")
-"""The number of values, the sum of their integers, and those of the parts' products."""
+"""The number of values, the sum of their integers, and the sums of the parts' products."""
 WAYS = dict.fromkeys(SUMS, "sum") | {"minimum": "min", "maximum": "max"}
 MOMENTS_SCHEMA = pa.schema(
     [
@@ -45,8 +45,8 @@ HISTOGRAM_SCHEMA = pa.schema({"feature": pa.string(), "lost": pa.int64(), "value
 
 
 def sums(feature: str, values: npt.NDArray[np.float32]) -> pa.Table:
-    """Sums finite values of any shape, exactly: a row for each exponent that is there."""
-    exact = values.astype(np.float64).ravel() + 0.0  # which of 0 and -0 is the lesser one depends on their order
+    """Sums finite values of any shape, exactly: a row for each exponent."""
+    exact = values.astype(np.float64).ravel() + 0.0  # turns -0 into 0: otherwise their minimum depends on the order
     fractions, exponents = np.frexp(exact)
     mantissas = np.ldexp(fractions, 24).astype(np.int64)
     distinct, which = np.unique(exponents, return_inverse=True)
@@ -67,7 +67,7 @@ def added(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def mean_and_variance(summed: pa.Table) -> tuple[float, float]:
-    """Returns the mean and the population variance of one feature, rounded once; (0, 1) where nothing was seen."""
+    """Returns the mean and the population variance of one feature, rounded once; (0, 1) for no values."""
     rows, count = summed.to_pylist(), sum(summed["count"].to_pylist())
     total, squares = Fraction(), Fraction()
     for row in rows:
@@ -84,13 +84,13 @@ def rounded(count: int, total: Fraction | int, squares: Fraction | int) -> tuple
 
 
 def extremes(summed: pa.Table) -> tuple[float, float]:
-    """Returns the minimum and the maximum of one feature; (0, 0) where nothing was seen."""
+    """Returns the minimum and the maximum of one feature; (0, 0) for no values."""
     least, most = pc.min(summed["minimum"]).as_py(), pc.max(summed["maximum"]).as_py()
     return (least, most) if summed.num_rows else (0.0, 0.0)
 
 
 class Moments(Summary[dict[str, dict[str, Any]]]):
-    """Sums the numbers of the train split that something is learned from."""
+    """Sums the learned numbers of the train split."""
 
     name = "moments"
 
@@ -99,7 +99,7 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
         return learned_numbers(self.planned.features)
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Sums the values, as they are before they are normalized."""
+        """Sums the values before normalization."""
         train = train_rows(self.planned, rows, self.features)
         return pa.concat_tables(sums(name, values_of(options, train[name])) for name, options in self.features.items())
 
@@ -107,7 +107,7 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
         return added(tables)
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
-        """Returns `mean`, `variance`, `count`, and the extremes where they are wanted, as `dataset.json` holds them."""
+        """Returns `mean`, `variance`, `count`, and the extremes if wanted, in the form of `dataset.json`."""
         summed, found = added(tables), dict[str, dict[str, Any]]()
         for name, options in self.features.items():
             own = summed.filter(pc.equal(summed["feature"], name))
@@ -119,20 +119,20 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
 
 
 def learned_numbers(features: Mapping[str, Any]) -> dict[str, NumberOptions]:
-    """Returns the numbers that something is learned from, with their options."""
+    """Selects the numbers with learned statistics, with their options."""
     numbers = {name: options for name, options in features.items() if isinstance(options, NumberOptions)}
     return {name: options for name, options in numbers.items() if options.is_learned}
 
 
 def values_of(options: NumberOptions, column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
-    """Returns the values that a number's statistics are of, float32 of shape [values]."""
+    """Returns the values for a number's statistics, float32 of shape [values]."""
     values = prepared(options, column).values
-    assert values is not None  # noqa: S101 - as all that are learned from have
+    assert values is not None  # noqa: S101 - all learned numbers have them
     return values().numpy()  # type: ignore[no-any-return]
 
 
 class Quantiles(Summary[dict[str, dict[str, Any]]]):
-    """Counts the values of the train split's numbers that medians or quantile buckets are wanted of."""
+    """Counts the values of the train split's numbers with medians or quantile buckets."""
 
     name = "quantiles"
 
@@ -142,16 +142,16 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
         return {name: each for name, each in numbers if not {"median", "boundaries"}.isdisjoint(used_statistics(each))}
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts the values, as they are before they are normalized."""
+        """Counts the values before normalization."""
         train = train_rows(self.planned, rows, self.features)
         return _table({name: Histogram.of(values_of(each, train[name])) for name, each in self.features.items()})
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Adds up equal values, and makes them coarser where there are too many."""
+        """Adds up equal values, and makes too many coarser."""
         return _table(self._merged(tables))
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
-        """Returns `median` and `boundaries` where wanted, and `relative_error`, as `dataset.json` holds them."""
+        """Returns `median` and `boundaries` if wanted, and `relative_error`, in the form of `dataset.json`."""
         merged, found = self._merged(tables), dict[str, dict[str, Any]]()
         for name, options in self.features.items():
             found[name] = {"median": merged[name].median()} if "median" in used_statistics(options) else {}
@@ -185,12 +185,12 @@ def _parts(table: pa.Table, feature: str) -> list[Histogram]:
 ROW_COLUMNS = ("@sample", "@source", "@key", "@chunk", "@position")
 PIXEL_SUMS = ("images", "pixels", "total", "squares")
 KEYS = ("feature", "channel", "level")
-"""An image's level is the number of times that the sample can be halved until it holds the image no more."""
+"""An image's level is how often the sample can be halved and still hold the image."""
 SCHEMA = pa.schema([(KEYS[0], pa.string()), *((name, pa.int64()) for name in (*KEYS[1:], *PIXEL_SUMS))])
 
 
 class PixelSums(Summary[dict[str, dict[str, Any]]]):
-    """Measures images at their final size, before they are encoded; an image that cannot be decoded counts nothing."""
+    """Measures images at their final size, before encoding; ignores undecodable ones."""
 
     name = "pixels"
     rows_at_once = 128
@@ -208,7 +208,7 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         _ = self._meters
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Measures the images that the sample holds; rejects those whose file is away."""
+        """Measures the sampled images; rejects those with a missing file."""
         limit = int(self.planned.sample_share * (1 << 64))
         train = train_rows(self.planned, rows, [*ROW_COLUMNS, *self.features])
         sampled = train.filter(pa.array([hash_ < limit for hash_ in train["@sample"].to_pylist()], pa.bool_()))
@@ -230,9 +230,9 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         return add_up(tables, KEYS, dict.fromkeys(PIXEL_SUMS, "sum"))
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
-        """Returns `mean` and `variance` by channel, 0 and 1 where no image was seen, and the number of `images`."""
+        """Returns `mean` and `variance` by channel, 0 and 1 without images, and the number of `images`."""
         whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
-        lowest = math.floor(-math.log2(self.planned.sample_share))  # level of an image that the sample holds
+        lowest = math.floor(-math.log2(self.planned.sample_share))  # level of a sampled image
         sampled = whole.filter(pc.greater_equal(whole["level"], lowest))
         added = add_up([sampled], KEYS[:2], dict.fromkeys(PIXEL_SUMS, "sum")).sort_by("channel")
         return {

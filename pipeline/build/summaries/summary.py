@@ -1,29 +1,17 @@
-"""The contract of a summary: one thing that a build must know of its rows before it writes them, added up exactly.
+"""The contract of a summary: a fact about all rows, added up exactly, that a build needs before it writes them.
 
 A look (`pipeline.build.beam.learn`) reads every chunk once, for all of its summaries:
 
     of_rows   a worker makes a small Arrow table of each block of keyed rows
-    add       a worker adds up a chunk's tables; they are written as the chunk's file, which a later attempt keeps
-    buckets   each row of the sum names its bucket, so that several workers can share what follows
+    add       a worker adds up a chunk's tables, and writes the chunk's file, which a later attempt keeps
+    buckets   each row of the sum gets a bucket, to share the next steps among workers
     add       a worker adds up one bucket of all chunks, and writes it: `look/<look>/<name>/bucket-003.arrow`
-    reduce    it keeps what the driver needs, such as the candidates for a vocabulary
-    result    the driver makes the result of the reduced buckets, of which together it holds them all
+    reduce    it keeps the driver's part, such as the candidates for a vocabulary
+    result    the driver makes the result from all reduced buckets
 
-So `add` must be exact, associative and commutative: neither the order of rows nor workers nor attempts may show. The
-driver never sees the full buckets: what `reduce` leaves must not grow with the rows beyond what the spec keeps.
-
-    class RowsBySource(Summary[dict[int, int]]):
-        name = "rows"
-
-        def of_rows(self, rows, rejects):
-            counts = rows["@source"].value_counts()
-            return pa.table({"source": counts.field("values"), "rows": counts.field("counts")})
-
-        def add(self, tables):
-            return add_up(tables, ["source"], {"rows": "sum"})
-
-        def result(self, tables):
-            return {row["source"]: row["rows"] for table in tables for row in table.to_pylist()}
+So `add` must be exact, associative and commutative: the result must not depend on the order of rows, workers or
+attempts. The driver never sees the full buckets: reduced ones must not grow with the rows beyond the spec's limits. The
+shortest example is `look.RowsSeen`.
 """
 
 import hashlib
@@ -47,81 +35,71 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared
 
-BUCKETS = 8  # so many workers can add up one summary at once; 1 more costs every chunk another element in the shuffle
+BUCKETS = 8  # the workers that add up one summary at once; 1 more costs every chunk another element in the shuffle
 Buckets = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 FOLD_ROWS = 1 << 17  # rows that wait to be added up: some 10 MB of words
-TABLE_ROWS = 64  # a table's own objects take the memory of so many rows
+TABLE_ROWS = 64  # a table's own objects take the memory of as many rows
 DIGEST = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
 class Summary(ABC, Generic[Result]):
-    """One thing to know of the rows. Travels to workers, so it is plain, frozen and small."""
+    """A fact about the rows. Travels to workers, so it is plain, frozen and small."""
 
     name: ClassVar[str]
     """Names its files; unique in a look."""
     rows_at_once: ClassVar[int] = 4096
-    """The most rows of one call of `of_rows`; fewer where a row takes long, as one with images does."""
+    """The most rows of one call of `of_rows`; fewer if rows are slow, such as images."""
     of_read_rows: ClassVar[bool] = False
-    """True: the driver needs it of the rows that are read, without those of kept spans."""
+    """True: the driver needs it for the rows read, without those of kept spans."""
     planned: PlannedBuild
 
     @cached_property
     def features(self) -> Collection[str]:
-        """The features that it is of, by default all; one that is of none is not made."""
+        """The summarized features, by default all; without any, the summary is skipped."""
         return self.planned.features
 
     def sees(self, chunk: Chunk) -> bool:
         """Whether the rows of a chunk count."""
         return True
 
-    def prepare(self) -> None:  # noqa: B027 - most need nothing
-        """Makes in a worker, before its threads begin, what `of_rows` needs and is costly to make."""
+    def prepare(self) -> None:  # noqa: B027 - optional
+        """Makes the costly parts of `of_rows` in a worker, before its threads begin."""
 
     @abstractmethod
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Makes the table of some keyed rows (`pipeline.build.worker.keyed_rows`), in a worker, in one of its threads.
+        """Makes a table of keyed rows (`pipeline.build.worker.keyed_rows`), maybe none, in a thread of a worker.
 
-        Appends the rejects that it finds, which the look keeps only where another attempt may find the row readable;
-        the job that writes the shards rejects the rows themselves. No rows give a table of no rows.
-
-        Args:
-            rows: `rows_at_once` of a chunk, or fewer: a constant, so that nothing depends on how sources cut blocks.
-            rejects: a list of this call's own.
+        The number of rows is `rows_at_once` or less: a constant, to be independent of sources' blocks. Appends the
+        rejects that it finds to a new list: the look keeps those that another attempt may be able to read, and the job
+        that writes the shards rejects the rows.
         """
 
     @abstractmethod
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Adds up tables of `of_rows`, of `add`, or of both, of which there is at least one, in any order."""
+        """Adds up one or more tables of `of_rows` or `add`, in any order."""
 
     def buckets(self, table: pa.Table) -> Buckets:
         """Chooses the bucket of each row, 0 to `BUCKETS` - 1: rows that `add` or `reduce` must see together share one.
 
-        By default all rows are in the first one, which suits what has few rows.
+        By default all rows are in the first one, which suits few rows.
         """
         return np.zeros(table.num_rows, np.int64)
 
     def reduce(self, table: pa.Table) -> pa.Table:
-        """Keeps of one bucket, added up over all chunks, what the driver needs; by default everything."""
+        """Keeps the driver's part of a bucket, added up over all chunks; by default everything."""
         return table
 
     @abstractmethod
     def result(self, tables: Sequence[pa.Table]) -> Result:
-        """Makes the result of the reduced buckets in the driver: none where no chunk has a row that counts.
-
-        Raises:
-            UserError: a build cannot go on with these rows.
-        """
+        """Makes the result in the driver from the reduced buckets, none if no row counts. Raises: UserError."""
 
 
 def add_up(tables: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, str]) -> pa.Table:
-    """Adds up the rows of tables that agree in the columns `keys`.
+    """Adds up the rows of one or more tables of the same columns, grouped by the columns `keys`.
 
-    Args:
-        tables: at least one, all with the same columns.
-        keys: the columns that name what is counted.
-        values: the other columns, with the exact way to add each up: `sum` of whole numbers, `min` or `max`.
+    `values` are the other columns, each with an exact way to add it up: `sum` of whole numbers, `min` or `max`.
     """
     added = pa.concat_tables(tables).group_by(list(keys)).aggregate(list(values.items()))
     return added.select([*keys, *(f"{name}_{way}" for name, way in values.items())]).rename_columns([*keys, *values])
@@ -136,20 +114,14 @@ def add_tables(summary: Summary[Any], tables: Iterable[pa.Table]) -> pa.Table | 
 
 
 class Fold:
-    """Adds up tables as they come, whenever as many rows wait as the sum has, at least `FOLD_ROWS`.
-
-    >>> fold = Fold(summary)        # doctest: +SKIP
-    >>> for table in tables:
-    ...     fold.add(table)
-    >>> fold.sum()
-    """
+    """Adds up tables as they come, whenever as many rows wait as the sum has, or at least `FOLD_ROWS`."""
 
     def __init__(self, summary: Summary[Any]) -> None:
         self._summary = summary
         self._tables: list[pa.Table] = []
         self._waiting = 0
         self.rows = 0
-        """The rows of the sum of all tables but those that wait."""
+        """The rows of the sum, without waiting tables."""
 
     def add(self, table: pa.Table) -> None:
         """Adds a table."""
@@ -159,7 +131,7 @@ class Fold:
             self.sum()
 
     def sum(self) -> pa.Table | None:
-        """Returns the sum of all tables; None where none was added."""
+        """Returns the sum of all tables; None for no tables."""
         if self._waiting:
             self._tables = [self._summary.add(self._tables)]
             self._waiting, self.rows = 0, self._tables[0].num_rows
@@ -167,7 +139,7 @@ class Fold:
 
 
 def to_file(tables: Mapping[str, pa.Table], subject: str) -> bytes:
-    """Writes tables by name as a file with a digest, which `of_file` reads for the same subject alone.
+    """Writes tables by name as a file with a digest, which `of_file` reads only for the same subject.
 
     >>> data = to_file({"rows": pa.table({"rows": [3]})}, "chunk 7")
     >>> of_file(data, "chunk 7")["rows"].num_rows, of_file(data[:-1], "chunk 7"), of_file(data, "chunk 8")
@@ -179,7 +151,7 @@ def to_file(tables: Mapping[str, pa.Table], subject: str) -> bytes:
 
 
 def of_file(data: bytes | None, subject: str) -> dict[str, pa.Table] | None:
-    """Reads them back; None where there is no file, it is damaged, or it is another subject's."""
+    """Reads them back; None for a missing or damaged file, or another subject's."""
     if data is None or data[:DIGEST] != hashlib.sha256(subject.encode() + data[DIGEST:]).digest():
         return None
     cells = of_bytes(data[DIGEST:])
@@ -187,14 +159,11 @@ def of_file(data: bytes | None, subject: str) -> dict[str, pa.Table] | None:
 
 
 def train_rows(planned: PlannedBuild, rows: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
-    """Returns the keyed rows of the train split, with all or some columns."""
+    """Selects the keyed rows of the train split, with all or some columns."""
     is_train = pc.equal(rows["@split"], planned.layout.splits.index("train"))
     return (rows if columns is None else rows.select([*columns])).filter(is_train)
 
 
 def prepared(options: FeatureOptions, column: pa.ChunkedArray) -> Prepared:
-    """Prepares a feature's column of keyed rows by the graph's own function (`Kind.prepare`), outside of any graph.
-
-    Its `tokens` or `values` are tensors that can be read at once; nothing is traced.
-    """
+    """Prepares a feature's column of keyed rows by the graph's function (`Kind.prepare`), eagerly, without tracing."""
     return KINDS[options.kind].prepare(options, as_tensor(column), Context())

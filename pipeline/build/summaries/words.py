@@ -1,7 +1,7 @@
-"""Counted words, and what is made of them: vocabularies, class names, and the models of tokenizers.
+"""Counted words, and the vocabularies, class names and tokenizers' models made from them.
 
-A table has `feature` (the one that a vocabulary, or a tokenizer, is named after), `word` and `count`. What is chosen
-follows from the counts alone, not from any order.
+A table has `feature` (which names a vocabulary, or a tokenizer), `word` and `count`. The choice of words follows from
+the counts alone, not from any order.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, vocabulary_owner
 
-NO_WORD = b" "  # the only line of an empty vocabulary: TensorFlow opens no empty file, and no word is blank
+NO_WORD = b" "  # the only line of an empty vocabulary: TensorFlow refuses an empty file, and words are never blank
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class VocabularyOptions:
     top_k: int | None = None
     minimum_count: int = 1
     given: tuple[str, ...] | None = None
-    """The words themselves, in their order; then nothing is counted."""
+    """The words in order, in place of counting."""
     kept: tuple[bytes, ...] = ()
-    """Words that come first, in this order, whether they are counted or not."""
+    """The first words, in this order, counted or not."""
     order: str = "frequency"
 
     @classmethod
     def of(cls, name: str, options: TextOptions | NameOptions) -> "VocabularyOptions":
-        """Makes the options of a text, or of a feature whose values are names."""
+        """Makes the options of a text, or of a feature with names as values."""
         if isinstance(options, TextOptions):
             size = options.vocabulary if isinstance(options.vocabulary, int) else None
             return cls(name, size, options.minimum_count, options.words)
@@ -49,22 +49,22 @@ class VocabularyOptions:
         return cls(name, options.max_classes, options.minimum_count, options.classes, kept, options.order)
 
     def words(self, counts: Mapping[bytes, int]) -> list[bytes]:
-        """Returns the words that get an id, in the order of the ids, from all that may; never no words at all."""
+        """Returns the words that get an id, in the order of the ids, from all candidates; at least one."""
         if self.given is not None:
             return [word.encode() for word in self.given] or [NO_WORD]
         frequent = [word for _, word in most_frequent(counts, self.top_k, self.minimum_count)]
         return class_names(frequent, self.kept, self.top_k, self.order) or [NO_WORD]
 
     def candidates(self, counts: Mapping[bytes, int]) -> list[tuple[int, bytes]]:
-        """Returns the (count, word) pairs of a part of the words that can be in the vocabulary of all."""
+        """Returns the (count, word) pairs, out of a part of all words, that may be in the whole vocabulary."""
         frequent = most_frequent(counts, self.top_k, self.minimum_count)
         return list(dict.fromkeys([*frequent, *((counts[word], word) for word in self.kept if word in counts)]))
 
 
 def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count: int) -> list[tuple[int, bytes]]:
-    """The (count, word) pairs of a vocabulary: most frequent first, words of equal count in descending byte order.
+    """Returns the (count, word) pairs of a vocabulary: most frequent first, equal counts in descending byte order.
 
-    That is the order of tf.Transform's `tft.vocabulary`. Words that are blank or hold a line break are left out.
+    This is the order of tf.Transform's `tft.vocabulary`. Leaves out blank words and words with a line break.
     """
     pairs = (
         (count, word)
@@ -75,13 +75,10 @@ def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count:
 
 
 def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | None, order: str) -> list[bytes]:
-    """Returns the names of a category by id: those that are kept stay where they are, new ones follow.
+    """Returns the names of a category by id: those of the version before keep their ids, even if the data lost them.
 
-    Args:
-        frequent: the names of the data, the most frequent first.
-        kept: the names of the version before, by id, whether the data still has them or not.
-        most: the number of names that may have an id, where it is limited; new names take what `kept` leaves.
-        order: `alphabetical`, which is that of Unicode's code points, or `frequency`: the order of the new names.
+    New names follow, up to `most` with the kept ones, out of `frequent`, the most frequent first, in the order
+    `alphabetical`, by Unicode's code points, or `frequency`.
     """
     known = set(kept)
     new = [name for name in frequent if name not in known]
@@ -111,7 +108,7 @@ class CountedWords(Summary[Result]):
 
 
 def by_feature(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yields each feature that has rows, with them."""
+    """Yields each feature with its rows."""
     for feature in table["feature"].unique().to_pylist():
         yield feature, table.filter(pc.equal(table["feature"], feature))
 
@@ -135,7 +132,7 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
 
     @cached_property
     def options(self) -> Mapping[str, VocabularyOptions]:
-        """The options of each vocabulary, by the feature that it is named after."""
+        """The options of each vocabulary, by the feature that names it."""
         return {
             name: VocabularyOptions.of(name, options)
             for name, options in self.planned.features.items()
@@ -146,26 +143,26 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
 
     @cached_property
     def features(self) -> list[str]:
-        """The features whose words are counted: neither are all given, nor hashed."""
+        """The features with counted words: their words are not all given, and not hashed."""
         features = self.planned.features.items()
         texts = [name for name, options in features if isinstance(options, TextOptions) and options.counts_words]
         return texts + [name for name, options in features if isinstance(options, NameOptions) and options.counts_names]
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts the words as the graph cuts them."""
+        """Counts the words, cut as by the graph."""
         train, tables = train_rows(self.planned, rows, self.features), [WORDS.empty_table()]
         for name in self.features:
             options = self.planned.features[name]
             column = rows[name] if name == self.planned.schema.label else train[name]
             tokens = prepared(options, column).tokens
-            assert tokens is not None  # noqa: S101 - as all that are counted have
+            assert tokens is not None  # noqa: S101 - all counted features have them
             tables.append(counted(vocabulary_owner(name, options), tokens()))
         return pa.concat_tables(tables)
 
     def reduce(self, table: pa.Table) -> pa.Table:
-        """Keeps the words that may be in a vocabulary, and for each feature a row without a word: how many there are.
+        """Keeps the words that may be in a vocabulary, and for each feature a row of totals, without a word.
 
-        The `count` of that row is that of all words, its `distinct` the number of different ones.
+        Its `count` is the count of all words, its `distinct` the number of distinct ones.
         """
         parts = [CANDIDATES.empty_table()]
         for feature, own in by_feature(table):
@@ -198,17 +195,17 @@ def _vocabulary(options: VocabularyOptions, rows: pa.Table) -> Vocabulary:
 
 
 class TokenizerWords(CountedWords[dict[str, bytes]]):
-    """The models of tokenizers that are trained from the words of the train split."""
+    """The models of tokenizers, trained from the words of the train split."""
 
     name = "tokenizers"
 
     @cached_property
     def features(self) -> Mapping[str, str]:
-        """The features whose tokenizer is trained, and the feature that it is named after."""
+        """Maps the features with a trained tokenizer to the feature that names it."""
         return self.planned.trained()
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
-        """Counts the words that a model learns from."""
+        """Counts a model's training words."""
         train, texts = train_rows(self.planned, rows, self.features), self.planned.texts()
         words = {name: training_words(train[name].combine_chunks(), texts[name]) for name in self.features}
         return pa.concat_tables(
@@ -216,7 +213,7 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
         )
 
     def reduce(self, table: pa.Table) -> pa.Table:
-        """Keeps the words that a model learns from; one that is too rare where there are no others: there are words."""
+        """Keeps a model's training words; if all are too rare, keeps one, to show that words exist."""
         parts, texts = [WORDS.empty_table()], self.planned.texts()
         for owner, own in by_feature(table):
             frequent = own.filter(pc.greater_equal(own["count"], texts[owner].minimum_count))
@@ -224,7 +221,7 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
         return pa.concat_tables(parts)
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, bytes]:
-        """Trains; returns the models by the feature that each is named after. Raises: UserError: as `train`."""
+        """Trains; returns the models by the feature that names each. Raises: UserError: as `train`."""
         rows = dict(by_feature(pa.concat_tables([WORDS.empty_table(), *tables])))
         texts, none = self.planned.texts(), WORDS.empty_table()
         owners = dict.fromkeys(self.features.values())

@@ -1,6 +1,6 @@
-"""A batch of keyed rows: its images are loaded, and it goes through the transform graph.
+"""A batch of keyed rows: loads its images, and sends it through the transform graph.
 
-Rows whose image cannot be loaded or decoded are rejected, and no others.
+Rejects only the rows with an image that cannot be loaded or decoded.
 """
 
 import hashlib
@@ -18,15 +18,8 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpack_graph
 from recordmill.pipeline.build.context.reports import reject_row
-from recordmill.pipeline.build.images.read import (
-    UNDECODABLE,
-    BuildImageReader,
-    Loaded,
-    arguments,
-    kept,
-    perceptual_hash_of,
-    retry_alone,
-)
+from recordmill.pipeline.build.images import read
+from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader, Loaded
 from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Reject
@@ -39,27 +32,27 @@ from recordmill.transforms.tensorflow.transform_graph import transform_graph
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
 ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
-PART_BYTES = 8 << 20  # 8 MiB: a batch ends with the image that reaches it; a thread holds several times as much
+PART_BYTES = 8 << 20  # 8 MiB: the image that reaches it ends the batch; a thread holds several times as much
 MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
 
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Keyed rows and, by image feature, their images' bytes: not in Arrow, where each step would copy them."""
+    """Keyed rows and, by image feature, their images' bytes; not in Arrow, as each step would copy them."""
 
     rows: pa.Table
     images: Mapping[str, list[ImageBytes]]
     files: Mapping[str, list[bytes]]
-    """The joined SHA-256 digests of each row's files as the source has them, by image feature."""
+    """The joined SHA-256 digests of each row's original files, by image feature."""
     looks: Mapping[str, list[bytes]]
-    """Perceptual hashes, by image feature that is compared by them (`pipeline.build.images.perceptual_hash`)."""
+    """Perceptual hashes, by image feature compared by them (`pipeline.build.images.perceptual_hash`)."""
     needs: int
     """About how many bytes of memory the images take in the graph."""
     totals: ShardTotals = field(default_factory=ShardTotals)
-    """The counts of what was loaded, also for rows that are left out, with the rejects of these."""
+    """The counts of all loaded rows, and the rejects."""
 
     def keep(self, good: npt.NDArray[np.bool_]) -> "RowBatch":
-        """Returns the rows that are good."""
+        """Returns the good rows."""
         if good.all():
             return self
         images = {name: list(compress(values, good)) for name, values in self.images.items()}
@@ -76,7 +69,7 @@ class RowBatch:
             return as_tensor(column)
         if not pa.types.is_list(column.type):
             return tf.constant(images, tf.string, shape=[self.rows.num_rows])
-        values = list(chain.from_iterable(images))  # a sequence may have been cut at `max_length`
+        values = list(chain.from_iterable(images))  # a sequence may be cut at `max_length`
         flat = tf.constant(values, tf.string, shape=[len(values)])
         return tf.RaggedTensor.from_row_lengths(flat, np.array([len(row) for row in images], np.int64), validate=False)
 
@@ -92,21 +85,21 @@ class ImageLoader:
         self._reader = reader
         self._images = context.images()
         self._columns = context.schema.features
-        is_hashed = context.duplicates.action == "keep"  # otherwise the pass over the contents did it
+        is_hashed = context.duplicates.action == "keep"  # otherwise the pass over the contents has hashed them
         self._hashed = context.hashed_images() if is_hashed else []
 
     def begin(self, rows: pa.Table) -> tuple[pa.Table, BuildImageReader]:
-        """Begins to read the rows' images, where a store is slow to answer; returns the arguments of `batches`."""
+        """Begins to read the rows' images ahead from slow stores; returns the arguments of `batches`."""
         columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
         wanted = (
             (source, references, options)
             for source, *row in zip(*columns, strict=True)
             for references, options in zip(row, self._images.values(), strict=True)
         )
-        return rows, self._reader.reading_ahead(arguments(wanted))
+        return rows, self._reader.reading_ahead(read.arguments(wanted))
 
     def batches(self, rows: pa.Table, reader: BuildImageReader) -> Iterator[RowBatch]:
-        """Yields the rows with their images, in order; several batches where the images are many bytes."""
+        """Yields the rows with their images, in order; several batches if the images are many bytes."""
         if not self._images:
             yield RowBatch(rows, {}, {}, {}, 0)
             return
@@ -117,7 +110,7 @@ class ImageLoader:
                 rows = rows.slice(taken)
 
     def _load_first(self, rows: pa.Table, reader: BuildImageReader) -> tuple[RowBatch, int]:
-        """Loads the images of the first rows, up to about `PART_BYTES`; returns also how many rows it took."""
+        """Loads the images of the first rows, up to about `PART_BYTES`; also returns how many rows it took."""
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
         looks: dict[str, list[bytes]] = {name: [] for name in self._hashed}
@@ -136,7 +129,7 @@ class ImageLoader:
                 files[name].append(b"".join(digests))
                 totals.whole |= {part.file: digest for part, digest in zip(parts, digests, strict=True) if part.file}
                 if name in looks:
-                    looks[name].append(perceptual_hash_of(parts, self._images[name].max_pixels))
+                    looks[name].append(read.perceptual_hash_of(parts, self._images[name].max_pixels))
                 totals.facts.update((count, f"{name} {of}") for part in parts for count, of in part.counts)
                 size, needs = size + sum(map(len, data)), max(needs, *(part.needs for part in parts), 0)
             if size >= PART_BYTES:
@@ -147,7 +140,7 @@ class ImageLoader:
     def _load_row(
         self, source: int, references: Sequence[bytes | list[bytes]], reader: BuildImageReader
     ) -> dict[str, list[Loaded]] | Fault:
-        """Loads a row's images by feature; returns the fault of a row whose image cannot be had."""
+        """Loads a row's images by feature; returns a fault if an image cannot be loaded."""
         loaded = {}
         for reference, (name, options) in zip(references, self._images.items(), strict=True):
             try:
@@ -160,9 +153,9 @@ class ImageLoader:
 def _load(
     reader: BuildImageReader, source: int, references: bytes | list[bytes], options: ImageOptions
 ) -> list[Loaded]:
-    """Loads a feature's images of one row: one or none, or any number where the row has a list."""
+    """Loads a feature's images of one row: one or none, or any number from a list."""
     loaded, size = list[Loaded](), 0
-    for reference in kept(references, options):
+    for reference in read.kept(references, options):
         loaded.append(reader.load(source, reference, options))
         size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].data is not loaded[-1].source else 0)
         if len(loaded) > 1 and size > ROW_BYTES:
@@ -183,7 +176,7 @@ class StoredGraph:
             return {name: stored[name] for name in stored if part_name(name, UNENCODED) not in stored}
 
         self._graph = tf.function(unencoded, input_signature=[self._specs], autograph=False)
-        self._graph.get_concrete_function()  # traced here, not in the threads
+        self._graph.get_concrete_function()  # traces here, not in the threads
 
     def __call__(self, batch: RowBatch) -> Stored:
         """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""
@@ -212,14 +205,14 @@ class BatchTransformer:
         image_columns: Mapping[str, str],
         is_decodable: Callable[[str, bytes], bool],
     ) -> None:
-        """Takes the graph, the column of each image feature, and whether the graph can decode a feature's image.
+        """Takes the graph, the column of each image feature, and a test whether the graph decodes a feature's image.
 
-        The graph raises `tf.errors.InvalidArgumentError` where an image cannot be decoded.
+        The graph raises `tf.errors.InvalidArgumentError` for an undecodable image.
         """
         self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
 
     def __call__(self, batch: RowBatch) -> tuple[RowBatch, Stored]:
-        """Returns the rows that could be transformed, with the rejects of the others, and their stored tensors.
+        """Returns the transformed rows, with the rejects of the others, and their stored tensors.
 
         Raises:
             tf.errors.InvalidArgumentError: the graph fails for another reason than an image.
@@ -235,24 +228,24 @@ class BatchTransformer:
 
     def _stored(self, batch: RowBatch, doubtful: tuple[type[Exception], ...] = ()) -> Stored:
         purpose = f"send {batch.rows.num_rows} rows through the transform graph"
-        return retry_alone(lambda: self._graph(batch), purpose, doubtful, batch.needs)
+        return read.retry_alone(lambda: self._graph(batch), purpose, doubtful, batch.needs)
 
     def _drop_undecodable(self, batch: RowBatch) -> RowBatch:
-        """Tries each row by itself, and a failed one again with nothing else at work: only bad ones are dropped."""
+        """Tries each row by itself, and retries a failed one with no other at work: drops only undecodable ones."""
         good, rejects = np.ones(batch.rows.num_rows, bool), list[Reject]()
         for row in range(batch.rows.num_rows):
             try:
                 self._stored(batch.keep(np.arange(len(good)) == row), UNDECODABLE)
             except UNDECODABLE:
                 column = self._undecodable_column(batch, row)
-                if column is None:  # an error of a function of the user's
+                if column is None:  # an error of the user's function
                     raise
                 good[row] = False
                 rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
         return replace(batch.keep(good), totals=replace(batch.totals, rejects=batch.totals.rejects + rejects))
 
     def _undecodable_column(self, batch: RowBatch, row: int) -> str | None:
-        """Returns the column whose image of this row cannot be decoded; None where all can."""
+        """Returns the column of the row's first undecodable image; None if all decode."""
         for name, column in self._image_columns.items():
             images = batch.images[name][row]
             for data in images if isinstance(images, list) else [images]:

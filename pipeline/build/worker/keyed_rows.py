@@ -1,9 +1,9 @@
-"""From a source's block to keyed rows: every feature's column in its final type, and where the record goes.
+"""Turns a source's block into keyed rows: every feature's column in its final type, and the record's place.
 
 Keyed rows are an Arrow table: `@group` int64, `@split` int64, `@hash` uint64 (the place in the order), `@sample`
 uint64, `@key` binary, `@source` int16, `@chunk` int32, `@position` int64, `@unit` uint64 (the hash that decides the
-split: of the key, or of the group), and one column a feature, by the feature's name: binary, float32 or int64, or
-lists of them. An image is a reference (`pipeline.sources.images`).
+split: of the key, or of the group), and each feature's column, by its name: binary, float32 or int64, or lists of them.
+An image is a reference (`pipeline.sources.images`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,15 +18,8 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema, Strata
 from recordmill.pipeline.build.duplicates.decisions import Splits, leave_out, move, read_decisions
 from recordmill.pipeline.build.images.image_files import image_files
-from recordmill.pipeline.dataset.placement import (
-    Hashes,
-    Layout,
-    content_digest,
-    hash_key,
-    hash_keys,
-    join_key,
-    strata_of,
-)
+from recordmill.pipeline.dataset import placement
+from recordmill.pipeline.dataset.placement import Hashes, Layout, content_digest, hash_keys
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
 from recordmill.pipeline.sources.images import parse
@@ -42,22 +35,22 @@ FROZEN_LABEL = "the label is not among the classes of the frozen analysis: `anal
 
 
 class KeyedBlock(NamedTuple):
-    """The keyed rows of a block, and the fate of its other rows."""
+    """The keyed rows of a block, and its other rows."""
 
     rows: pa.Table
     rejects: list[Reject]
     dropped: int
     """The number of rows left out as duplicates."""
     positions: int
-    """The number of positions in the source that the block covers."""
+    """The number of positions that the block covers in the source."""
     forgotten: int
-    """The number of rows, rejects among them, that `recordmill versions forget` keeps out."""
+    """The number of rows, including rejects, that `recordmill versions forget` keeps out."""
 
 
 def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | None = None) -> Iterator[KeyedBlock]:
     """Yields a chunk's blocks, without the rows that the decisions leave out.
 
-    `images` are the features whose images matter; of others the references may lead nowhere. None: all.
+    `images` are the features with images to be read, None for all; other features' references may be invalid.
     """
     schema, decisions, read_image = planned.schema, planned.decisions, image_files(planned).read
     moved, dropped = (read_decisions(folder, planned, chunk.index) for folder in (decisions.moved, decisions.dropped))
@@ -72,11 +65,11 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
 
 
 def _sampled(rows: pa.Table, rejects: list[Reject], share: float) -> tuple[pa.Table, list[Reject]]:
-    """Keeps a share of the rows by the hash of their keys, and of the rejects, some without a key, by their place."""
+    """Keeps a share of the rows by the hash of their keys, and of the rejects, which may lack keys, by their place."""
     if share >= 1:
         return rows, rejects
     most = int(share * (1 << 64))
-    kept = [each for each in rejects if hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
+    kept = [each for each in rejects if placement.hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
     return rows.filter(pa.array(rows["@sample"].to_numpy() < np.uint64(most))), kept
 
 
@@ -106,8 +99,8 @@ def key_rows(
 ) -> tuple[pa.Table, list[Reject]]:
     """Returns a chunk's block as keyed rows, and all its rejects: the source's, and those found here.
 
-    `read_image` reads images whose content is the key; `strata` are the bounds of classes (`RowDecisions`), `moved` the
-    moves that concern the chunk (`duplicates.decisions`).
+    `read_image` reads images for keys by content; `strata` are the bounds of classes (`RowDecisions`), `moved` the
+    chunk's moves (`duplicates.decisions`).
     """
     keying = RowKeys(block.table, chunk, schema, read_image)
     keys = keying.keys()
@@ -161,11 +154,11 @@ class RowKeys:
             keys = self.values(schema.key[0], None, self.image_name)
         else:
             columns = [self.values(name, None, self.image_name) for name in schema.key]
-            keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
+            keys = [placement.join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
         return [None if row in self.faults else key for row, key in enumerate(keys)]
 
     def values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
-        """Returns a column as parts of keys; an image that cannot be read is a fault, of the column `at_fault`."""
+        """Returns a column as parts of keys; an unreadable image is a fault of the column `at_fault`."""
         column = self._table[name]
         if self._schema.columns[name].type is not ColumnType.IMAGE:
             return column.cast(pa.string()).cast(pa.binary()).to_pylist()
@@ -182,26 +175,26 @@ class RowKeys:
         return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
 
     def image_name(self, reference: bytes) -> bytes:
-        """Returns an image's path where it is a file of its own, else the digest of its bytes."""
+        """Returns the path of an image in its own file, else the digest of its bytes."""
         parsed = parse(reference)
         if parsed.data is None and parsed.length is None:
             return parsed.path.encode()
         return content_digest(parsed.data or self._image(reference))
 
     def prefixed(self, rejects: Sequence[Reject]) -> list[Reject]:
-        """Returns the source's rejects with the keys that its rows have here."""
+        """Returns the source's rejects with the source's key prefix."""
         prefix = self._prefix.decode()
         return [replace(each, key=prefix + each.key) if prefix and each.key else each for each in rejects]
 
     def units(self, hashes: Hashes) -> Hashes:
-        """Returns the hashes that decide the rows' splits: the keys' own, or those of the groups."""
+        """Returns the hashes that decide the rows' splits: those of the keys, or of the groups."""
         by = self._schema.split_by
         if by is None or by.group is None:
             return hashes
         return hash_keys(self.values(by.group, by.read_column, self.image_name))[0]
 
     def splits(self, units: Hashes, layout: Layout, strata: Strata | None) -> Splits:
-        """Returns each row's split by its position in the layout; below 0 for none."""
+        """Returns each row's split by its position in the layout; below 0 for an unknown one."""
         schema, by = self._schema, self._schema.split_by
         fixed = schema.source_splits[self._chunk.source] if schema.source_splits else None
         if fixed is not None:
@@ -210,10 +203,10 @@ class RowKeys:
             return by.places(self._table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
         if by is None or by.stratify is None or strata is None:
             return layout.split_of(units)
-        return strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
+        return placement.strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
 
     def unknown_labels(self) -> Faults:
-        """Finds the rows whose label is not among the spec's classes."""
+        """Finds the rows with a label that is not a class of the spec."""
         schema = self._schema
         if schema.label is None or schema.classes is None:
             return {}
@@ -228,7 +221,7 @@ class RowKeys:
         return dict.fromkeys(rows.tolist(), fault)
 
     def unequal_lists(self) -> Faults:
-        """Finds the rows where lists that belong together have different lengths, before they are cut."""
+        """Finds the rows with different lengths of lists that belong together, before they are cut."""
         faults: Faults = {}
         for group in self._schema.together:
             counts = np.stack([self._lengths(name) for name in group], 1)
@@ -240,19 +233,19 @@ class RowKeys:
         return faults
 
     def _lengths(self, name: str) -> npt.NDArray[np.int64]:
-        """Returns the number of a feature's values in each row; 0 where it has no list."""
+        """Returns the number of a feature's values in each row; 0 for a missing list."""
         column = self._schema.features[name]
         return lengths(self._table[column].combine_chunks()) // self._schema.columns[column].multiple
 
     def final(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Returns a feature's column in its final type, filled where a value is missing."""
+        """Returns a feature's column in its final type, with missing values filled."""
         kind = self._schema.final_type(name)
         if not column.null_count:
             return column.cast(kind)
         fill = self._schema.fills.get(name)
         if pa.types.is_list(column.type):
             return pc.if_else(column.is_valid(), column, pa.scalar([], column.type)).cast(kind)
-        if fill != fill:  # NaN, which `fill_null` takes too, but only of the column's own type
+        if fill != fill:  # NaN, which `fill_null` takes only in the column's own type
             return column.fill_null(float("nan")).cast(kind)
         return column.cast(kind).fill_null(fill)
 

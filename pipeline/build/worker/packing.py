@@ -1,15 +1,14 @@
-"""Rows packed by shard: what crosses the shuffle is one small element for each (chunk, shard).
+"""Rows packed by shard: one small element for each (chunk, shard) crosses the shuffle.
 
-On the local runner the packed batches are in a scratch file, and only its name and the batch's number are shuffled: the
-runner keeps in memory several times the bytes of whatever it shuffles. On any other runner, whose shuffle spills to
-disk, the batch itself is. Images that came inside their rows move into a scratch file, too: a table's file, or one
-inside a compressed archive, cannot be read again image by image in the order of a shard.
+The local runner shuffles only a scratch file's name and the batch's number, because it keeps in memory several times
+the bytes that it shuffles. Other runners spill to disk, and shuffle the batch itself. Images inside rows move into a
+scratch file, too: a table's file, or one in a compressed archive, cannot be read again image by image in the order of a
+shard.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ class Packed:
 
 
 def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
-    """Packs keyed rows by `@group`: into a new file in the folder `scratch`, or inline where that is None."""
+    """Packs keyed rows by `@group`: into a new file in the folder `scratch`, or inline if it is None."""
     if not rows.num_rows:
         return
     parts = split(rows, rows["@group"].to_numpy())
@@ -47,7 +46,7 @@ def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
 
 
 def unpack(packed: Iterable[Packed]) -> pa.Table:
-    """Reads batches back, in any order, as one table; there must be at least one."""
+    """Reads one or more batches back, in any order, as one table."""
     return pa.concat_tables(map(_read, packed))
 
 
@@ -59,10 +58,9 @@ def _read(packed: Packed) -> pa.Table:
 
 
 class ImageSpill:
-    """One file for the images of a chunk; it is not created before a row holds an image."""
+    """A file of this attempt for the images of a chunk, created in the scratch folder for the first image."""
 
     def __init__(self, scratch: str) -> None:
-        """Takes the scratch folder; the file is of this attempt alone."""
         self._scratch = scratch
         self._name = f"{attempt_name('images')}.bin"
         self._file: BinaryIO | None = None
@@ -71,18 +69,12 @@ class ImageSpill:
     def __enter__(self) -> "ImageSpill":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._file is not None:
             self._file.close()
 
     def move(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Returns references to the scratch file in place of bytes; other references stay.
-
-        Args:
-            column: references, Arrow `binary` of shape [rows], or lists of them.
-        """
+        """Moves the bytes of references, Arrow `binary` of shape [rows] or lists of them, to the scratch file."""
         if pa.types.is_list(column.type):
             lists = column.combine_chunks()
             flat = self.move(pa.chunked_array([pc.list_flatten(lists)]))
@@ -96,7 +88,7 @@ class ImageSpill:
             self._write(reference) if reference.startswith(INLINE) else reference for reference in column.to_pylist()
         ]
         if self._file is not None:
-            self._file.flush()  # so that other processes may read it at any moment
+            self._file.flush()  # other processes may read it at any moment
         return pa.chunked_array([pa.array(moved, pa.binary())])
 
     def _write(self, reference: bytes) -> bytes:

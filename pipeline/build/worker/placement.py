@@ -1,17 +1,17 @@
-"""The look at rows that decides their places: a small table of each chunk, in a worker; and the strata that it cuts.
+"""The look that decides rows' places, by a small table of each chunk; and the cuts of strata.
 
-The tables are the contents that rows are compared by (`duplicates.fingerprints`), for which images are read, or the
-classes and hashes that splits are stratified by. A chunk's file is its commit: a later attempt reuses it.
+The tables hold the rows' contents, to find duplicates (`duplicates.fingerprints`), with images read for them, or the
+classes and hashes for stratified splits. A chunk's file is its commit: a later attempt reuses it.
 
 Each class is cut by the splits' shares, exact to the row: counts by bucket first, then the few buckets with a cut. A
 bucket is a range of split hashes, so buckets in order hold rising hashes. A row's split follows from the keys of its
-class alone; the bounds take the place of those of all rows (`dataset.placement.split_bounds`).
+class alone; the bounds replace those of all rows (`dataset.placement.split_bounds`).
 
-    class_hashes ─ by hash ─▶ distinct ─▶ a file, and class_counts ─▶ cuts ─▶ bounds, of the files that hold cuts
+    class_hashes ─ by hash ─▶ distinct ─▶ a file, and class_counts ─▶ cuts ─▶ bounds, of the files with cuts
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import accumulate
@@ -24,22 +24,10 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.build_context import PlannedBuild, Strata
 from recordmill.pipeline.build.context.reports import chunk_step, write_rejects
+from recordmill.pipeline.build.duplicates import fingerprints
 from recordmill.pipeline.build.duplicates.decisions import read_decisions
-from recordmill.pipeline.build.duplicates.fingerprints import (
-    content_features,
-    content_table,
-    digest_rows,
-    file_digests,
-    numbered,
-)
-from recordmill.pipeline.build.images.read import (
-    BuildImageReader,
-    Loaded,
-    arguments,
-    image_reader,
-    kept,
-    perceptual_hash_of,
-)
+from recordmill.pipeline.build.images import read
+from recordmill.pipeline.build.images.read import BuildImageReader, Loaded
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.sources.faults import Reject
@@ -60,11 +48,10 @@ END = 1 << 64
 def look_at(
     planned: PlannedBuild, chunk: Chunk, summaries: Mapping[str, Summarize], images: Collection[str] = ()
 ) -> pa.Table:
-    """Reads a chunk's table from its file; where no attempt wrote it, reads the chunk and writes its tables.
+    """Reads a chunk's table from its file; if no attempt wrote it, reads the chunk and writes its tables.
 
-    The rejects of rows whose file cannot be read are kept with the first: the next attempt looks whether they are back.
-    `summaries` make the tables, by their folders; the first is returned, and written last. `images` are the images that
-    the tables need.
+    Keeps the rejects of unreadable files with the first table: the next attempt retries them. `summaries` make the
+    tables, by folder; the first is returned, and written last. `images` are the images that the tables need.
     """
     step, workspace, (folder, *_) = chunk_step(chunk.index), planned.workspace, summaries
     if (kept_table := read_table(workspace, f"{folder}/{step}.arrow")) is not None:
@@ -91,18 +78,18 @@ class ContentReader:
 
     def __init__(self, planned: PlannedBuild) -> None:
         self._planned = planned
-        self._names = content_features(planned.features, planned.schema)
+        self._names = fingerprints.content_features(planned.features, planned.schema)
         self._images = {name: options for name, options in planned.images().items() if name in self._names}
         self._hashed = planned.hashed_images()
 
     @cached_property
     def _reader(self) -> BuildImageReader:
-        return image_reader(self._planned)
+        return read.image_reader(self._planned)
 
     def read(self, chunk: Chunk) -> pa.Table:
-        """Returns the contents, with `row` and `unit`; rows whose images cannot be read are left out, as rejects."""
+        """Returns the contents, with `row` and `unit`; rejects rows with unreadable images."""
         summaries = {CONTENTS: self._contents}
-        if self._planned.decisions.strata is None:  # still to be cut: the classes come of the same read
+        if self._planned.decisions.strata is None:  # not cut yet: the same read gives the classes
             summaries |= strata_summary(self._planned, chunk)
         return look_at(self._planned, chunk, summaries, self._images)
 
@@ -114,40 +101,37 @@ class ContentReader:
                 (row["@source"], row[name], options) for row in references for name, options in self._images.items()
             )
             with (
-                self._reader.reading_ahead(arguments(wanted)) as reader,
+                self._reader.reading_ahead(read.arguments(wanted)) as reader,
                 ThreadPoolExecutor(self._planned.threads) as pool,
             ):
-                read = list(pool.map(partial(self._row, reader, rejects), references))
-            rows = rows.filter(pa.array([row is not None for row in read], pa.bool_()))
-            loaded = [row for row in read if row is not None]
+                found = list(pool.map(partial(self._row, reader, rejects), references))
+            rows = rows.filter(pa.array([row is not None for row in found], pa.bool_()))
+            loaded = [row for row in found if row is not None]
         files = {name: [of_row[name] for of_row, _ in loaded] for name in self._images}
         looks = {name: [of_row[name] for _, of_row in loaded] for name in self._hashed}
-        table = content_table(rows, digest_rows(rows, self._names, files), looks)
+        table = fingerprints.content_table(rows, fingerprints.digest_rows(rows, self._names, files), looks)
         chunk, positions = rows["@chunk"].to_numpy(), rows["@position"].to_numpy()
-        numbers = numbered(int(chunk[0]), positions) if len(chunk) else positions
+        numbers = fingerprints.numbered(int(chunk[0]), positions) if len(chunk) else positions
         return table.append_column("row", pa.array(numbers, pa.int64())).append_column("unit", rows["@unit"])
 
     def _row(self, reader: BuildImageReader, rejects: list[Reject], row: Mapping[str, Any]) -> RowImages | None:
-        """Reads a row's images; returns None for a row that will be a reject."""
+        """Reads a row's images; returns None for a reject."""
         files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
             for name, options in self._images.items():
-                references = kept(row[name], options)
-                images: Iterator[Loaded] = (
-                    self._load(reader, row["@source"], reference, options) for reference in references
-                )
+                source, references = row["@source"], read.kept(row[name], options)
+                images: Iterable[Loaded] = (self._load(reader, source, each, options) for each in references)
                 if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
-                    loaded = list(images)
-                    looks[name] = perceptual_hash_of(loaded, options.max_pixels)
-                    images = iter(loaded)
-                files[name] = file_digests(image.source for image in images)
+                    images = list(images)
+                    looks[name] = read.perceptual_hash_of(images, options.max_pixels)
+                files[name] = fingerprints.file_digests(image.source for image in images)
         except ImageError as error:
             rejects.append(Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path))
             return None
         return files, looks
 
     def _load(self, reader: BuildImageReader, source: int, reference: bytes, options: ImageOptions) -> Loaded:
-        """Loads an image as its shard will; decodes nothing where perceptual hashes do not matter."""
+        """Loads an image as its shard will; decodes it only for perceptual hashes."""
         if self._hashed:
             return reader.load(source, reference, options)
         data = reader.read(source, reference, options.max_bytes)
@@ -156,9 +140,9 @@ class ContentReader:
 
 
 def read_classes(planned: PlannedBuild, chunk: Chunk) -> pa.Table:
-    """Reads the classes and hashes of a chunk's rows; none of a source with a split of its own.
+    """Reads the classes and hashes of a chunk's rows; none of a source with a fixed split.
 
-    Where the contents have been read, their reader has left them, before rows were dropped.
+    A read of the contents leaves them, including rows to drop, which this function removes.
     """
     summary = strata_summary(planned, chunk)
     table = look_at(planned, chunk, summary) if summary else pa.table({})
@@ -171,7 +155,7 @@ def read_classes(planned: PlannedBuild, chunk: Chunk) -> pa.Table:
 
 
 def strata_summary(planned: PlannedBuild, chunk: Chunk) -> dict[str, Summarize]:
-    """Returns the function that makes a chunk's table of classes, by its folder."""
+    """Maps the folder of the table of classes to the function that makes it; empty if nothing is stratified."""
     by, splits = planned.schema.split_by, planned.schema.source_splits
     if by is None or by.stratify is None or (splits and splits[chunk.source] is not None):
         return {}
@@ -198,7 +182,7 @@ def cut_strata(planned: PlannedBuild) -> Strata:
 
 
 def class_hashes(rows: pa.Table, feature: str) -> pa.Table:
-    """Returns `class` (binary), split `hash` (uint64) and `position` of keyed rows; several where a row has several."""
+    """Returns `class` (binary), split `hash` (uint64) and `position` of keyed rows, one for each class of a row."""
     hashes, _, _ = hash_keys(rows["@key"].to_pylist())
     classes, positions = rows[feature].combine_chunks(), rows["@position"].to_numpy()
     if pa.types.is_list(classes.type):
@@ -220,7 +204,7 @@ def class_counts(table: pa.Table) -> pa.Table:
 
 
 class Cut(NamedTuple):
-    """The bound of a split in one class: the hash of a rank among those of its class in one bucket."""
+    """The bound of a split in one class, as the rank of its hash among the class's hashes in a bucket."""
 
     name: bytes
     split: int
@@ -230,7 +214,7 @@ class Cut(NamedTuple):
 def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Callable[[int], pa.Table]) -> Strata:
     """Returns for each class the upper bounds of the splits' ranges of hashes; the last is 2**64.
 
-    `counts` are the `class_counts` of each bucket, `weights` the splits' shares; `read` reads a bucket's hashes.
+    `counts` are the `class_counts` by bucket, `weights` the splits' shares; `read` reads a bucket's hashes.
     """
     strata, inside = cuts(counts, weights)
     for bucket, places in inside.items():
@@ -243,15 +227,7 @@ def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Calla
 
 
 def cuts(counts: Mapping[int, pa.Table], weights: Sequence[float]) -> tuple[dict[str, list[int]], dict[int, list[Cut]]]:
-    """Finds the buckets that hold the bounds of the classes.
-
-    Args:
-        counts: the `class_counts` of each bucket.
-        weights: the splits' shares, in order.
-
-    Returns:
-        The bounds of each class, all 2**64; and for each bucket that holds bounds, their places.
-    """
+    """Returns the bounds of each class, still all 2**64, and the cuts by bucket, for arguments as of `bounds`."""
     of_class: dict[bytes, dict[int, int]] = defaultdict(dict)
     for bucket in sorted(counts):
         for name, count in zip(*(column.to_pylist() for column in counts[bucket].columns), strict=True):

@@ -1,7 +1,7 @@
-"""Reads one chunk: rows, keyed and packed by shard; and looks at one: the sums of its rows for every summary.
+"""Reads a chunk into rows, keyed and packed by shard; and looks at one: the sums of its rows for every summary.
 
-A chunk's report is written when it has been read to its end. On the local runner a look reads the rows first: it packs
-them on its way, and leaves a list of what it packed with them, so that nothing is read twice.
+Reading a chunk to its end writes its report. On the local runner a look reads the rows first: it packs them on its way,
+and leaves a list of the packed rows, to avoid a second read.
 """
 
 import json
@@ -13,15 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import (
-    LOOK_REPORTS,
-    Progress,
-    chunk_step,
-    read_report,
-    write_rejects,
-    write_report,
-)
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, Progress, chunk_step, write_report
 from recordmill.pipeline.build.summaries.look import Look, Sums
 from recordmill.pipeline.build.summaries.summary import Fold, Summary
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
@@ -34,7 +28,7 @@ from recordmill.pipeline.versions.stores.local import LocalStore
 OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
 """Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""
 SizedRows = tuple[int, pa.Table]
-"""Some rows of a block, for the summaries that take so many at once."""
+"""Some rows of a block, for the summaries of this `rows_at_once`."""
 
 
 class ChunkReader:
@@ -52,7 +46,7 @@ class ChunkReader:
         return ((group, each) for group, each in packed if self._groups is None or group in self._groups)
 
     def look(self, chunk: Chunk, on_block: OnBlock) -> None:
-        """Shows a chunk's rows, and packs them where the next job can take them up; otherwise it reads them again."""
+        """Passes a chunk's rows to `on_block`, and packs them for the next job, unless that shuffles them inline."""
         packed = [(group, asdict(each)) for group, each in self._read(chunk, on_block, packs=not self._planned.inline)]
         if not self._planned.inline:
             LocalStore(self._planned.scratch).write(_list_name(chunk), json.dumps(packed).encode())
@@ -82,20 +76,20 @@ class ChunkReader:
         yield from self._pack(waiting)
         progress.add(chunks=1)
         progress.write()
-        reports, bad_rows = ("reports", "rejects") if packs else (LOOK_REPORTS, LOOK_REPORTS)
+        folder, bad_rows = ("reports", "rejects") if packs else (LOOK_REPORTS, LOOK_REPORTS)
         report = {
             "read": read,
             "positions": positions,
             "rejected": len(rejects),
             "duplicates": duplicates,
             "forgotten": forgotten,
-            "rejects": write_rejects(planned.workspace, f"{bad_rows}/{step}", rejects),
+            "rejects": reports.write_rejects(planned.workspace, f"{bad_rows}/{step}", rejects),
             "groups": {str(group): count for group, count in sorted(groups.items())},
         }
-        write_report(planned.workspace, f"{reports}/{step}", report)
+        write_report(planned.workspace, f"{folder}/{step}", report)
 
     def _unbuilt(self, rows: pa.Table) -> pa.Table:
-        """Keeps the rows whose shards are still to be built, with the columns that these need."""
+        """Keeps the rows of unfinished shards, with the columns for building."""
         groups, rows = self._groups, rows.drop_columns(["@unit"])
         return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
 
@@ -119,7 +113,7 @@ class ChunkReader:
 
 
 def look_progress(planned: PlannedBuild, chunk: Chunk) -> Progress:
-    """Returns the counters of a look at a chunk that the next job reads again: their names begin with `look_`."""
+    """Returns the counters, prefixed with `look_`, of a look at a chunk that the next job reads again."""
     return Progress(planned.progress, f"look-{chunk_step(chunk.index)}", prefix="look_")
 
 
@@ -137,7 +131,7 @@ class LookReader:
         self._reader = ChunkReader(look.planned)
 
     def read(self, chunk: Chunk) -> Sums:
-        """Returns a chunk's sums; does not read rows whose sums an earlier attempt wrote."""
+        """Returns a chunk's sums; reuses those of an earlier attempt."""
         look = self._look
         if (kept := look.read_sums(chunk)) is not None:
             self._count_kept(chunk)
@@ -148,8 +142,8 @@ class LookReader:
 
     def _count_kept(self, chunk: Chunk) -> None:
         planned = self._look.planned
-        report = read_report(planned.workspace, f"{LOOK_REPORTS}/{chunk_step(chunk.index)}") if planned.inline else None
-        if report is not None:
+        path = f"{LOOK_REPORTS}/{chunk_step(chunk.index)}"
+        if (report := reports.read_report(planned.workspace, path) if planned.inline else None) is not None:
             look_progress(planned, chunk).add(read=report["read"], refused=report["rejected"], chunks=1)
 
 
@@ -165,7 +159,7 @@ class ChunkSums:
         self._rejects: list[Reject] = []
 
     def add(self, rows: pa.Table, rejects: list[Reject]) -> Iterator[int]:
-        """Adds a block of keyed rows and the rejects that it had; yields how many rows are done, now and then."""
+        """Adds a block of keyed rows and its rejects; yields how many rows are done, now and then."""
         self._rejects += rejects
         if not self._by_size:
             yield rows.num_rows
@@ -184,9 +178,9 @@ class ChunkSums:
         return piece, {each.name: each.of_rows(rows, rejects) for each in self._by_size[size]}, rejects
 
     def write(self) -> Sums:
-        """Writes the sums of the summaries that have any, after the rejects of rows whose file may be back later."""
+        """Writes the sums, without empty ones, after the rejects of missing files, which may come back."""
         look, away = self._look, [reject for reject in self._rejects if reject.path]
-        write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", away)
+        reports.write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", away)
         added = {name: fold.sum() for name, fold in self._sums.items()}
         sums = {name: table for name, table in added.items() if table}
         look.write_sums(self._chunk, sums)

@@ -1,6 +1,6 @@
 """The report of a shard: counted batch by batch as it is built, and added up over all shards by the driver.
 
-Among the counts is the rows' profile (`pipeline.dataset.profile`).
+It includes the rows' profile (`pipeline.dataset.profile`).
 
 >>> sums = ShardSums()
 >>> sums.add({"split": "train", "label_counts": {"0": 2}, "profile": {}, "records": 2})
@@ -26,17 +26,9 @@ from recordmill.pipeline.build.context.arrow_files import write_file_digests
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import shard_step, write_rejects
 from recordmill.pipeline.build.duplicates.fingerprints import write_contents
+from recordmill.pipeline.dataset import profile as profiles
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.profile import (
-    MOST_NAMES,
-    MOST_VALUES,
-    FeatureProfile,
-    Profile,
-    add_up,
-    measure_lengths,
-    profile_of_json,
-    profile_to_json,
-)
+from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds.base import FeatureOptions
@@ -48,25 +40,25 @@ Ids = npt.NDArray[np.int64]
 Stored = Mapping[str, Any]
 """Stored tensors by feature."""
 Appearance = Mapping[str, npt.NDArray[np.float32]]
-TOGETHER = 64  # profiles that are added up at once: some 2 MiB
+TOGETHER = 64  # profiles added up at once: some 2 MiB
 LARGE = ("label_counts", "profile")
 
 
 class ProfileSum:
-    """Adds up profiles as they come, `TOGETHER` at a time: those of 65,536 shards would take 7 GB."""
+    """Adds up profiles as they come, `TOGETHER` at a time: 65,536 shards' profiles would take 7 GB."""
 
     def __init__(self, *profiles: Profile) -> None:
         self.parts = list(profiles)
 
-    def add(self, profiles: Iterable[Profile]) -> None:
+    def add(self, more: Iterable[Profile]) -> None:
         """Adds profiles."""
-        self.parts += profiles
+        self.parts += more
         if len(self.parts) > TOGETHER:
             self.parts = [self.sum()]
 
     def sum(self) -> dict[str, FeatureProfile]:
         """Returns the sum of all profiles."""
-        return add_up(self.parts)
+        return profiles.add_up(self.parts)
 
 
 @dataclass
@@ -75,7 +67,7 @@ class ShardTotals:
 
     rejects: list[Reject] = field(default_factory=list)
     written: Counter[int] = field(default_factory=Counter)
-    """The number of rows that became records, by source."""
+    """The number of records, by source."""
     labels: Counter[int] = field(default_factory=Counter)
     facts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Numbers of images and values by each of `COUNTS`, by feature and name: `("profiles", "image Display P3")`."""
@@ -85,9 +77,9 @@ class ShardTotals:
     digests: list[bytes] = field(default_factory=list)
     """The digests of the batches' keys and image files."""
     whole: dict[str, bytes] = field(default_factory=dict)
-    """The digests of local files that were read as a whole, by `whole_file`."""
+    """The digests of local files read whole, by `whole_file`."""
     contents: list[pa.Table] = field(default_factory=list)
-    """The contents that rows are compared by (`pipeline.build.duplicates.fingerprints`)."""
+    """The rows' contents, to find duplicates (`pipeline.build.duplicates.fingerprints`)."""
 
     def add(self, batch: "ShardTotals") -> None:
         """Adds the sums of the next batch."""
@@ -110,8 +102,10 @@ class ShardTotals:
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
             "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
             **{key: {of: n for (count, of), n in sorted(self.facts.items()) if count == key} for key in COUNTS},
-            "lengths": {name: measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
-            "profile": profile_to_json(self.profile.sum()),
+            "lengths": {
+                name: profiles.measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()
+            },
+            "profile": profiles.profile_to_json(self.profile.sum()),
             "rejected": len(self.rejects),
             "rejects": write_rejects(context.workspace, f"rejects/{shard_step(group)}", self.rejects),
             "inputs_sha256": hashlib.sha256(b"".join(self.digests)).hexdigest(),
@@ -127,14 +121,14 @@ class ShardSums:
         self._profiles: defaultdict[str, ProfileSum] = defaultdict(ProfileSum)
 
     def add(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Adds a report; returns the rest of it, without the counts that have an entry for each class or value."""
+        """Adds a report; returns it without the counts by class or value."""
         split = report["split"]
         self.labels[split].update({int(label): count for label, count in report.get("label_counts", {}).items()})
-        self._profiles[split].add([profile_of_json(report.get("profile", {}))])
+        self._profiles[split].add([profiles.profile_of_json(report.get("profile", {}))])
         return {name: value for name, value in report.items() if name not in LARGE}
 
     def profiles(self) -> dict[str, dict[str, FeatureProfile]]:
-        """Returns the profile of each split that has shards."""
+        """Returns the profile of each split with shards."""
         return {split: profile.sum() for split, profile in self._profiles.items()}
 
 
@@ -145,7 +139,7 @@ def profile_of(
     lengths: Mapping[str, Ids],
     measured: Mapping[str, Appearance] = MappingProxyType({}),
 ) -> dict[str, FeatureProfile]:
-    """Counts every feature of the spec, of keyed rows and of their stored tensors.
+    """Counts every feature of the spec, in keyed rows and in their stored tensors.
 
     `lengths` are the number of ids of each text, int64 [texts], and `measured` the appearance of images, by feature.
     """
@@ -166,7 +160,7 @@ def _feature(
     ids = _ids(stored.get(name))
     if ids is not None and isinstance(options, NameOptions):
         counts = dict(zip(*(each.tolist() for each in np.unique(ids, return_counts=True)), strict=True))
-        few = counts if len(counts) <= MOST_NAMES else None
+        few = counts if len(counts) <= profiles.MOST_NAMES else None
         unknown = _unknown_names(options, ids, missing)
         return FeatureProfile(rows.num_rows, missing, None, few, len(ids), unknown)
     if ids is not None and isinstance(options, TextOptions) and name in lengths:
@@ -176,7 +170,7 @@ def _feature(
 
 
 def _missing(options: FeatureOptions, column: pa.ChunkedArray) -> int:
-    """Counts NaN, empty strings and empty lists; only lists and texts may be empty where they are not optional."""
+    """Counts NaN, empty strings and empty lists; of required values only lists and texts may be empty."""
     if pa.types.is_list(column.type):
         return int(pc.sum(pc.equal(pc.list_value_length(column), 0)).as_py() or 0)
     if not (options.optional or isinstance(options, TextOptions)):
@@ -195,7 +189,7 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
 
 
 def tiny_numbers(features: Mapping[str, FeatureOptions], rows: pa.Table) -> Counter[tuple[str, str]]:
-    """Counts the numbers that are taken for 0."""
+    """Counts the numbers treated as 0."""
     found = Counter[tuple[str, str]]()
     for name in (name for name, options in features.items() if isinstance(options, NumberOptions)):
         values = np.abs(_numbers(rows[name])) if name in rows.column_names else np.zeros(0)
@@ -205,17 +199,17 @@ def tiny_numbers(features: Mapping[str, FeatureOptions], rows: pa.Table) -> Coun
 
 def _histogram(values: npt.NDArray[np.float32]) -> Histogram:
     seen = Histogram.of(values)
-    return seen if len(seen.keys) <= MOST_VALUES else Histogram.merged([seen], MOST_VALUES)
+    return seen if len(seen.keys) <= profiles.MOST_VALUES else Histogram.merged([seen], profiles.MOST_VALUES)
 
 
 def _ids(stored: object) -> Ids | None:
-    """Returns a feature's ids, int64 [ids]; None where a function of the user's stores something else."""
+    """Returns a feature's ids, int64 [ids]; None if the user's function stores something else."""
     flat = stored.flat_values if isinstance(stored, tf.RaggedTensor) else stored
     return flat.numpy() if isinstance(flat, tf.Tensor) and flat.dtype == tf.int64 and flat.shape.rank == 1 else None
 
 
 def _unknown_names(options: NameOptions, ids: Ids, missing: int) -> int:
-    """Counts the ids of names that are not in the vocabulary; hashed names and a label's are all known."""
+    """Counts the ids of names outside of the vocabulary; all hashed names and all labels are known."""
     if not options.has_vocabulary or options.is_label:
         return 0
     if not options.oov_buckets:  # unknown and missing names share the id 0
