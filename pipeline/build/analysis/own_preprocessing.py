@@ -1,10 +1,10 @@
-"""A tf.Transform function of the user's that extends or replaces what the features give.
+"""The user's tf.Transform function, which extends or replaces the features' outputs.
 
     def preprocessing_fn(inputs, outputs):
         outputs["log_price"] = tf.math.log1p(inputs["price"])
         return outputs
 
-`inputs` are the raw columns by feature, `outputs` what the built-in function made of them; what it returns is stored.
+`inputs` are the raw columns by feature, `outputs` the built-in function's results; the returned tensors are stored.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,16 +30,16 @@ EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 
 class PreprocessingError(UserError):
-    """The user's function gave what cannot be stored; the message is one clear line."""
+    """The user's function returned something unstorable; the message is one clear line."""
 
 
 class OwnPreprocessing:
-    """The function by its name, with its modules: it travels to workers as that, and is imported where it is called."""
+    """The function by name, with its modules: pickled that way, imported on the first call."""
 
     def __init__(
         self, reference: str, label: str | None, code: UserCode | None = None, errors: Store | None = None
     ) -> None:
-        """Takes the workspace in which a worker leaves its error (`context.reports`); None for none."""
+        """Takes the workspace for a worker's errors (`context.reports`), if any."""
         self._reference = reference
         self._label = label
         self._code = code
@@ -50,9 +50,9 @@ class OwnPreprocessing:
 
         Raises:
             UserCodeError: the function raised.
-            PreprocessingError: it returned no mapping of tensors that can be stored, or left the label out.
+            PreprocessingError: it returned something else than a dict of storable tensors, or left the label out.
         """
-        # tf.Transform calls it in workers where no step of ours was set up.
+        # tf.Transform calls it in workers that ran none of our steps.
         with nullcontext() if self._errors is None else leaving_error(self._errors):
             return self._call(inputs, outputs)
 
@@ -80,7 +80,7 @@ class OwnPreprocessing:
 
 
 def _why_not_stored(name: str, value: Any) -> str | None:
-    """Names the fault of a value that cannot be stored; reads attributes alone, to load without TensorFlow."""
+    """Describes why a value cannot be stored; only reads attributes, to load without TensorFlow."""
     if name == KEY:
         return "is what every record's own key is stored under: call it otherwise"
     if not is_name(name):
@@ -98,13 +98,13 @@ def _why_not_stored(name: str, value: Any) -> str | None:
 
 
 def schema(planned: PlannedBuild) -> pa.Schema:
-    """Returns the Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
+    """Returns the Arrow schema of the analysis' input; tf.Transform wants lists."""
     columns = {name: planned.schema.final_type(name) for name in planned.schema.features}
     return pa.schema([(name, kind if pa.types.is_list(kind) else pa.list_(kind)) for name, kind in columns.items()])
 
 
 def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
-    """Configures the tensors of the columns: scalars a row, and ragged lists."""
+    """Configures the columns' tensors: one scalar per row, or ragged lists."""
     form = schema_pb2.TensorRepresentation
     representations = {
         name: form(ragged_tensor={"feature_path": {"step": [name]}, "row_partition_dtype": form.INT64})
@@ -116,7 +116,7 @@ def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
 
 
 def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yields batches of keyed rows of the train split, with the columns `analyzed` alone filled."""
+    """Yields batches of keyed rows of the train split; fills only the `analyzed` columns."""
     form = schema(planned)
     for start in range(0, rows.num_rows, BATCH):
         batch = rows.slice(start, BATCH)
