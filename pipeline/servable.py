@@ -1,7 +1,7 @@
 """Joins a version's transform with a trained model in one SavedModel: raw rows in, names of classes and scores out.
 
-The transform is the version's `serving/`, whose digests and operations are checked before it is loaded. The result
-needs TensorFlow alone: no Recordmill where it is loaded and served.
+The transform is the version's `serving/`; its digests and operations are checked before loading. To load and serve the
+result takes TensorFlow, but no Recordmill.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ PREPARE = "give `prepare`, which makes the one from the other"
 
 
 class Servable(tf.Module):
-    """A trained model behind the transform of its dataset; call it with raw rows, or save it to be served."""
+    """A trained model behind its dataset's transform; call it with raw rows, or save it for serving."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Servable(tf.Module):
         self._loaded = tf.saved_model.load(serving_model(str(version.folder)))
         is_label_read = version.label in self._request.features and version.label != self._request.label
         self._transform = self._loaded.signatures["with_label" if is_label_read else "serving_default"]
-        outputs = self._transform.structured_outputs  # without what the user's function makes of the label
+        outputs = self._transform.structured_outputs  # without outputs that need the label
         served = {
             name: spec
             for name, spec in served_features(self._request).items()
@@ -81,12 +81,12 @@ class Servable(tf.Module):
         self._weights = [variable.value for variable in model.variables]
 
     def __call__(self, **raw: Any) -> dict[str, tf.Tensor]:
-        """Returns the outputs for a batch of raw rows, by input as the signature takes them."""
+        """Returns the outputs for a batch of raw rows, given by input of the signature."""
         return self.signature(**{name: tf.constant(raw[name], spec.dtype) for name, spec in self._inputs.items()})
 
     def save(self, folder: str | Path) -> None:
-        """Writes the SavedModel into a folder, such as `models/emoji/1`, where TensorFlow Serving finds version 1."""
-        with private_temporary_files():  # TensorFlow uses AutoGraph here, which writes modules and runs them
+        """Writes the SavedModel into a folder, such as `models/emoji/1`: version 1 for TensorFlow Serving."""
+        with private_temporary_files():  # TensorFlow's AutoGraph writes and runs modules here
             tf.saved_model.save(self, str(folder), signatures={"serving_default": self.signature})
 
     def _serve(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -113,7 +113,7 @@ class Servable(tf.Module):
         return inputs_of(self._model, specs, "`prepare`", "let it return what the model takes")(prepared)
 
     def _needed(self, version: DatasetVersion, taken: list[str]) -> list[str]:
-        """Names the raw inputs that clients send: those of the features taken, where no other can matter."""
+        """Names the raw inputs that clients send: those of the features taken, unless others may matter."""
         owners = {
             owner
             for owner in version.features
@@ -127,7 +127,7 @@ class Servable(tf.Module):
         return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & kinds.keys()]
 
     def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
-        """Adds a blank for each row, and an empty list, where the model does not look at an input."""
+        """Fills inputs that the model ignores with a blank or an empty list for each row."""
         rows = tf.shape(next(raw[name] for name in raw if name not in self._lists))
         blanks = {
             name: tf.fill(rows * (name not in self._lists), tf.constant(self._blanks[name], spec.dtype))
@@ -138,7 +138,7 @@ class Servable(tf.Module):
 
 
 def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
-    """Returns a value that a feature's graph takes: a black pixel, no bytes, or 0."""
+    """Returns a value valid for a feature's graph: a black pixel, empty bytes, or 0."""
     feature = read_description(described) if described else None
     if isinstance(feature, ImageDescription):
         return bytes(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
@@ -148,12 +148,12 @@ def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
 
 
 def _read(dataset: "Dataset | Input") -> tuple[DatasetVersion, Request]:
-    """Returns a version, and how it is read. Raises: UserError: several versions are read at once."""
+    """Returns a version and how to read it. Raises: UserError: the input mixes versions."""
     if not isinstance(dataset, Input):
         given = evaluation_options(next(iter(dataset.splits)), {"batch_size": 1})
         return dataset, make_request(str(dataset.folder), dataset.manifest, given)
     if dataset.folder is None or not isinstance(dataset.source, SplitSource):
-        raise UserError("a mixture has no transform of its own: give `servable` the dataset whose rows are served")
+        raise UserError("a mixture has no single transform: give `servable` the dataset of the rows to serve")
     return DatasetVersion(dataset.folder, read_manifest(dataset.folder)), dataset.source.request
 
 
@@ -174,7 +174,7 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
                 ready[name] = tf.ensure_shape(
                     tf.pad(ids[..., :length], sides, constant_values=each.padding_id), [*ids.shape[:-1], length]
                 )
-                if (lengths := part_name(name, LENGTHS)) in ready:  # of a row's texts
+                if (lengths := part_name(name, LENGTHS)) in ready:  # of texts
                     ready[lengths] = tf.minimum(ready[lengths], length)
             if given.masks:
                 ready[part_name(name, "mask")] = ready[name] != each.padding_id
@@ -182,15 +182,11 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
 
 
 def _pixels(image: Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Returns pixels as another dtype; in whole numbers they are what was stored.
-
-    Raises:
-        UserError: zeros that pad images would become other values than in training.
-    """
+    """Casts pixels; as uint8 they equal the stored ones. Raises: UserError: padding would differ from training."""
     if (dtype == tf.uint8) == (pixels.dtype == tf.uint8):
         return tf.cast(pixels, dtype)
     if None in image.shape or not isinstance(image, ImageDescription) or image.optional:
-        raise UserError(f"images that are padded or missing have no served form as {dtype.name}: train without dtype=")
+        raise UserError(f"padded or missing images cannot be served as {dtype.name}: train without dtype=")
     offset, scale = (tf.constant(each, tf.float32) for each in (image.offset, image.scale))
     if dtype == tf.uint8:
         return tf.cast(tf.round(pixels / scale + offset), dtype)

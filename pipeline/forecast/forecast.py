@@ -1,4 +1,4 @@
-"""A forecast of a build: the plan that it would have, a sample of its rows, and what a person should read before.
+"""A forecast of a build: its plan, a sample of its rows, and warnings to read before.
 
 >>> forecast(load_spec("dataset.yaml"), LocalFiles()).warnings  # doctest: +SKIP
 ("the split 'test' is empty",)
@@ -22,7 +22,7 @@ from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
+from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
@@ -40,22 +40,22 @@ from recordmill.transforms.contract.kinds import read_description
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
-PIXEL_BYTES = 12  # memory of an image while it is decoded, by pixel
-UNFINISHED = (RUNNING, KILLED, "stopped", "failed")  # the ends of a build that may leave work for the next one
-ONE_CLASS = 0.99  # the share of a label's class that leaves little to learn
-ENOUGH = 1_000  # sampled rows from which a split without one is worth a warning
+PIXEL_BYTES = 12  # of memory while decoding
+UNFINISHED = (RUNNING, KILLED, "stopped", "failed")  # ends that may leave work for the next build
+ONE_CLASS = 0.99  # a share of one class that leaves little to learn
+ENOUGH = 1_000  # sampled rows that make an empty split worth a warning
 
 
 @dataclass(frozen=True)
 class SplitForecast:
-    """A split of a build to be."""
+    """A split of the forecast build."""
 
     rows: int
     shards: int
 
 
 class Warned(NamedTuple):
-    """A warning, and the status of a build that would end for it."""
+    """A warning, with the build's exit status if fatal."""
 
     text: str
     exit_code: ExitCode = ExitCode.PUBLISHED
@@ -63,7 +63,7 @@ class Warned(NamedTuple):
 
 @dataclass(frozen=True)
 class BuildTime:
-    """The time that a build takes, by an earlier one."""
+    """A build's time, estimated from an earlier one."""
 
     seconds: float
     how: str
@@ -71,7 +71,7 @@ class BuildTime:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The facts of a build to be. Sizes are in bytes."""
+    """Facts of the forecast build. Sizes are in bytes."""
 
     name: str
     rows: int
@@ -82,25 +82,20 @@ class Forecast:
     splits: Mapping[str, SplitForecast]
     shard_bytes: int
     scratch_bytes: int
-    free_bytes: int | None
-    """The free space of the output's disk; None for a URL."""
+    free_bytes: int | None  # on the output's disk; None for a URL
     memory_bytes: int
     spans_read: tuple[str, ...]
     spans_kept: tuple[str, ...]
     sampled_rows: int
     sample_is_all: bool
     columns: tuple[ColumnView, ...]
-    rejects: Mapping[str, int]
-    """The sampled rows that would be rejected, by reason."""
+    rejects: Mapping[str, int]  # rejected rows of the sample, by reason
     image_rejects: Mapping[str, int]
     opened_images: int
-    time: BuildTime | None
-    """None where no build of all rows of this output ended on this machine."""
-    notes: tuple[str, ...]
-    """Files and columns that nothing reads, and why."""
+    time: BuildTime | None  # None without an earlier build of all rows of this output on this machine
+    notes: tuple[str, ...]  # unread files and columns, with reasons
     warnings: tuple[str, ...]
-    exit_code: ExitCode
-    """The status that a build would end with, as far as the sample shows; `PUBLISHED` where nothing would end it."""
+    exit_code: ExitCode  # the build's exit status, as far as the sample shows
 
     def to_json(self) -> dict[str, Any]:
         """Returns the forecast as JSON."""
@@ -113,16 +108,16 @@ def forecast(
     output: str | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
 ) -> Forecast | Manifest:
-    """Plans a build, and looks at a sample of its rows; builds and writes nothing.
+    """Plans a build, and samples its rows; writes nothing.
 
     Args:
         spec: the dataset.
         files: lists and opens the sources.
-        output: the dataset's folder or URL, whose live version is compared with; None for a first build.
-        options: those of the build.
+        output: the dataset's folder or URL, to compare with its live version; None for a first build.
+        options: the build's.
 
     Returns:
-        The forecast; the live version where a build would find nothing to do.
+        The forecast; the live version if it is up to date.
 
     Raises:
         SourceError, OutputError: as a build would.
@@ -155,7 +150,7 @@ def _forecast(
         *map(Warned, _column_warnings(plan.spec, sample, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
-    scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # of a guess there may be more rows
+    scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
     return Forecast(
         name=plan.spec.name,
         rows=plan.rows,
@@ -195,7 +190,7 @@ def _memory(sample: RowSample) -> int:
 
 
 def _time(plan: BuildPlan, output: str) -> BuildTime | None:
-    """Scales the time of the newest build of this output that read and wrote all its rows on this machine."""
+    """Scales the time of this output's latest complete build on this machine."""
     entry = next(reversed([*_whole_builds(read_history(output))]), None)
     if entry is None:
         return None
@@ -205,10 +200,10 @@ def _time(plan: BuildPlan, output: str) -> BuildTime | None:
 
 
 def _whole_builds(history: Iterable[Entry]) -> Iterator[Entry]:
-    """Yields the builds whose seconds are those of all their rows.
+    """Yields the builds that read and wrote all their rows in the recorded seconds.
 
-    A version that is made live again has all its rows and nothing written; a build that went on with what an earlier
-    attempt left has all rows and the seconds of the last attempt.
+    A version made live again has all rows, but wrote none; a resumed build has all rows, but only the last attempt's
+    seconds.
     """
     left: dict[str | None, bool] = {}
     for entry in history:
@@ -222,7 +217,7 @@ def _whole_builds(history: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _space(plan: BuildPlan, planned: PlannedBuild) -> Iterator[Warned]:
-    """Warns where the disk is short of what a build needs."""
+    """Warns of too little disk space."""
     try:
         if note := check_free_space(plan, planned, kept=0):
             yield Warned(note)
@@ -231,7 +226,7 @@ def _space(plan: BuildPlan, planned: PlannedBuild) -> Iterator[Warned]:
 
 
 def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[Warned]:
-    """Warns of what would end a build at its end, in the order in which a build finds it."""
+    """Warns of reasons to fail at the end of a build, in the order of its checks."""
     limit, opened, again = plan.spec.rejects.max_share, sample.opened_images, plan.spec.rejects.duplicate_share
     rows = len(sample.rejects) / sample.rows if sample.rows else 0.0
     images = sample.image_rejects.total() / opened if opened else 0.0
@@ -261,7 +256,7 @@ def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[
 
 
 def _rows_of_keys(sample: RowSample) -> Counter[tuple[int, bytes]]:
-    """Counts the rows of each group and key: of those in one group all but the first are rejected."""
+    """Counts rows by group and key: within a group, all but the first are rejected."""
     places = (zip(table["@group"].to_pylist(), table["@key"].to_pylist(), strict=True) for table in sample.tables)
     return Counter(chain.from_iterable(places))
 
@@ -290,7 +285,7 @@ def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView
 
 
 def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
-    """Names the features whose ids would mean something else than in the live version."""
+    """Warns of features with ids that may differ from the live version's."""
     for name, feature in spec.features.items():
         if name not in live.features or live.features[name]["kind"] != feature.kind:
             continue
