@@ -6,11 +6,12 @@ result takes TensorFlow, but no Recordmill.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from recordmill.dataset import Dataset
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
@@ -21,15 +22,8 @@ from recordmill.pipeline.reader.keras_data import inputs_of, served_features
 from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import argument_name
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.image import ImageDescription, Pixels
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds import base, category, image, read_description, text
 from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
-
-if TYPE_CHECKING:
-    from recordmill.dataset import Dataset
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
 Prepare: TypeAlias = Callable[[Tensors], Any]
@@ -43,7 +37,7 @@ class Servable(tf.Module):
     def __init__(
         self,
         model: keras.Model,
-        dataset: "Dataset | Input",
+        dataset: Dataset | Input,
         *,
         activation: Literal["softmax", "sigmoid"] | None = None,
         top: int | None = None,
@@ -57,7 +51,8 @@ class Servable(tf.Module):
         self._model, self._top, self._prepare = model, top, prepare
         self._activation = ACTIVATIONS[activation] if activation else tf.identity
         label = self._request.features.get(self._request.label or "")
-        is_named = isinstance(label, CategoryDescription | CategoriesDescription) and label.vocabulary is not None
+        named = category.CategoryDescription | category.CategoriesDescription
+        is_named = isinstance(label, named) and label.vocabulary is not None
         self._names = version.class_names(str(self._request.label)) if is_named else None
         self._loaded = tf.saved_model.load(serving_model(str(version.folder)))
         is_label_read = version.label in self._request.features and version.label != self._request.label
@@ -71,7 +66,7 @@ class Servable(tf.Module):
         self._take = dict if prepare else inputs_of(model, served, "a served row", PREPARE)
         self._specs = self._transform.structured_input_signature[1]
         self._lists = {name for name in self._specs if part_name(name, LENGTHS) in self._specs}
-        features = {argument_name(name): each for name, each in version.features.items()}
+        features = {base.argument_name(name): each for name, each in version.features.items()}
         self._blanks = {name: _blank(features.get(name), spec.dtype) for name, spec in self._specs.items()}
         taken = keras.tree.flatten(self._take({name: name for name in served}))
         self._inputs = {name: self._specs[name] for name in self._needed(version, taken)}
@@ -120,7 +115,7 @@ class Servable(tf.Module):
             for name in taken
             if name == owner or (name not in version.features and name.startswith(f"{owner}_"))
         }
-        kinds = {argument_name(owner): version.features[owner]["kind"] for owner in owners}
+        kinds = {base.argument_name(owner): version.features[owner]["kind"] for owner in owners}
         is_made_of_others = any(name not in self._specs or kind == "boxes" for name, kind in kinds.items())
         if version.manifest.spec.get("preprocessing") or self._prepare or is_made_of_others:
             return list(self._specs)
@@ -140,14 +135,14 @@ class Servable(tf.Module):
 def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
     """Returns a value valid for a feature's graph: a black pixel, empty bytes, or 0."""
     feature = read_description(described) if described else None
-    if isinstance(feature, ImageDescription):
+    if isinstance(feature, image.ImageDescription):
         return bytes(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
     if dtype != tf.string:
         return 0
     return feature.blank if feature else b""
 
 
-def _read(dataset: "Dataset | Input") -> tuple[DatasetVersion, Request]:
+def _read(dataset: Dataset | Input) -> tuple[DatasetVersion, Request]:
     """Returns a version and how to read it. Raises: UserError: the input mixes versions."""
     if not isinstance(dataset, Input):
         given = evaluation_options(next(iter(dataset.splits)), {"batch_size": 1})
@@ -163,9 +158,9 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
     for name, each in request.features.items():
         if name not in ready:
             continue
-        if isinstance(each, Pixels) and given.dtype is not None:
+        if isinstance(each, image.Pixels) and given.dtype is not None:
             ready[name] = _pixels(each, ready[name], tf.as_dtype(given.dtype))
-        elif isinstance(each, TextDescription) and each.packed is None:
+        elif isinstance(each, text.TextDescription) and each.packed is None:
             ids = ready[name]
             length = given.length_of(each.max_length)
             if length is not None:
@@ -181,13 +176,13 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
     return ready
 
 
-def _pixels(image: Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+def _pixels(feature: image.Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Casts pixels; as uint8 they equal the stored ones. Raises: UserError: padding would differ from training."""
     if (dtype == tf.uint8) == (pixels.dtype == tf.uint8):
         return tf.cast(pixels, dtype)
-    if None in image.shape or not isinstance(image, ImageDescription) or image.optional:
+    if None in feature.shape or not isinstance(feature, image.ImageDescription) or feature.optional:
         raise UserError(f"padded or missing images cannot be served as {dtype.name}: train without dtype=")
-    offset, scale = (tf.constant(each, tf.float32) for each in (image.offset, image.scale))
+    offset, scale = (tf.constant(each, tf.float32) for each in (feature.offset, feature.scale))
     if dtype == tf.uint8:
         return tf.cast(tf.round(pixels / scale + offset), dtype)
     return tf.cast((tf.cast(pixels, tf.float32) - offset) * scale, dtype)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ features:
   label: {kind: category}
 label: label
 """
+NUMBERS = re.compile(r"\d[\d,.]*%?")
 
 
 def write(folder: Path, lines: Sequence[str], spec: str = SPEC) -> Path:
@@ -80,8 +82,9 @@ def test_the_page_of_the_docs_is_what_is_printed(tmp_path: Path) -> None:
     block = page.split("$ recordmill plan dataset.yaml\n")[1].split("```")[0].splitlines()
     printed = list(lines_of(forecast_of(mixed(tmp_path))))
     end = next(number for number, line in enumerate(block) if line.startswith("disk:"))  # what follows is the machine's
-    assert printed[:end] == block[:end]
-    assert [line.split(":")[0] for line in printed[end:]] == [line.split(":")[0] for line in block[end:]]
+    for ours, theirs in zip(printed, block, strict=True):
+        assert ours.partition(":")[0].split()[:1] == theirs.partition(":")[0].split()[:1]
+    assert [NUMBERS.findall(line) for line in printed[:end]] == [NUMBERS.findall(line) for line in block[:end]]
 
 
 @pytest.mark.parametrize(

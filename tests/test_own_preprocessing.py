@@ -26,6 +26,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds import read_descriptions
 from tests.messages import raises
 
@@ -136,7 +137,7 @@ MISTAKES = {
     MAKE + "{'m': 5}\n": ["mistake_0:f", "'m'", " int", "return a tensor"],
     MAKE + "{'m': tf.zeros([1], tf.float64)}\n": ["mistake_1:f", "'m'", "float64", "float32, int64 or string"],
     MAKE + "{'m': tf.constant(1)}\n": ["'m'", "int32"],
-    MAKE + "{'m': tf.constant(1.0)}\n": ["'m'", "the shape ()", "ragged"],
+    MAKE + "{'m': tf.constant(1.0)}\n": ["'m'", "shape ()", "ragged"],
     MAKE + "{'key': tf.constant(['a'])}\n": ["'key'", "every record's own key"],
     MAKE + "{'my ü': tf.constant(['a'])}\n": ["'my ü'", "letters, digits and underscores"],
     "def f(inputs, outputs):\n    return None\n": ["mistake_6:f", "NoneType", "a dict of tensors"],
@@ -151,8 +152,9 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     name = f"mistake_{list(MISTAKES).index(code)}"
     (tmp_path / f"{name}.py").write_text(code)
     found = UserCode.of([f"{name}:f"], str(tmp_path))
+    function = OwnPreprocessing(f"{name}:f", "label", found, LocalStore(str(tmp_path)))
     with raises(UserError, *MISTAKES[code]):
-        OwnPreprocessing(f"{name}:f", "label", found)({}, {"label": tf.constant(["a"])})
+        function({}, {"label": tf.constant(["a"])})
 
 
 def remote() -> Runner:

@@ -127,11 +127,7 @@ def _schema_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
 
 
 def _id_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Yields the share of a feature's words with changed ids, if it has a vocabulary.
-
-    Raises:
-        DatasetError: a vocabulary is broken.
-    """
+    """Yields the share of a feature's words with changed ids, if any. Raises: DatasetError: a vocabulary is broken."""
     if "vocabulary" not in before.manifest.features[name] or "vocabulary" not in after.manifest.features[name]:
         return
     digest = before.words_digest(name)

@@ -94,11 +94,7 @@ class Diff:
 
 
 def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, values: bool = True) -> Diff:
-    """Compares two versions by manifests and vocabularies; with `rows` by records, with `values` by profiles, too.
-
-    Raises:
-        DatasetError: a version's file is missing or contradicts its manifest.
-    """
+    """Compares manifests and vocabularies; with `rows` records, with `values` profiles. Raises: DatasetError."""
     old, new = before.manifest, after.manifest
     return Diff(
         old.version,

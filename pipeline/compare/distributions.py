@@ -25,11 +25,7 @@ Drift = dict[str, Any]  # a feature's drift by figure, as in `dataset.json`
 
 
 def value_figures(name: str, split: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Compares a feature's values in a split: of all rows, and of each new span.
-
-    Raises:
-        DatasetError: a vocabulary is broken.
-    """
+    """Compares values in a split: of all rows, and of each new span. Raises: DatasetError: a vocabulary is broken."""
     old = before.profiles.get(split, {}).get(name)
     parts = {"": after.profiles} | {name: span.profiles for name, span in after.spans.items()}
     for span, profiles in parts.items():
@@ -90,12 +86,9 @@ def _medians(before: Histogram, after: Histogram) -> str:
 
 
 def lost_names(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Yields the share of a category's most frequent vanished name, over all splits.
+    """Yields the share of a category's most frequent vanished name, over all splits; Raises as `value_figures`.
 
     Counts its occurrences; for a new span, the number expected of as many values.
-
-    Raises:
-        DatasetError: a vocabulary is broken.
     """
     old = _all_rows(before.profiles, name)
     parts = {"": after.profiles} | {span: each.profiles for span, each in after.spans.items()}
@@ -122,10 +115,9 @@ def _by_name(ids: Mapping[int, int], words: Words) -> Counter[str]:
 
 
 def pixel_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Compares an image feature's pixels by channel, in the sample for statistics.
+    """Compares an image feature's pixels by channel, in samples for statistics, and of new spans with these.
 
-    Compares each new span with the earlier version's statistics. Under a frozen analysis, the new rows' drift is the
-    figure, since the statistics are those of the frozen analysis.
+    Under a frozen analysis, which keeps its statistics, the figure is the new rows' drift.
     """
     learned = before.manifest.statistics.get(name, {})
     for span, profile in after.spans.items():

@@ -78,10 +78,7 @@ def rise(
     feature: str = "",
     span: str = "",
 ) -> Iterator[Figure]:
-    """Compares the share of `parts` in `wholes`, before and after, if neither is empty.
-
-    The detail shows counts with a unit, else shares.
-    """
+    """Compares the shares of `parts` in nonempty `wholes`; the detail shows counts with a unit, else shares."""
     if min(wholes):
         before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))
         numbers = (f"{part:,} of {whole:,}" for part, whole in zip(parts, wholes, strict=True))

@@ -67,11 +67,8 @@ def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
 def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -> dict[str, Any]:
     """Compares a version, published or assembled in a folder, with the live one, for its manifest's entry `gate`.
 
-    An unreadable live version does not prevent publishing; the entry says so. Damaged files of either version are
-    skipped, and count as a breach.
-
-    Returns:
-        Figures, breaches, and skipped parts; empty without a live version or with `gate: false`.
+    Empty without a live version or with `gate: false`. An unreadable live version does not prevent publishing; the
+    entry says so. Damaged files of either version are skipped, and count as a breach.
     """
     if spec.gate is False or base.version in (None, manifest.version):
         return {}

@@ -22,9 +22,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.reader.parsing import parse
-from recordmill.pipeline.reader.version_files import VersionFiles
-from recordmill.pipeline.reader.wire import Malformed, names_of, scan
+from recordmill.pipeline.reader import parsing, version_files, wire
 from recordmill.transforms.contract.stored import KEY, RowError, stored_features
 
 TOGETHER = 2048  # records parsed at once
@@ -58,11 +56,7 @@ class _RowsOfVersion(NamedTuple):
 
 
 def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
-    """Compares all rows of two versions; packed texts record by record.
-
-    Raises:
-        DatasetError: a shard or an index is missing or contradicts the manifest.
-    """
+    """Compares all rows; packed texts by record. Raises: DatasetError: a shard is missing or damaged."""
     splits, shared = list(dict.fromkeys([*before.splits, *after.splits])), _digests(before) & _digests(after)
     old, new = _read(before, splits, shared), _read(after, splits, shared)
     in_old, in_new = _pairs(old, new)
@@ -137,7 +131,7 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
 def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[tuple[memoryview, Ints]]:
     """Opens a shard; yields its bytes and record offsets, int64 [records + 1]."""
     try:
-        files, path, index = VersionFiles(dataset.folder).located(shard)
+        files, path, index = version_files.VersionFiles(dataset.folder).located(shard)
         offsets = np.frombuffer(files.read(index), "<u8").astype(np.int64)
         with files.open(path) as (file, size):
             ends = offsets[0] if len(offsets) else -1, offsets[-1] if len(offsets) else -1
@@ -166,7 +160,7 @@ def _hashes(data: memoryview, offsets: Ints, shard: Shard) -> Iterator[npt.NDArr
 
 def _parsed_keys(records: Sequence[bytes | memoryview], first: int) -> list[bytes]:
     try:
-        return [bytes(key) for key in parse(records, stored_features({}, with_key=True))[KEY]]
+        return [bytes(key) for key in parsing.parse(records, stored_features({}, with_key=True))[KEY]]
     except RowError as error:
         raise DatasetError(f"record {first + error.row}: {error.message}") from None
 
@@ -220,10 +214,10 @@ def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     try:
         for before, after in pairs:
-            keys = dict.fromkeys([*names_of(before), *names_of(after)])
+            keys = dict.fromkeys([*wire.names_of(before), *wire.names_of(after)])
             names = {name: name.decode(errors="replace") for name in keys}
-            old, new = scan(before, names), scan(after, names)
+            old, new = wire.scan(before, names), wire.scan(after, names)
             counts.update(shown for name, shown in names.items() if old.get(name) != new.get(name))
-    except Malformed as error:
+    except wire.Malformed as error:
         raise DatasetError(f"a record is damaged ({error}): run `recordmill verify`") from None
     return dict(counts.most_common())

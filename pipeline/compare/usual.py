@@ -22,12 +22,10 @@ from typing import Any
 
 from recordmill.pipeline.compare.figures import SLACK, Figure
 from recordmill.pipeline.compare.versions import ComparedVersion, SpanProfile
-from recordmill.pipeline.dataset.arrow_tables import read_table
+from recordmill.pipeline.dataset import arrow_tables, manifest_parts, profile
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, read_report
 from recordmill.pipeline.dataset.paths import read_inner
-from recordmill.pipeline.dataset.profile import by_split
 
 LEAST = 5  # earlier spans
 LEAST_ALIKE = 2  # of one weekday or hour
@@ -53,10 +51,7 @@ class Usual:
 
     @classmethod
     def of(cls, live: Manifest) -> "Usual":
-        """Reads a version's entry, with its own spans; ignores a broken entry.
-
-        Not whole if the version has spans without figures.
-        """
+        """Reads a version's entry, with its spans; ignores a broken one. Not whole if spans lack figures."""
         rows = {name: span.rows.get("written", 0) for name, span in live.spans.items() if not span.members}
         usual = cls(rows, is_whole=not rows)
         with suppress(KeyError, TypeError, ValueError, AttributeError):
@@ -207,7 +202,8 @@ def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
     """Reads a span's profile. Raises: DatasetError: its report or sums are broken."""
     path = span_file(span, REPORT)
     try:
-        profiles = by_split(filter(None, read_report(read_inner(folder, path, MOST_BYTES))["shards"]))
+        report = manifest_parts.read_report(read_inner(folder, path, manifest_parts.MOST_BYTES))
+        profiles = profile.by_split(filter(None, report["shards"]))
         return SpanProfile(profiles, _pixels(folder, manifest, span_file(span, PIXELS)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{folder / path} is broken ({error}): build again") from None
@@ -217,7 +213,8 @@ def _pixels(folder: Location, manifest: Manifest, sums: str) -> dict[str, dict[s
     """Returns `mean` and `variance` by channel, and the number of summed `images`."""
     totals = dict[str, dict[int, list[int]]]()
     for path in (path for path in manifest.files if path.startswith(sums)):
-        for row in read_table(folder, path, read_inner(folder, path, MOST_BYTES)).to_pylist():
+        data = read_inner(folder, path, manifest_parts.MOST_BYTES)
+        for row in arrow_tables.read_table(folder, path, data).to_pylist():
             total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], [0, 0, 0, 0])
             total[:] = [old + row[name] for old, name in zip(total, SUMS, strict=True)]
     return {name: _moments([total for _, total in sorted(channels.items())]) for name, channels in totals.items()}

@@ -112,11 +112,7 @@ def compare_ids(before: Mapping[str, int], after: Mapping[str, int]) -> IdChange
 
 
 def ids_of(folder: Location, description: Description, feature: str) -> dict[str, int]:
-    """Reads the ids of a feature's words, spelled as in the data, without special entries; empty without a vocabulary.
-
-    Raises:
-        DatasetError: as `read_vocabulary`.
-    """
+    """Reads ids by word as in the data, without special entries; empty without a vocabulary. Raises: DatasetError."""
     if not isinstance(description, Ids) or description.vocabulary is None:
         return {}
     first = description.first_id or 0
@@ -133,10 +129,7 @@ def first_few(words: Sequence[str]) -> str:
 
 
 def id_changes(before: Manifest, old: Location, after: Mapping[str, Description], new: Location) -> Iterator[str]:
-    """Yields a line for each feature with new, lost or moved ids.
-
-    Shows names of classes, but no words of texts: a message holds no value of a row.
-    """
+    """Yields a line for each feature with new, lost or moved ids; never shows words of texts: values of rows."""
     for name, description in after.items():
         if name in before.features and isinstance(description, Ids) and description.vocabulary is not None:
             with suppress(DatasetError):  # a damaged version must not prevent a build

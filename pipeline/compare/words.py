@@ -27,13 +27,8 @@ def unknown_words(
     """Counts a text's words in the train split missing from `before`'s vocabulary, and all words, before and after.
 
     Before, a `RARE` word counts as missing, as it would without its row, to get the share expected of new rows of the
-    same kind. A learned tokenizer knows every word it saw.
-
-    Returns:
-        None for other kinds, for equal vocabularies, and without sums in a version.
-
-    Raises:
-        DatasetError: a file is damaged.
+    same kind. A learned tokenizer knows every word it saw. None for other kinds, equal vocabularies, and without sums.
+    Raises: DatasetError: a file is damaged.
     """
     if before.manifest.features[name]["kind"] not in TEXTS or before.words_digest(name) == after.words_digest(name):
         return None

@@ -86,15 +86,10 @@ class Contents:
 
 
 def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
-    """Reads a version's facts; decodes a small sample of its images.
+    """Reads a version's facts; decodes a small sample of its images, and rejects if given the sources' folder.
 
-    Args:
-        dataset: the version.
-        sources: the folder of the sources, to show rejected images.
-        most_word_bytes: leaves out words if their files are larger in all; None: never.
-
-    Raises:
-        DatasetError: a file other than a shard is missing or damaged.
+    Leaves out words if their files exceed `most_word_bytes` in all (None: never).
+    Raises: DatasetError: a file other than a shard is missing or damaged.
     """
     facts = VersionFacts(dataset.folder, dataset.manifest)
     rejects, sample, pairs, damage = facts.rejects(SHOWN_REJECTS), None, dict[str, list[list[ShownRecord]]](), ""

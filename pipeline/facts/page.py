@@ -30,9 +30,7 @@ from recordmill.pipeline.facts.sample import ImageCounts, RecordSample, ShownRec
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
-from recordmill.transforms.contract.kinds import category
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds import category, image, text
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
@@ -106,14 +104,14 @@ def visible(value: Any) -> Any:
     return UNSEEN.sub(lambda match: ascii(match[0])[1:-1], value)
 
 
-def isolated(text: Any) -> Markup:
+def isolated(value: Any) -> Markup:
     """Returns text of the data as HTML, with its direction of writing isolated."""
-    return Markup("<bdi>{}</bdi>").format(escape(visible(str(text))))
+    return Markup("<bdi>{}</bdi>").format(escape(visible(str(value))))
 
 
-def plainly_isolated(text: Any) -> str:
+def plainly_isolated(value: Any) -> str:
     """Returns text of the data for an attribute or title, isolated by characters."""
-    return f"{ISOLATE}{visible(str(text))}{END_ISOLATE}"
+    return f"{ISOLATE}{visible(str(value))}{END_ISOLATE}"
 
 
 def _number(number: float) -> str:
@@ -184,7 +182,7 @@ def _facts(contents: Contents, feature: FeatureFacts) -> Iterator[Fact]:
         yield "learned", ", ".join(feature.learned)
     if feature.lengths:
         yield "lengths", feature.lengths
-    if isinstance(feature.description, TextDescription):
+    if isinstance(feature.description, text.TextDescription):
         if words := contents.words.get(feature.name):
             yield "words", f"{words.total:,} in train, {words.distinct:,} different, {words.once:,} of them once"
         elif contents.words_are_of_forgotten_rows:
@@ -228,12 +226,12 @@ def _charts(
 ) -> Iterator[Chart | None]:
     values = {split: profile.histogram for split, profile in profiles.items() if profile.histogram is not None}
     sample, name = contents.sample, feature.name
-    if isinstance(feature.description, TextDescription):
+    if isinstance(feature.description, text.TextDescription):
         yield histogram("Length in ids", values, whole=True)
         yield from _word_charts(contents.words.get(name))
     elif isinstance(feature.description, category.CategoryDescription | category.CategoriesDescription):
         yield _category_chart(contents, feature, profiles)
-    elif isinstance(feature.description, Pixels):
+    elif isinstance(feature.description, image.Pixels):
         yield from _image_charts(sample, name) if sample else ()
     elif sample and name in sample.boxes:
         yield from _box_charts(sample, name)

@@ -59,16 +59,13 @@ def preview(
     changes: Sequence[Augmentation] = (),
     sources: Path | None = None,
 ) -> Image.Image:
-    """Draws records, a card each.
+    """Draws records, a card each, in an RGB image up to 1,680 pixels or one card wide.
 
     Args:
         dataset: the records' version.
         records: at least one.
         changes: augmentations; shows each image as in the first epochs of a training with `seed=0`.
         sources: the folder with the sources' images at the keys; None: does not show them.
-
-    Returns:
-        An RGB image, up to 1,680 pixels or one card wide.
 
     Raises:
         DatasetError: `records` is empty; an image is damaged; an augmentation does not fit the images.
@@ -99,11 +96,7 @@ def draw(cards: Sequence[Card]) -> Image.Image:
 
 
 def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> list[Card]:
-    """Makes the cards of up to `most` rejected rows, evenly by reason, with images from `sources`.
-
-    Raises:
-        DatasetError: rejects are missing, or their file is damaged.
-    """
+    """Makes the cards of up to `most` rejects, evenly by reason. Raises: DatasetError: none, or damaged."""
     rejects = VersionFacts(dataset.folder, dataset.manifest).rejects(most)
     turns = chain.from_iterable(zip_longest(*(each.examples for each in rejects)))
     cards = [_reject_card(sources, reject) for reject in islice(filter(None, turns), most)]
@@ -113,11 +106,7 @@ def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> li
 
 
 def augmentations_of(text: str) -> list[Augmentation]:
-    """Makes augmentations from text: `Name(options)`, several separated by commas, or a list.
-
-    Raises:
-        DatasetError: the text is invalid, an option is unknown or its value wrong.
-    """
+    """Makes augmentations from text: `Name(options)`, several with commas, or a list. Raises: DatasetError: invalid."""
     try:
         value = _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:

@@ -125,11 +125,7 @@ class _Measured(NamedTuple):
 
 
 def read_sample(dataset: DatasetVersion) -> RecordSample | None:
-    """Reads the sample of a version: from `train`, else from the first filled split, if any.
-
-    Raises:
-        DatasetError: a shard is missing or damaged.
-    """
+    """Samples `train`, else the first filled split, if any. Raises: DatasetError: a shard is missing or damaged."""
     split = shown_split(dataset.manifest)
     if split is None:
         return None

@@ -59,16 +59,10 @@ SIDECARS: Mapping[str, Sidecar] = {
 
 
 def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
-    """Writes the sidecars of an unfinished version, and lists them in its manifest.
+    """Writes the sidecars of an unfinished version, and adds them to its manifest, which lists all other files.
 
-    Args:
-        manifest: the version's, listing all other files.
-        assembled: the local folder of the files still missing in the output.
-        output: the dataset's output; in a bucket, it already has the shards.
-
-    Raises:
-        DatasetError: a shard or file shown by a sidecar is damaged.
-        OSError: a file cannot be written.
+    `assembled` is the local folder of the files still missing in `output`; a bucket already has the shards.
+    Raises: DatasetError: a shard or file shown by a sidecar is damaged. OSError: a file cannot be written.
     """
     stored = version_folder(open_location(output), manifest.version)
     folder = assembled if isinstance(stored, Path) else _Uploading(assembled, stored)

@@ -25,10 +25,7 @@ from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.rows import read_reject_lines
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Description, ListDescription, sides_words
-from recordmill.transforms.contract.kinds.number import Scaled
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds import base, number, read_description, text
 from recordmill.transforms.contract.stored import Stored
 
 
@@ -38,7 +35,7 @@ class FeatureFacts(NamedTuple):
     name: str
     kind: str
     is_label: bool
-    description: Description | None  # None if the kind or an option is unknown
+    description: base.Description | None  # None if the kind or an option is unknown
     stored: str  # the stored value: `JPEG 224×224×3`
     learned: Sequence[str]  # statistics, in pieces
     lengths: str  # a text's lengths in ids, and the cost of padding; empty for other kinds
@@ -46,7 +43,7 @@ class FeatureFacts(NamedTuple):
     @property
     def counted(self) -> str:
         """The unit of names' counts: `occurrences` if a record may hold several, else `records`."""
-        return "occurrences" if isinstance(self.description, ListDescription) else "records"
+        return "occurrences" if isinstance(self.description, base.ListDescription) else "records"
 
     @property
     def parts(self) -> Mapping[str, Stored]:
@@ -85,9 +82,9 @@ class VersionFacts:
         description, statistics, lengths = None, self.manifest.statistics.get(name, {}), ""
         with suppress(DatasetError):
             description = read_description(json)
-        if isinstance(description, TextDescription) and statistics.get("lengths"):
-            text = description
-            lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
+        if isinstance(description, text.TextDescription) and statistics.get("lengths"):
+            limits = {"max_length": description.max_length, "packed": description.packed}
+            lengths = describe_lengths(statistics["lengths"], **limits)
         learned = tuple(statistics_words(name, description, statistics))
         stored, is_label = stored_words(description, json), name == self.manifest.label
         return FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
@@ -100,15 +97,11 @@ class VersionFacts:
         if not counted or label is None or label.description is None:
             return None
         names = read_vocabulary(self.folder, label.description, label.name)
-        number = min(len(names), *map(len, counted.values()))
-        return ClassCounts(names[:number], {split: counts[:number] for split, counts in counted.items()})
+        known = min(len(names), *map(len, counted.values()))
+        return ClassCounts(names[:known], {split: counts[:known] for split, counts in counted.items()})
 
     def rejects(self, examples: int = 0) -> list[RejectFacts]:
-        """Returns the rejects by reason, the most frequent first, with up to `examples` of each.
-
-        Raises:
-            DatasetError: the file of rejects is missing or damaged.
-        """
+        """Returns rejects by reason, the most frequent first, with up to `examples` each. Raises: DatasetError."""
         counts = self.manifest.rejects.get("by_reason", {})
         shown: dict[str, list[Json]] = {reason: [] for reason in counts}
         for file in self.manifest.rejects.get("files", []) if examples else ():
@@ -129,15 +122,15 @@ def shown_split(manifest: Manifest) -> str | None:
 SHOWN_BOUNDARIES = 3
 
 
-def stored_words(description: Description | None, json: Json) -> str:
+def stored_words(description: base.Description | None, json: Json) -> str:
     """Describes a row's stored value: type and, for a list, length."""
     if description is not None:
         return description.words()
     stored, shape = str(json.get("stored", "")), json.get("shape")
-    return f"{stored} {sides_words(shape)}".strip() if isinstance(shape, list) else stored
+    return f"{stored} {base.sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
-def statistics_words(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
+def statistics_words(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
     """Describes a feature's values, in pieces."""
     yield from _vocabulary(name, description, statistics)
     if "mean" in statistics:
@@ -147,7 +140,7 @@ def statistics_words(name: str, description: Description | None, statistics: Jso
         yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
     if "median" in statistics:
         yield f"median {_numbers(statistics['median'])}"
-    if isinstance(description, Scaled) and description.boundaries is not None:
+    if isinstance(description, number.Scaled) and description.boundaries is not None:
         buckets = [_numbers(boundary) for boundary in description.boundaries]
         if len(buckets) > SHOWN_BOUNDARIES + 1:
             buckets[SHOWN_BOUNDARIES:-1] = ["…"]
@@ -157,7 +150,7 @@ def statistics_words(name: str, description: Description | None, statistics: Jso
     yield from fact_lines(statistics)
 
 
-def _vocabulary(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
+def _vocabulary(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
     ids = description if isinstance(description, Ids) else None
     if ids is not None and ids.hash_buckets is not None:
         yield f"{ids.hash_buckets:,} hash buckets"
@@ -178,7 +171,7 @@ def _vocabulary(name: str, description: Description | None, statistics: Json) ->
 
 
 def _numbers(value: float | Sequence[float]) -> str:
-    return " ".join(f"{number:.6g}" for number in (value if isinstance(value, Sequence) else [value]))
+    return " ".join(f"{each:.6g}" for each in (value if isinstance(value, Sequence) else [value]))
 
 
 Counts = Mapping[str, Any]

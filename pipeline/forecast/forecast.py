@@ -28,20 +28,16 @@ from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.text import Tokenized
+from recordmill.pipeline.spec.features import category, text
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.build_folders import building_folder
-from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
+from recordmill.pipeline.versions import build_folders, history, publishing
 from recordmill.pipeline.versions.stores.open_store import is_local
-from recordmill.transforms.contract.image_facts import loss_lines
-from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract import image_facts, kinds
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
 PIXEL_BYTES = 12  # of memory while decoding
-UNFINISHED = (RUNNING, KILLED, "stopped", "failed")  # ends that may leave work for the next build
+UNFINISHED = (history.RUNNING, history.KILLED, "stopped", "failed")  # ends that may leave work for the next build
 ONE_CLASS = 0.99  # a share of one class that leaves little to learn
 ENOUGH = 1_000  # sampled rows that make an empty split worth a warning
 
@@ -108,19 +104,10 @@ def forecast(
     output: str | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
 ) -> Forecast | Manifest:
-    """Plans a build, and samples its rows; writes nothing.
+    """Plans a build, and samples its rows; writes nothing. Returns the live version if it is up to date.
 
-    Args:
-        spec: the dataset.
-        files: lists and opens the sources.
-        output: the dataset's folder or URL, to compare with its live version; None for a first build.
-        options: the build's.
-
-    Returns:
-        The forecast; the live version if it is up to date.
-
-    Raises:
-        SourceError, OutputError: as a build would.
+    `output` is the dataset's folder or URL, to compare with its live version; None for a first build.
+    Raises: SourceError, OutputError: as a build would.
     """
     live = None
     if output is None:
@@ -132,7 +119,7 @@ def forecast(
             return build.done.manifest
         plan = build.plan()
         live = (build.base.folder, build.base.live) if build.base.live else None
-    folder = os.path.join(building_folder(output or ".", options.work), plan.build_key[:16], "run")
+    folder = os.path.join(build_folders.building_folder(output or ".", options.work), plan.build_key[:16], "run")
     planned = planned_build(plan, folder, files, inline=options.runner != "local", threads=1)
     return _forecast(plan, planned, output, live)
 
@@ -191,7 +178,7 @@ def _memory(sample: RowSample) -> int:
 
 def _time(plan: BuildPlan, output: str) -> BuildTime | None:
     """Scales the time of this output's latest complete build on this machine."""
-    entry = next(reversed([*_whole_builds(read_history(output))]), None)
+    entry = next(reversed([*_whole_builds(history.read_history(output))]), None)
     if entry is None:
         return None
     rows, seconds = entry["rows"]["read"], entry["seconds"]
@@ -199,14 +186,14 @@ def _time(plan: BuildPlan, output: str) -> BuildTime | None:
     return BuildTime(plan.rows / rows * seconds, how)
 
 
-def _whole_builds(history: Iterable[Entry]) -> Iterator[Entry]:
+def _whole_builds(entries: Iterable[history.Entry]) -> Iterator[history.Entry]:
     """Yields the builds that read and wrote all their rows in the recorded seconds.
 
     A version made live again has all rows, but wrote none; a resumed build has all rows, but only the last attempt's
     seconds.
     """
     left: dict[str | None, bool] = {}
-    for entry in history:
+    for entry in entries:
         is_here = entry.get("host") == os.uname().nodename and entry.get("runner") == "local"
         is_whole = entry.get("end") == "published" and entry.get("stages", {}).get("write") and not entry.get("spans")
         has_figures = entry.get("rows", {}).get("read") and entry.get("seconds")
@@ -236,12 +223,11 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         places = RejectPlaces(plan, [None] * len(plan.chunks))
         such = places.example(sample.rejects[0]) if sample.rejects else sample.image_fault
         ends = f"`rejects: {{max_share: {limit:g}}}` ends the build{such and '; such as '}{such}"
-        text = f"{shares} would be rejected, and {ends}"
-        yield Warned(text, ExitCode.REJECTS)
+        yield Warned(f"{shares} would be rejected, and {ends}", ExitCode.REJECTS)
     repeated = sum(rows - 1 for rows in _rows_of_keys(sample).values()) / max(1, sample.rows)
     if again is not None and repeated > again:
-        text = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
-        yield Warned(f"{repeated:.1%} of the rows repeat a key, and {text}", ExitCode.REJECTS)
+        ends = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
+        yield Warned(f"{repeated:.1%} of the rows repeat a key, and {ends}", ExitCode.REJECTS)
     if sample.rows and (not any(of_split.values()) or 0 < sample.opened_images == sample.image_rejects.total()):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
@@ -272,7 +258,7 @@ def _key_warnings(sample: RowSample) -> Iterator[str]:
 
 def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView]) -> Iterator[str]:
     for view in columns:
-        yield from (f"'{view.name}': {line}" for line in loss_lines(view.losses))
+        yield from (f"'{view.name}': {line}" for line in image_facts.loss_lines(view.losses))
         if view.missing == 1 and sample.rows:
             yield f"'{view.name}' is missing in all rows" + ("" if sample.is_all else " of the sample")
         elif view.name == spec.label and view.names:
@@ -289,20 +275,22 @@ def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
     for name, feature in spec.features.items():
         if name not in live.features or live.features[name]["kind"] != feature.kind:
             continue
-        if isinstance(feature, NamedClasses) and feature.classes == "fresh":
+        if isinstance(feature, category.NamedClasses) and feature.classes == "fresh":
             yield f"'{name}': `classes: fresh` may give names other ids than {live.version} has"
-        elif isinstance(feature, NamedClasses) and not feature.analyzed:
+        elif isinstance(feature, category.NamedClasses) and not feature.analyzed:
             yield from _moved_ids(name, feature, folder, live, is_label=name == spec.label)
-        elif isinstance(feature, Tokenized) and feature.analyzed and not spec.is_frozen:
+        elif isinstance(feature, text.Tokenized) and feature.analyzed and not spec.is_frozen:
             yield f"'{name}': its words are learned again, and their ids may move; `analysis: frozen` keeps them"
 
 
-def _moved_ids(name: str, feature: NamedClasses, folder: Location, live: Manifest, *, is_label: bool) -> Iterator[str]:
+def _moved_ids(
+    name: str, feature: category.NamedClasses, folder: Location, live: Manifest, *, is_label: bool
+) -> Iterator[str]:
     given = feature.with_classes().given_classes
     if given is None:
         return
     now = dict(zip(given, count(0 if is_label else 1 + feature.oov_buckets)))
-    changes = compare_ids(ids_of(folder, read_description(live.features[name]), name), now)
+    changes = compare_ids(ids_of(folder, kinds.read_description(live.features[name]), name), now)
     if changes.moved:
         yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
     if changes.lost:

@@ -19,13 +19,10 @@ from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.batches import spread
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources import batches, faults, source_reader
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
-from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.transforms.contract import color_profile, image_facts
-from recordmill.transforms.contract.image_header import Header, ImageError, check_header
+from recordmill.transforms.contract import color_profile, image_facts, image_header
 from recordmill.transforms.contract.kinds import base, category, image
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
 
@@ -46,7 +43,7 @@ LONGEST = 40  # characters of an example
 class ImageSample:
     """A feature's sampled images, without rejected ones."""
 
-    headers: list[Header] = field(default_factory=list)
+    headers: list[image_header.Header] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
     counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {what: Counter() for what in image_facts.COUNTS})
     """Images by each of `COUNTS`, and a name."""
@@ -57,7 +54,7 @@ class RowSample:
     """Sampled rows, with facts."""
 
     tables: list[pa.Table] = field(default_factory=list)  # keyed rows (`worker.keyed_rows`)
-    rejects: list[Reject] = field(default_factory=list)
+    rejects: list[faults.Reject] = field(default_factory=list)
     image_rejects: Counter[str] = field(default_factory=Counter)  # rejected images by reason
     image_fault: str = ""  # the first rejected image, and why
     images: dict[str, ImageSample] = field(default_factory=dict)
@@ -89,7 +86,7 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     """Samples a plan's rows and opens some images. Raises: SourceError, OSError: a source cannot be read."""
     is_listing = all(isinstance(each.source, ImageFolder) for each in plan.sources) and plan.rows <= ALL_ROWS
     whole = is_listing or sum(chunk.bytes for chunk in plan.chunks) <= ALL_BYTES
-    chunks = plan.chunks if whole else spread(plan.chunks, CHUNKS)
+    chunks = plan.chunks if whole else batches.spread(plan.chunks, CHUNKS)
     sample = RowSample(is_all=len(chunks) == len(plan.chunks))
     for chunk in chunks:
         sample.is_all &= _read(sample, planned, chunk, whole=whole)
@@ -98,7 +95,7 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     return sample
 
 
-def _read(sample: RowSample, planned: PlannedBuild, chunk: Chunk, *, whole: bool) -> bool:
+def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, *, whole: bool) -> bool:
     """Adds a chunk's rows, all or the first ones; returns whether these are all."""
     rows, held = 0, sample.bytes
     for block in keyed_blocks(planned, chunk) if held < HELD_BYTES else ():
@@ -120,14 +117,14 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
             break
         try:
             data = files.read(source, reference, options.max_bytes)
-            header = check_header(data, options.max_pixels, parse(reference).sides)
+            header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
             profile = color_profile.foreign_profile(data, header.format) if options.color == "srgb" else b""
             if decodable(data, {"max_pixels": options.max_pixels, "color": options.color}) is not data:
                 pixels += header.width * header.height
             else:
                 original = header.format != "PNG"  # only the graph reads 16 bits with a transparent colour
                 _ = decode_original(data, options, 1) if original else decode(data, options.channels)
-        except (ImageError, DecodeError) as error:
+        except (image_header.ImageError, DecodeError) as error:
             sample.image_rejects[getattr(error, "reason", "undecodable_image")] += 1
             sample.image_fault = sample.image_fault or f"an image of '{name}': {error}"
         else:

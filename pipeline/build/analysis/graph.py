@@ -52,11 +52,7 @@ class LearnedAnalysis:
 def complete_options(
     planned: PlannedBuild, models: Mapping[str, bytes] | None = None
 ) -> dict[str, base.FeatureOptions]:
-    """Returns the options of all features, by name, with the trained `models`, by owner, and those in files.
-
-    Raises:
-        UserError: a file cannot be read or is invalid.
-    """
+    """Returns all features' options by name, with trained `models` by owner. Raises: UserError: a file is invalid."""
     return {
         name: _complete_text(planned, name, options, models or {}) if isinstance(options, TextOptions) else options
         for name, options in planned.features.items()
@@ -119,10 +115,7 @@ def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
 
 
 def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, temp: str) -> None:
-    """Stores and reports, in a worker, the export of the user's analyzers.
-
-    `tft_beam.WriteTransformFn` would fail when a runner retries it.
-    """
+    """Stores and reports the export of the user's analyzers, in a worker; `WriteTransformFn` would fail on retries."""
     with tempfile.TemporaryDirectory(prefix="recordmill-") as made:
         _download(saved_model, os.path.join(made, "transform_fn"))
         metadata_io.write_metadata(metadata, os.path.join(made, "transformed_metadata"))
@@ -204,10 +197,7 @@ def _safe(file: str, data: bytes) -> bytes:
 
 
 def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAnalysis) -> Iterator[str]:
-    """Yields a line for each changed value of the graph, old → new; for words, their numbers.
-
-    Any change changes every record.
-    """
+    """Yields a line for each change of the graph: values, numbers of words. Any change changes every record."""
     for name, words in found.vocabularies.items():
         file = f"transform_fn/assets/{vocabulary_name(name)}"
         if _digest(_lines(words)) != live.files.get(file):

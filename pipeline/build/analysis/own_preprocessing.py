@@ -8,7 +8,6 @@
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -36,24 +35,17 @@ class PreprocessingError(UserError):
 class OwnPreprocessing:
     """The function by name, with its modules: pickled that way, imported on the first call."""
 
-    def __init__(
-        self, reference: str, label: str | None, code: UserCode | None = None, errors: Store | None = None
-    ) -> None:
-        """Takes the workspace for a worker's errors (`context.reports`), if any."""
+    def __init__(self, reference: str, label: str | None, code: UserCode | None, errors: Store) -> None:
+        """Takes the workspace for a worker's errors (`context.reports`)."""
         self._reference = reference
         self._label = label
         self._code = code
         self._errors = errors
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what is stored, by name.
-
-        Raises:
-            UserCodeError: the function raised.
-            PreprocessingError: it returned something else than a dict of storable tensors, or left the label out.
-        """
+        """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
         # tf.Transform calls it in workers that ran none of our steps.
-        with nullcontext() if self._errors is None else leaving_error(self._errors):
+        with leaving_error(self._errors):
             return self._call(inputs, outputs)
 
     def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,11 +63,7 @@ class TokenizerModel:
 
 
 def read_model(data: bytes, options: TextOptions, where: str = "the model") -> TokenizerModel:
-    """Reads the model of a feature with these options; `where` names it in messages.
-
-    Raises:
-        UserError: the feature's tokenizer cannot read it, or it lacks a piece required by the options.
-    """
+    """Reads a feature's model, named `where` in messages. Raises: UserError: it is invalid or lacks a needed piece."""
     return READERS[options.tokenizer](data, options, where)
 
 
@@ -129,12 +125,9 @@ def _special(special: Mapping[str, int], size: int, options: TextOptions, where:
 
 
 def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
-    """Returns the words of texts, or of lists of texts, for training a tokenizer with these options.
+    """Returns the words of texts for training: UTF-8, with repeats, string [words].
 
-    The texts are strings or binary; missing ones, and list entries beyond `max_texts`, are left out.
-
-    Returns:
-        The words in UTF-8, with repeats: string, shape [words].
+    Texts, or lists of texts, are strings or binary; leaves out missing ones, and list entries beyond `max_texts`.
     """
     if isinstance(options, TextsOptions):
         texts = pc.list_flatten(pc.list_slice(texts, 0, options.max_texts, return_fixed_size_list=False))
@@ -146,9 +139,7 @@ def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text")
     """Learns a SentencePiece model, or a file of WordPieces, one per line, from word counts of the train split.
 
     It has up to `vocabulary` pieces besides the special ones. `name` is the feature's, for messages.
-
-    Raises:
-        UserError: the counts are empty, or have more characters than pieces.
+    Raises: UserError: the counts are empty, or have more characters than pieces.
     """
     frequent = {word: count for word, count in counts.items() if count >= options.minimum_count}
     if not frequent:

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import chunk_step, reject_duplicate_key
 from recordmill.pipeline.build.duplicates.find import Components, firsts, in_runs, taking_part
 from recordmill.pipeline.build.duplicates.fingerprints import Numbers, look_up, parts_of, replaced, values
 from recordmill.pipeline.sources.faults import Reject
@@ -31,13 +30,15 @@ BEST = ("hash", "sample", "to")  # of a cluster's first row: the key's hashes, t
 def write_decisions(folder: str, order: str, planned: PlannedBuild, chunk: int, decided: pa.Table) -> int:
     """Writes a chunk's decisions, sorted by the column `order`; returns the number of rows or units."""
     table = decided.drop_columns(["chunk"]).sort_by(order)
-    write_table(planned.workspace, f"{folder}/{chunk_step(chunk)}.arrow", table)
+    arrow_files.write_table(planned.workspace, f"{folder}/{reports.chunk_step(chunk)}.arrow", table)
     return int(table.num_rows)
 
 
 def read_decisions(folder: str | None, planned: PlannedBuild, chunk: int) -> pa.Table | None:
     """Reads a chunk's decisions, if any; None without a folder."""
-    return None if folder is None else read_table(planned.workspace, f"{folder}/{chunk_step(chunk)}.arrow")
+    if folder is None:
+        return None
+    return arrow_files.read_table(planned.workspace, f"{folder}/{reports.chunk_step(chunk)}.arrow")
 
 
 def dropped(members: pa.Table) -> pa.Table:
@@ -72,7 +73,7 @@ def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject]
     taken = np.searchsorted(out, positions[goes])
     firsts_of = zip(*(values(decided, name)[taken].tolist() for name in ("first_chunk", "first_position")), strict=True)
     rejects = [
-        reject_duplicate_key(rows, row, first)
+        reports.reject_duplicate_key(rows, row, first)
         for row, first in zip(np.flatnonzero(goes).tolist(), firsts_of, strict=True)
         if first[0] >= 0
     ]
@@ -120,7 +121,7 @@ def write_joined(
     name: str, join: Callable[[pa.Table], pa.Table], planned: PlannedBuild, bucket: int, links: pa.Table
 ) -> str:
     """Joins clusters by all links, into a file; returns its name."""
-    write_table(planned.workspace, name, join(links))
+    arrow_files.write_table(planned.workspace, name, join(links))
     return name
 
 
@@ -128,7 +129,7 @@ def with_joined(
     planned: PlannedBuild, step: Callable[[pa.Table, pa.Table | None], Any], table: pa.Table, names: Sequence[str]
 ) -> Any:
     """Calls a step with a table and the joined clusters, or None if `names` is empty."""
-    return step(table, read_table(planned.workspace, names[0]) if names else None)
+    return step(table, arrow_files.read_table(planned.workspace, names[0]) if names else None)
 
 
 def final_splits(clusters: pa.Table, joined: pa.Table | None) -> pa.Table:
@@ -148,14 +149,9 @@ def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
 
 
 def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
-    """Lists each chunk's moves.
+    """Lists each chunk's moves: `chunk`, `unit` and `split`, by chunk and unit.
 
-    Args:
-        moved: the moving units (`moves`).
-        units: `unit` and `chunk`, at least once for each chunk with rows of the unit.
-
-    Returns:
-        `chunk`, `unit` and `split`, by chunk and unit.
+    `moved` are the moving units (`moves`); `units` has `unit` and `chunk` for each chunk with rows of a unit.
     """
     targets, wanted = values(moved, "unit"), values(units, "unit")
     inside = np.isin(wanted, targets)

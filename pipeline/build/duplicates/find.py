@@ -43,23 +43,17 @@ class DuplicatesError(UserError):
 
 @dataclass(frozen=True)
 class Clusters:
-    """Row numbers in clusters, int64 [rows], by cluster and row, each with its cluster's lowest row.
-
-    Rows without duplicates are left out.
-    """
+    """Row numbers, without unique rows, int64 [rows], by cluster and row; each with its cluster's lowest row."""
 
     rows: Rows
     names: Rows
 
 
 def follow_firsts(rows: pa.Table) -> pa.Table:
-    """Marks rows that repeat the key of an earlier one in their split.
+    """Marks rows that repeat the key of an earlier one in their split; they take over its content.
 
-    Args:
-        rows: fingerprints with `hash` and `sample`, of all rows of some keys.
-
-    Returns:
-        The rows, rising, with `first` (int64): the earlier row, else -1. Repeated rows take over its content.
+    `rows` are fingerprints with `hash` and `sample`, of all rows of some keys. Returns them, rising, with `first`
+    (int64): the earlier row, else -1.
     """
     rows = rows.sort_by("row")
     keys = pairs(rows, "hash", "sample")
@@ -78,15 +72,10 @@ def all_take_part(rows: pa.Table) -> pa.Table:
 
 
 def members(rows: pa.Table, *, alone: bool = False) -> pa.Table:
-    """Clusters rows of equal content.
+    """Clusters rows of equal content; with `alone` keeps unique rows, each as a cluster.
 
-    Args:
-        rows: fingerprints with `first`, of all rows of some contents.
-        alone: whether to keep unique rows, each as a cluster.
-
-    Returns:
-        The clusters' rows, by cluster and row, with `name` (int64), the cluster's lowest row; rows with `first` of 0 or
-        more take no part and follow that row.
+    `rows` are fingerprints with `first`, of all rows of some contents. Returns the clusters' rows, by cluster and row,
+    with `name` (int64), the cluster's lowest row; rows with `first` of 0 or more take no part and follow that row.
     """
     rows = rows.sort_by("row")
     numbers, first, content = values(rows, "row"), values(rows, "first"), pairs(rows, "high", "low")
@@ -195,15 +184,10 @@ def looks_of(members: pa.Table) -> pa.Table:
 
 
 def find_links(looks: Iterable[pa.Table], distance: int, task: Task) -> pa.Table:
-    """Finds the clusters that look alike.
+    """Finds lookalikes among a task's pairs, with up to `distance` different bits of 64 per image.
 
-    Args:
-        looks: tables of `looks_of`, for all clusters, in any order.
-        distance: how many of each image's 64 bits may differ.
-        task: the pairs to compare.
-
-    Returns:
-        `first` and `second`, names of clusters: enough pairs to join all linked ones.
+    `looks` are tables of `looks_of`, for all clusters, in any order. Returns `first` and `second`, names of clusters:
+    enough pairs to join all linked ones.
     """
     names, numbers = [np.empty(0, np.int64)], list[Numbers]()
     for table in looks:

@@ -32,9 +32,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import RowSchema
-from recordmill.pipeline.build.context.reports import shard_step
 from recordmill.pipeline.dataset.placement import shard_of
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.transforms.contract.kinds import base, image, text
@@ -63,10 +62,7 @@ def _most_images(options: base.FeatureOptions) -> int | None:
 
 
 def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:
-    """Digests the contents of keyed rows: the features in `names`.
-
-    `images` holds, by image feature, the joined SHA-256 digests of each row's files.
-    """
+    """Digests features of keyed rows; `images` holds each row's joined SHA-256 of image files, by feature."""
     parts = [images[name] if name in images else _values(rows[name]) for name in names]
     if len(parts) == 1:
         return [_digest(part) if part else NONE for part in parts[0]]
@@ -118,22 +114,19 @@ def write_contents(workspace: Store, group: int, tables: Sequence[pa.Table]) -> 
     """Writes the contents of a shard's records, if any."""
     table = pa.concat_tables(tables).combine_chunks() if tables else pa.table({})  # not many small batches
     if table.num_rows:
-        rows = pa.array(numbered(group, np.arange(table.num_rows)))
-        write_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow", table.append_column("row", rows))
+        table = table.append_column("row", pa.array(numbered(group, np.arange(table.num_rows))))
+        arrow_files.write_table(workspace, f"{SHARD_CONTENTS}/{reports.shard_step(group)}.arrow", table)
 
 
 def contents_of_shard(workspace: Store, group: int) -> pa.Table | None:
     """Reads the contents of a shard's records, if any."""
-    return read_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow")
+    return arrow_files.read_table(workspace, f"{SHARD_CONTENTS}/{reports.shard_step(group)}.arrow")
 
 
 def fingerprints(contents: pa.Table, *columns: str, near: bool = False) -> pa.Table:
-    """Makes the fingerprints of a contents file.
+    """Makes fingerprints from a contents file's table with `row`; keeps `columns`.
 
-    Args:
-        contents: the file's table, with `row`.
-        columns: the columns to keep.
-        near: whether images are compared by look. Equal bytes look alike, so the digest only counts without a look.
+    With `near`, compares images by look. Equal bytes look alike, so the digest only counts without a look.
     """
     digests = as_numbers(contents["digest"])
     kept = ["row", "split", *columns]

@@ -34,11 +34,7 @@ DECODERS = {
 
 
 def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
-    """Decodes an image once, ignoring failures of the graph alone; returns the bytes of `decodable` for the graph.
-
-    Raises:
-        ImageError: as `decodable`.
-    """
+    """Decodes an image once, ignoring the graph's failures; returns the bytes of `decodable`. Raises: ImageError."""
     ready = decodable(data, options)
     try:
         DECODERS[read_header(ready).format](tf.constant(ready))

@@ -58,13 +58,7 @@ class Isolation:
     """Decodes images in other processes; thread-safe."""
 
     def __init__(self, decoder: str = DECODER, seconds: int = CPU_SECONDS, wall: float = WALL) -> None:
-        """Starts nothing yet.
-
-        Args:
-            decoder: the decoder's `module:function`, as `pipeline.build.images.isolated_decoder.decode`.
-            seconds: the CPU time limit of a small image.
-            wall: its elapsed time limit, as a multiple of the CPU time.
-        """
+        """Takes the decoder's `module:function`, and a small image's limits: CPU seconds, elapsed time per CPU time."""
         self._decoder, self._seconds, self._wall = decoder, seconds, wall
         self._idle: list[_Decoder] = []
         self._starting = threading.Lock()

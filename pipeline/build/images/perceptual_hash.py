@@ -32,9 +32,7 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
     """Returns a file's hashes, 8 bytes of shape and 8 of colours.
 
     Zeros for a flat, damaged or unsupported image, and for one of more than `max_pixels`.
-
-    Raises:
-        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
+    Raises: MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     pixels = small_pixels(data, max_pixels)
     if pixels is None:
@@ -92,14 +90,10 @@ STEPS = 16  # of a level: few enough values for an exact histogram
 
 
 def appearance(images: Iterable[bytes], max_pixels: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Measures images at 32 × 32 pixels, leaving out damaged and unsupported ones.
+    """Measures images at 32 × 32 pixels, leaving out damaged and unsupported ones; Raises as `perceptual_hash`.
 
-    Returns:
-        By measure, in levels of 0 to 255, float32 [measured images] in steps of 1/16: mean luma; mean length of chroma;
-        its means along blue and red; and mean difference of neighbours' luma.
-
-    Raises:
-        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
+    Returns, by measure, in levels of 0 to 255, float32 [measured images] in steps of 1/16: mean luma; mean length of
+    chroma; its means along blue and red; and mean difference of neighbours' luma.
     """
     small = (small_pixels(data, max_pixels) for data in images)
     measured = [_measures(pixels) for pixels in small if pixels is not None]

@@ -96,15 +96,8 @@ def retry_alone(
 ) -> Result:
     """Runs an action and returns its result; if memory was short, retries it alone.
 
-    Args:
-        action: the action.
-        purpose: its name in messages.
-        doubtful: other errors that may mean a lack of memory.
-        needs: its estimated bytes of memory.
-        gate: admits it.
-
-    Raises:
-        OutOfMemoryError: memory is short even alone.
+    `purpose` names it in messages, `doubtful` errors may mean a lack of memory, `needs` are its estimated bytes.
+    Raises: OutOfMemoryError: memory is short even alone.
     """
     try:
         try:
@@ -199,11 +192,7 @@ def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[
 
 
 def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
-    """Returns the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
-
-    Raises:
-        OutOfMemoryError: memory is not enough to decode it.
-    """
+    """Returns the perceptual hash of a row's image, 16 bytes; zeros without one. Raises: OutOfMemoryError."""
     if not loaded:
         return NONE
     image = loaded[0]

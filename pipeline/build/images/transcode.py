@@ -104,11 +104,8 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> Image.Image:
     """Opens an image with its format's one decoder, without decoding.
 
-    Raises:
-        ImageError: `too_many_pixels`: a frame or a tile is larger than the file's header says.
-        UndecodableError: a PNG has several headers.
-        MissingPluginError: an extra is not installed.
-        Exception: any other, for hostile bytes.
+    Raises: ImageError: `too_many_pixels`: a frame or tile exceeds the file's header; UndecodableError: a PNG has
+    several headers; MissingPluginError: an extra is not installed; any other, for hostile bytes.
     """
     warn_of_old_pillow()
     if form.plugin:
