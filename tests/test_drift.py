@@ -1,4 +1,4 @@
-"""Drift: how far a build's rows are from those that a frozen graph was learned from."""
+"""Drift: the distance between a build's rows and those behind a frozen graph."""
 
 import numpy as np
 

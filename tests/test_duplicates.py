@@ -1,4 +1,4 @@
-"""What becomes of rows of one content: counted, left out, brought into one split, refused; whatever their order."""
+"""Rows of equal content are counted, dropped, moved into one split or refused, in any order."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`recordmill plan`: what it says of a build before it runs, and what it warns of. No build runs here."""
+"""`recordmill plan`: forecasts and warnings. No build runs here."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def forecast_of(spec: Path, output: str | None = None) -> Forecast:
 
 
 def mixed(folder: Path) -> Path:
-    """Writes rows of which two are bad and a quarter has no age."""
+    """Writes rows: two are bad, and a quarter lacks an age."""
     lines = rows(
         400, lambda n: f"{n},{'' if n % 4 == 0 else n},{'bern' if n % 3 else 'oslo'},{'cat' if n % 2 else 'dog'}"
     )

@@ -1,4 +1,4 @@
-"""The gate's rules: each is breached once by what it is for, none by an equal version, all limits by feature."""
+"""The gate's rules: each is breached by its case, none by an equal version; limits by feature."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Every rule of the gate, breached by a real build; the waiting that it leaves; what the command shows."""
+"""A real build breaches every rule of the gate, and waits; the command shows it."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def fn(inputs, outputs):
 
 
 def write(folder: Path, rows: int, *, bad: bool = False) -> None:
-    """Writes rows; bad ones differ in whatever the gate looks at."""
+    """Writes rows; bad ones differ in all the gate compares."""
     random, lines = np.random.default_rng(1), []
     for row in range(rows):
         Image.new("RGB", (4, 4), (row % 50 + (100 if bad else 0), 9, 9)).save(folder / f"{row % 50}{'b' * bad}.png")
@@ -117,7 +117,7 @@ def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_normal_night_passes_and_leaves_its_figures(tmp_path: Path) -> None:
-    """By the defaults: one in a hundred rows is new. Profiles are those of the rows, whatever was learned."""
+    """By the defaults: one in a hundred rows is new. Profiles describe the rows, whatever was learned."""
     output, gate = str(tmp_path / "out"), "gate: {min_rows: 50, min_values: 50}"
     write(tmp_path, 300)
     build(load_spec(spec_of(tmp_path, gate=gate)), output)
@@ -136,7 +136,7 @@ def test_a_normal_night_passes_and_leaves_its_figures(tmp_path: Path) -> None:
 
 
 def test_a_bad_day_among_good_ones_is_held_back(tmp_path: Path) -> None:
-    """In the whole, the version is nearly as the live one."""
+    """As a whole, the version is nearly the live one."""
     spec, output = tmp_path / "dataset.yaml", str(tmp_path / "out")
     spec.write_text(
         f"name: days\nsource: {{format: jsonl, path: '{tmp_path}/data/{{span}}/rows.jsonl'}}\nkey: id\nlabel: label\n"

@@ -26,14 +26,14 @@ Night = Callable[[World], None]
 
 @dataclass(frozen=True)
 class Case:
-    """A change of a dataset, and the rules that the last night breaches after it."""
+    """A change of a dataset, and the rules breached by the last night."""
 
     name: str
     happens: Night
     breaches: str = ""
     """The rules, in alphabetical order; empty for none."""
     world: str = "goods"
-    """The dataset: `goods`, `photos`, or `refresh`, goods that are analyzed anew at each build."""
+    """The dataset: `goods`, `photos`, or `refresh`: goods analyzed again by each build."""
     is_first: bool = False
     """Whether `make test` runs it."""
     compact: bool = False
@@ -50,7 +50,7 @@ def each(**changes: Callable[[Any], Any]) -> Change:
 
 
 def every(step: int, change: Change) -> Change:
-    """Changes each row of some."""
+    """Changes every `step`-th row."""
     return lambda rows: [change([row])[0] if number % step == 0 else row for number, row in enumerate(rows)]
 
 

@@ -1,4 +1,4 @@
-"""A function of the user's that extends what is stored: the jobs before the writing one, messages about mistakes."""
+"""The user's function extends stored features: the jobs before writing, messages about mistakes."""
 
 import json
 import os

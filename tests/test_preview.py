@@ -1,4 +1,4 @@
-"""`recordmill preview`, `dataset.preview()` and what a notebook shows."""
+"""`recordmill preview`, `dataset.preview()` and notebooks."""
 
 import fcntl
 import json

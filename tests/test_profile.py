@@ -1,4 +1,4 @@
-"""Profiles of rows: how they add up, and how a version keeps them."""
+"""Profiles of rows: sums and files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A trained model behind the transform of its dataset: raw rows give what the model gives for the stored ones."""
+"""A trained model behind its dataset's transform scores raw rows as it scores stored ones."""
 
 import json
 import subprocess

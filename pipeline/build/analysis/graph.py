@@ -159,7 +159,7 @@ def _forget_folder(saved_model: Path, folder: str) -> None:
 
 
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
-    """Returns the version's trained tokenizers, by owner. Raises: OutputError: one contradicts the manifest."""
+    """Returns the version's trained tokenizers, by owner. Raises: OutputError: a file contradicts the manifest."""
     return {owner: live.read(model_file(planned, owner)) for owner in dict.fromkeys(planned.trained().values())}
 
 
@@ -197,7 +197,7 @@ def _safe(file: str, data: bytes) -> bytes:
 
 
 def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAnalysis) -> Iterator[str]:
-    """Yields a line for each change of the graph: values, numbers of words. Any change changes every record."""
+    """Yields a line for each change of the graph: both values, or numbers of words. Each changes every record."""
     for name, words in found.vocabularies.items():
         file = f"transform_fn/assets/{vocabulary_name(name)}"
         if _digest(_lines(words)) != live.files.get(file):

@@ -44,7 +44,7 @@ SETTINGS = {
 REQUEST = struct.Struct("<QQ??")
 """Header before an image's bytes: most pixels, most CPU seconds, `color: srgb`, whether to compress a PNG."""
 AS_IS, PNG, REJECT = b"=", b"p", b"r"
-"""First byte of an answer, before nothing, the bytes of a PNG, or a reason, a NUL and a message."""
+"""First byte of an answer: the image is fine; the bytes of a PNG follow; or a reason, a NUL and a message."""
 COMMAND = struct.Struct("<q")
 FORK = 0
 """The command, with a socket, to fork; any other is a process to end. The answer is its number or its exit code."""

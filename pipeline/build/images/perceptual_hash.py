@@ -58,7 +58,7 @@ def small_pixels(data: bytes, max_pixels: int) -> npt.NDArray[np.float64] | None
 
 def _small(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
     with open_image(data, form, max_pixels) as image:
-        if form.name == "JPEG":  # a HEIF would give its thumbnail of anything
+        if form.name == "JPEG":  # a HEIF's thumbnail may show anything
             image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of the sides
         image.load()
         image.info.pop(exif.RAW, None)
