@@ -234,13 +234,13 @@ def test_no_name_in_a_manifest_chooses_a_folder(
 def test_a_file_that_cannot_be_written_is_named(
     dataset: Dataset, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="1"):
+    with raises(SystemExit, 1):
         main([command, str(dataset.folder), "--output", str(tmp_path)])
     assert_names(" ".join(capsys.readouterr().err.split()), tmp_path, "a folder", "--output")
 
 
 def test_rejects_are_chosen_by_nothing(dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["preview", str(dataset.folder), "--rejects", "--key", "a", "--augment", "RandomFlip()"]
-    with pytest.raises(SystemExit, match="1"):
+    with raises(SystemExit, 1):
         main(command)
     assert_names(" ".join(capsys.readouterr().err.split()), "--key and --augment", "--rejects")

@@ -71,7 +71,7 @@ def population_stability_index(before: Counts, after: Counts) -> float:
 
 
 def standardized_shifts(before: Sequence[float], variances: Sequence[float], after: Sequence[float]) -> list[float]:
-    """Returns each channel's shift of the mean, in standard deviations before (Glass's Δ, 1976); 1 if constant."""
+    """Returns each channel's shift of the mean, in standard deviations before (Glass's Δ, 1976); 0 counts as 1."""
     deviations = [math.sqrt(variance) or 1.0 for variance in variances]
     return [(new - old) / scale for old, scale, new in zip(before, deviations, after, strict=True)]
 

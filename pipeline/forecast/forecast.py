@@ -204,7 +204,7 @@ def _whole_builds(entries: Iterable[history.Entry]) -> Iterator[history.Entry]:
 
 
 def _space(plan: BuildPlan, planned: PlannedBuild) -> Iterator[Warned]:
-    """Warns of too little disk space."""
+    """Warns where the disk is short of what a build needs."""
     try:
         if note := check_free_space(plan, planned, kept=0):
             yield Warned(note)
