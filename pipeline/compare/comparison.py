@@ -27,8 +27,7 @@ class Compared:
 
     figures: list[Figure]
     not_compared: list[str]  # a line with the reason for each part skipped on purpose
-    damaged: list[tuple[str, str]]
-    """Parts skipped because of damaged files: the feature, empty for all, and a line."""
+    damaged: list[tuple[str, str]]  # a feature, empty for all, and a line for each damaged file
 
 
 def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:

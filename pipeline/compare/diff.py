@@ -34,8 +34,7 @@ class NameChanges:
     gained: int
     lost: int
     moved: int  # names with changed ids
-    names: dict[str, list[str]] = field(default_factory=dict)
-    """Names of classes, by `gained`, `lost` and `moved`; leaves out words of texts."""
+    names: dict[str, list[str]] = field(default_factory=dict)  # of classes, by `gained`, `lost`, `moved`
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class Diff:
     features: Changes  # descriptions of features
     spec: Changes
     packages: Changes
-    values: list[Figure] = field(default_factory=list)
-    """Figures of changed feature values, the largest of each rule first."""
+    values: list[Figure] = field(default_factory=list)  # of changed values, each rule's largest first
 
     def to_json(self) -> dict[str, Any]:
         """Returns everything as JSON: a change is [before, after]."""

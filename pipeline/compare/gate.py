@@ -34,10 +34,8 @@ class Verdict:
     live: str  # the live version's name
     figures: tuple[Figure, ...] = ()
     not_compared: tuple[str, ...] = ()  # a line with the reason for each skipped part
-    usual: Mapping[str, Any] = field(default_factory=dict)
-    """The entry `gate.usual`: compared spans, for later versions."""
-    approved: Past = field(default_factory=dict)
-    """The entry `gate.approved`: breaches that later versions tolerate, if this one is approved."""
+    usual: Mapping[str, Any] = field(default_factory=dict)  # `gate.usual`: compared spans, for later versions
+    approved: Past = field(default_factory=dict)  # `gate.approved`: breaches tolerated later, once approved
 
     @property
     def breaches(self) -> tuple[Figure, ...]:

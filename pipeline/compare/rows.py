@@ -42,10 +42,8 @@ class RowChanges:
     changed: int = 0  # same key, other content
     moved: int = 0  # same key, other split; changed or not
     unchanged: int = 0  # same key, content and split, including skipped shards
-    examples: dict[str, list[str]] = field(default_factory=dict)
-    """The first keys, by `added`, `removed`, `changed` and `moved`."""
-    features: dict[str, int] = field(default_factory=dict)
-    """By feature, how many of the first 1,000 changed rows differ in it."""
+    examples: dict[str, list[str]] = field(default_factory=dict)  # keys by `added`, `removed`, …
+    features: dict[str, int] = field(default_factory=dict)  # changed rows of the first 1,000, by feature
 
 
 class _RowsOfVersion(NamedTuple):

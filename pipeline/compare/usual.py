@@ -42,12 +42,9 @@ class Usual:
     """The last compared spans, with rows and figures."""
 
     rows: Mapping[str, int] = field(default_factory=dict)  # written rows by span
-    figures: Past = field(default_factory=dict)
-    """By rule, subject and span; missing ones are far below their limit."""
-    approved: Past = field(default_factory=dict)
-    """Figures of spans held back, and approved by a person: they are live now."""
-    is_whole: bool = True
-    """False if earlier spans' figures are partly unknown: then the version stores none, and the next one retries."""
+    figures: Past = field(default_factory=dict)  # by rule, subject, span; missing: far below the limit
+    approved: Past = field(default_factory=dict)  # of spans held back, live since a person approved them
+    is_whole: bool = True  # False if earlier figures are partly unknown: stores none, and the next build retries
 
     @classmethod
     def of(cls, live: Manifest) -> "Usual":

@@ -26,8 +26,7 @@ class SpanProfile(NamedTuple):
     """Values of one span's rows."""
 
     profiles: profile.Profiles  # counts by split
-    pixels: Mapping[str, Any] = MappingProxyType({})
-    """`mean`, `variance` and `images` of the train split's sample, by image feature."""
+    pixels: Mapping[str, Any] = MappingProxyType({})  # `mean`, `variance`, `images` of train, by feature
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class ComparedVersion:
 
     manifest: Manifest
     folder: Location  # the version's folder, or where an unpublished one is assembled
-    profiles: profile.Profiles = field(default_factory=dict)
-    """The profile of each split; empty if damaged, see `fault`."""
+    profiles: profile.Profiles = field(default_factory=dict)  # by split; empty if damaged, see `fault`
     fault: str = ""  # the damaged file behind missing profiles, or missing profiles of `spans`
     spans: Mapping[str, SpanProfile] = field(default_factory=dict)
     """Spans compared one by one: new or changed ones; of the live version its last ones, until comparisons tell what is

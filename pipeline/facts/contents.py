@@ -64,15 +64,12 @@ class Contents:
     profiles: Profiles
     vocabularies: Mapping[str, Sequence[str]]
     words: Mapping[str, WordCounts]
-    words_are_of_forgotten_rows: bool
-    """Whether words are left out: they were counted before rows were forgotten, and may only occur in these."""
+    words_are_of_forgotten_rows: bool  # then left out: they may only occur in forgotten rows
     rejects: Sequence[RejectFacts]
     sample: RecordSample | None
-    pairs: Mapping[str, Sequence[Sequence[ShownRecord]]]
-    """Examples of duplicates, `exact` and `near`: two records each."""
+    pairs: Mapping[str, Sequence[Sequence[ShownRecord]]]  # duplicates, `exact` and `near`: two records each
     damage: str = ""  # why records could not be read
-    reject_images: Mapping[str, str] = field(default_factory=dict)
-    """Decodable images of shown rejects, by file; empty without sources."""
+    reject_images: Mapping[str, str] = field(default_factory=dict)  # decodable ones by file, given the sources
 
     @property
     def manifest(self) -> Manifest:

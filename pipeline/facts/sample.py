@@ -88,8 +88,7 @@ class ImageCounts(NamedTuple):
     heights: Histogram
     bytes: Histogram
     brightness: Histogram  # mean luma of each decoded image, 0 to 255
-    colors: Sequence[tuple[float, float]]
-    """Mean and standard deviation of decoded pixels by channel, 0 to 255; empty without decoded images."""
+    colors: Sequence[tuple[float, float]]  # mean, deviation of decoded pixels by channel, 0 to 255; may be empty
 
 
 @dataclass(frozen=True)
@@ -100,8 +99,7 @@ class RecordSample:
     records: int
     examples: Sequence[ShownRecord]
     images: Mapping[str, ImageCounts]
-    boxes: Mapping[str, npt.NDArray[np.float64]]
-    """Boxes by feature, [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1."""
+    boxes: Mapping[str, npt.NDArray[np.float64]]  # [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1
     boxes_a_row: Mapping[str, Histogram]
     is_padded: bool = False  # whether images have padding, shown hatched
 

@@ -156,8 +156,7 @@ class ColumnView:
     missing: float  # the share of good rows without a value, 0..1; 0 if required
     facts: tuple[str, ...]  # facts in words: `7 names, 31.0% dog`
     examples: tuple[str, ...] = ()
-    names: Mapping[str, int] = field(default_factory=dict)
-    """Rows by name of a category, the most frequent first."""
+    names: Mapping[str, int] = field(default_factory=dict)  # rows by name, the most frequent first
     losses: Mapping[str, int] = field(default_factory=dict)  # opened images by loss (`contract.image_facts`)
 
 

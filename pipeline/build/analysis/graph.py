@@ -43,8 +43,7 @@ class LearnedAnalysis:
 
     rows: dict[str, int] | None  # rows seen by the look, by split; None if nothing was learned
     statistics: dict[str, dict[str, Any]]  # by feature, as in `dataset.json`
-    vocabularies: dict[str, list[bytes]]
-    """Words in id order, by the feature after which the vocabulary is named."""
+    vocabularies: dict[str, list[bytes]]  # words in id order, by the feature after which each is named
     models: dict[str, bytes]  # trained tokenizers, by the feature after which each is named
     drift: dict[str, Drift] = field(default_factory=dict)
 

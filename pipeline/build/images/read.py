@@ -154,8 +154,7 @@ class Loaded(NamedTuple):
     source: bytes  # the original file
     needs: int  # estimated bytes of memory to decode it
     file: str | None = None  # its name, if it is a whole local file (`ImageFiles.whole_file`)
-    counts: Sequence[tuple[str, str]] = ()
-    """Its entries in the statistics `COUNTS`, each with a format, a profile's name or `broken`, or a loss."""
+    counts: Sequence[tuple[str, str]] = ()  # entries in `COUNTS`, each with a format, profile or loss
 
 
 def image_reader(context: PlannedBuild) -> BuildImageReader:
