@@ -58,7 +58,7 @@ def test_augmentations_are_read_from_text(text: str, augmentations: list[object]
         ("RandomFlip(", "never closed"),
         ("RandomFlip(**{'horizontal': 1})", ": **"),
         ("RandomFlip(left=1)", "argument 'left'"),
-        ("RandomResizedCrop(-1)", "number of pixels"),
+        ("RandomResizedCrop(-1)", "size=-1"),
         ("CutMix()", "augmentation 'CutMix'"),
         ("[]", "'[]' names no augmentation"),
         ("3", "'3' names no augmentation"),

@@ -135,5 +135,5 @@ def _id_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> I
     else:
         old = before.ids(name)
         moved, known = len(compare_ids(old, after.ids(name)).moved), len(old)
-    detail = f"{moved:,} of {known:,} have another id, so a model needs training anew" if moved else ""
+    detail = f"{moved:,} of {known:,} have another id, so the model needs training again" if moved else ""
     yield Figure("ids_moved", name, moved / max(1, known), detail, feature=name)

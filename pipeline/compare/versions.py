@@ -144,7 +144,7 @@ def _changes(before: Mapping[str, int], after: Mapping[str, int], is_shown: bool
     if lost:
         yield f"{len(lost):,} without an id now{first_few(lost) if is_shown else ''}"
     if moved:
-        yield f"{len(moved):,} of {len(before):,} have another id than before, so a model needs training anew"
+        yield f"{len(moved):,} of {len(before):,} have another id than before, so the model needs training again"
 
 
 def names_gone(

@@ -129,10 +129,10 @@ def _value(node: ast.expr) -> Any:
         return ast.literal_eval(node)
     if not isinstance(node.func, ast.Name) or node.func.id not in KNOWN:
         name = ast.unparse(node.func)
-        raise ValueError(f"there is no augmentation '{name}'{did_you_mean(name, KNOWN)}")
+        raise ValueError(f"unknown augmentation '{name}'{did_you_mean(name, KNOWN)}")
     options = {each.arg: _value(each.value) for each in node.keywords if each.arg is not None}
     if len(options) < len(node.keywords):
-        raise ValueError("** is no option")
+        raise ValueError("** is not allowed")
     return KNOWN[node.func.id](*map(_value, node.args), **options)
 
 

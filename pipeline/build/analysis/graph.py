@@ -204,7 +204,7 @@ def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAna
             yield f"{name}.vocabulary: {len(new):,} new, {len(lost):,} gone, {len(moved):,} with another id"
     for name, model in found.models.items():
         if _digest(model) != live.files.get(model_file(planned, name)):
-            yield f"{name}.tokenizer: trained anew"
+            yield f"{name}.tokenizer: retrained"
     for name, options in planned.features.items():
         before, now = live.statistics.get(name, {}), found.statistics.get(name, {})
         for key in used_statistics(options) if isinstance(options, number.NumberOptions) else ():

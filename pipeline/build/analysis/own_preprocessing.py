@@ -62,7 +62,7 @@ class OwnPreprocessing:
             got = type(outcome).__name__
             raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")
         if self._label is not None and self._label not in outcome:
-            raise PreprocessingError(f"{self._reference} returned no '{self._label}', which is the label")
+            raise PreprocessingError(f"{self._reference} returned no '{self._label}', the label")
         if not outcome:
             raise PreprocessingError(f"{self._reference} returned nothing to store")
         for name, value in outcome.items():
@@ -74,14 +74,14 @@ class OwnPreprocessing:
 def _why_not_stored(name: str, value: Any) -> str | None:
     """Describes why a value cannot be stored; only reads attributes, to load without TensorFlow."""
     if name == KEY:
-        return "is what every record's own key is stored under: call it otherwise"
+        return "is the name of every record's own key: rename it"
     if not is_name(name):
-        return "is no name: a letter, then letters, digits and underscores"
+        return "is not a valid name: a letter, then letters, digits and underscores"
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None or hasattr(value, "dense_shape"):
         return f"is a {type(value).__name__}: return a tensor, or a ragged one"
     if dtype.name not in STORED:
-        return f"is {dtype.name}: cast it to float32, int64 or string, which are what a record holds"
+        return f"is {dtype.name}: cast it to float32, int64 or string"
     if hasattr(value, "row_splits"):
         return None if value.ragged_rank == 1 and shape.rank == 2 else "has lists in lists: one list a row is stored"
     if not shape.rank or not shape[1:].is_fully_defined():

@@ -77,12 +77,12 @@ def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerM
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise UserError(f"{where} is no file of WordPieces: it is not UTF-8 at byte {error.start}") from None
+        raise UserError(f"{where} is not a file of WordPieces: invalid UTF-8 at byte {error.start}") from None
     pieces = tuple(text.split("\n"))
     ids: dict[str, int] = {}
     for id_, piece in enumerate(pieces):
         if not piece or piece in ids or re.search(NO_PIECE, piece):
-            what = "stands there twice" if piece in ids else "holds U+0000 or U+0011" if piece else "is blank"
+            what = "occurs twice" if piece in ids else "holds U+0000 or U+0011" if piece else "is blank"
             raise UserError(f"{where}, line {id_ + 1}: the piece {cut(repr(piece))} {what}: each line is one piece")
         ids[piece] = id_
     special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
@@ -99,7 +99,7 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
         model = SentencePieceProcessor()
         model.LoadFromSerializedProto(data)
     except RuntimeError:
-        raise UserError(f"{where} is no SentencePiece model: give the file that its trainer calls `….model`") from None
+        raise UserError(f"{where} is not a SentencePiece model: give the trainer's `….model` file") from None
     pieces = tuple(model.id_to_piece(list(range(model.vocab_size()))))
     special = {"padding": model.pad_id(), "unknown": model.unk_id(), "begin": model.bos_id(), "end": model.eos_id()}
     return TokenizerModel(data, SUFFIXES["sentencepiece"], pieces, _special(special, len(pieces), options, where))
