@@ -1,16 +1,17 @@
 """Joins a version's transform with a trained model in one SavedModel: raw rows in, names of classes and scores out.
 
-The transform is the version's `serving/`, whose digests and operations are checked before it is loaded. The result
-needs TensorFlow alone: no Recordmill where it is loaded and served.
+The transform is the version's `serving/`; its digests and operations are checked before loading. To load and serve the
+result takes TensorFlow, but no Recordmill.
 """
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from recordmill.dataset import Dataset
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
@@ -21,15 +22,8 @@ from recordmill.pipeline.reader.keras_data import inputs_of, served_features
 from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import argument_name
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.image import ImageDescription, Pixels
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds import base, category, image, read_description, text
 from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
-
-if TYPE_CHECKING:
-    from recordmill.dataset import Dataset
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
 Prepare: TypeAlias = Callable[[Tensors], Any]
@@ -38,12 +32,12 @@ PREPARE = "give `prepare`, which makes the one from the other"
 
 
 class Servable(tf.Module):
-    """A trained model behind the transform of its dataset; call it with raw rows, or save it to be served."""
+    """A trained model behind its dataset's transform; call it with raw rows, or save it for serving."""
 
     def __init__(
         self,
         model: keras.Model,
-        dataset: "Dataset | Input",
+        dataset: Dataset | Input,
         *,
         activation: Literal["softmax", "sigmoid"] | None = None,
         top: int | None = None,
@@ -57,12 +51,13 @@ class Servable(tf.Module):
         self._model, self._top, self._prepare = model, top, prepare
         self._activation = ACTIVATIONS[activation] if activation else tf.identity
         label = self._request.features.get(self._request.label or "")
-        is_named = isinstance(label, CategoryDescription | CategoriesDescription) and label.vocabulary is not None
+        named = category.CategoryDescription | category.CategoriesDescription
+        is_named = isinstance(label, named) and label.vocabulary is not None
         self._names = version.class_names(str(self._request.label)) if is_named else None
         self._loaded = tf.saved_model.load(serving_model(str(version.folder)))
         is_label_read = version.label in self._request.features and version.label != self._request.label
         self._transform = self._loaded.signatures["with_label" if is_label_read else "serving_default"]
-        outputs = self._transform.structured_outputs  # without what the user's function makes of the label
+        outputs = self._transform.structured_outputs  # without outputs that need the label
         served = {
             name: spec
             for name, spec in served_features(self._request).items()
@@ -71,7 +66,7 @@ class Servable(tf.Module):
         self._take = dict if prepare else inputs_of(model, served, "a served row", PREPARE)
         self._specs = self._transform.structured_input_signature[1]
         self._lists = {name for name in self._specs if part_name(name, LENGTHS) in self._specs}
-        features = {argument_name(name): each for name, each in version.features.items()}
+        features = {base.argument_name(name): each for name, each in version.features.items()}
         self._blanks = {name: _blank(features.get(name), spec.dtype) for name, spec in self._specs.items()}
         taken = keras.tree.flatten(self._take({name: name for name in served}))
         self._inputs = {name: self._specs[name] for name in self._needed(version, taken)}
@@ -81,12 +76,12 @@ class Servable(tf.Module):
         self._weights = [variable.value for variable in model.variables]
 
     def __call__(self, **raw: Any) -> dict[str, tf.Tensor]:
-        """Returns the outputs for a batch of raw rows, by input as the signature takes them."""
+        """Returns the outputs for a batch of raw rows, given by input of the signature."""
         return self.signature(**{name: tf.constant(raw[name], spec.dtype) for name, spec in self._inputs.items()})
 
     def save(self, folder: str | Path) -> None:
-        """Writes the SavedModel into a folder, such as `models/emoji/1`, where TensorFlow Serving finds version 1."""
-        with private_temporary_files():  # TensorFlow uses AutoGraph here, which writes modules and runs them
+        """Writes the SavedModel into a folder, such as `models/emoji/1`: version 1 for TensorFlow Serving."""
+        with private_temporary_files():  # TensorFlow's AutoGraph writes and runs modules here
             tf.saved_model.save(self, str(folder), signatures={"serving_default": self.signature})
 
     def _serve(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -113,21 +108,21 @@ class Servable(tf.Module):
         return inputs_of(self._model, specs, "`prepare`", "let it return what the model takes")(prepared)
 
     def _needed(self, version: DatasetVersion, taken: list[str]) -> list[str]:
-        """Names the raw inputs that clients send: those of the features taken, where no other can matter."""
+        """Names the raw inputs that clients send: those of the features taken, unless others may matter."""
         owners = {
             owner
             for owner in version.features
             for name in taken
             if name == owner or (name not in version.features and name.startswith(f"{owner}_"))
         }
-        kinds = {argument_name(owner): version.features[owner]["kind"] for owner in owners}
+        kinds = {base.argument_name(owner): version.features[owner]["kind"] for owner in owners}
         is_made_of_others = any(name not in self._specs or kind == "boxes" for name, kind in kinds.items())
         if version.manifest.spec.get("preprocessing") or self._prepare or is_made_of_others:
             return list(self._specs)
         return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & kinds.keys()]
 
     def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
-        """Adds a blank for each row, and an empty list, where the model does not look at an input."""
+        """Fills inputs that the model ignores with a blank or an empty list for each row."""
         rows = tf.shape(next(raw[name] for name in raw if name not in self._lists))
         blanks = {
             name: tf.fill(rows * (name not in self._lists), tf.constant(self._blanks[name], spec.dtype))
@@ -138,22 +133,22 @@ class Servable(tf.Module):
 
 
 def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
-    """Returns a value that a feature's graph takes: a black pixel, no bytes, or 0."""
+    """Returns a value valid for a feature's graph: a black pixel, empty bytes, or 0."""
     feature = read_description(described) if described else None
-    if isinstance(feature, ImageDescription):
+    if isinstance(feature, image.ImageDescription):
         return bytes(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
     if dtype != tf.string:
         return 0
     return feature.blank if feature else b""
 
 
-def _read(dataset: "Dataset | Input") -> tuple[DatasetVersion, Request]:
-    """Returns a version, and how it is read. Raises: UserError: several versions are read at once."""
+def _read(dataset: Dataset | Input) -> tuple[DatasetVersion, Request]:
+    """Returns a version and how to read it. Raises: UserError: the input mixes versions."""
     if not isinstance(dataset, Input):
         given = evaluation_options(next(iter(dataset.splits)), {"batch_size": 1})
         return dataset, make_request(str(dataset.folder), dataset.manifest, given)
     if dataset.folder is None or not isinstance(dataset.source, SplitSource):
-        raise UserError("a mixture has no transform of its own: give `servable` the dataset whose rows are served")
+        raise UserError("a mixture has no single transform: give `servable` the dataset of the rows to serve")
     return DatasetVersion(dataset.folder, read_manifest(dataset.folder)), dataset.source.request
 
 
@@ -163,9 +158,9 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
     for name, each in request.features.items():
         if name not in ready:
             continue
-        if isinstance(each, Pixels) and given.dtype is not None:
+        if isinstance(each, image.Pixels) and given.dtype is not None:
             ready[name] = _pixels(each, ready[name], tf.as_dtype(given.dtype))
-        elif isinstance(each, TextDescription) and each.packed is None:
+        elif isinstance(each, text.TextDescription) and each.packed is None:
             ids = ready[name]
             length = given.length_of(each.max_length)
             if length is not None:
@@ -174,24 +169,20 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
                 ready[name] = tf.ensure_shape(
                     tf.pad(ids[..., :length], sides, constant_values=each.padding_id), [*ids.shape[:-1], length]
                 )
-                if (lengths := part_name(name, LENGTHS)) in ready:  # of a row's texts
+                if (lengths := part_name(name, LENGTHS)) in ready:  # of texts
                     ready[lengths] = tf.minimum(ready[lengths], length)
             if given.masks:
                 ready[part_name(name, "mask")] = ready[name] != each.padding_id
     return ready
 
 
-def _pixels(image: Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Returns pixels as another dtype; in whole numbers they are what was stored.
-
-    Raises:
-        UserError: zeros that pad images would become other values than in training.
-    """
+def _pixels(feature: image.Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Casts pixels; as uint8 they equal the stored ones. Raises: UserError: padding would differ from training."""
     if (dtype == tf.uint8) == (pixels.dtype == tf.uint8):
         return tf.cast(pixels, dtype)
-    if None in image.shape or not isinstance(image, ImageDescription) or image.optional:
-        raise UserError(f"images that are padded or missing have no served form as {dtype.name}: train without dtype=")
-    offset, scale = (tf.constant(each, tf.float32) for each in (image.offset, image.scale))
+    if None in feature.shape or not isinstance(feature, image.ImageDescription) or feature.optional:
+        raise UserError(f"padded or missing images cannot be served as {dtype.name}: train without dtype=")
+    offset, scale = (tf.constant(each, tf.float32) for each in (feature.offset, feature.scale))
     if dtype == tf.uint8:
         return tf.cast(tf.round(pixels / scale + offset), dtype)
     return tf.cast((tf.cast(pixels, tf.float32) - offset) * scale, dtype)

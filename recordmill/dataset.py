@@ -111,7 +111,7 @@ class Dataset(DatasetVersion):
 
     def _repr_html_(self) -> str:
         """Shows the dataset in a notebook: splits, features, and some records."""
-        from recordmill.pipeline.facts.notebook import dataset_html
+        from recordmill.pipeline.facts.sample import dataset_html
 
         return dataset_html(self)
 

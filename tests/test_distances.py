@@ -1,4 +1,4 @@
-"""Distances of distributions: their definitions, and what holds of all of them."""
+"""Distances between distributions: definitions and common properties."""
 
 import math
 from typing import Any

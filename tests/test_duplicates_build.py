@@ -16,6 +16,7 @@ from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.cli.display import print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import photo, saved
 
@@ -105,8 +106,9 @@ def test_keep_counts_what_straddles(kept: tuple[Published, dict[str, str]]) -> N
     assert sum(found["exact"]["within"].values()) == len(EQUAL) - across
     file = io.StringIO()
     print_published(Screen(file=file, width=200), replace(published, is_new=True), 1.0)
-    assert f"of test are also in {next(iter(found['exact']['across']))}" in file.getvalue()
-    assert "look like some of" in file.getvalue()
+    (other,) = found["exact"]["across"]
+    lines = [line for line in file.getvalue().splitlines() if " of test " in line and other in line]
+    assert len(lines) == 2, "rows equal to some of another split, and rows that look like some"
 
 
 @pytest.mark.nightly
@@ -170,9 +172,8 @@ def test_classes_are_cut_by_the_read_that_finds_duplicates(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_fail_publishes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DuplicatesError, match="^50 rows are equal to another one, in 40 groups; 7 rows of ") as error:
+    with raises(DuplicatesError, "50 rows", "40 groups", "7 rows of ", "\n  'k1' of a.jsonl and 'k81' of b.jsonl\n"):
         _build_texts(tmp_path, ROWS, "fail")
-    assert "The first pairs:\n  'k1' of a.jsonl and 'k81' of b.jsonl\n" in str(error.value)
     assert not (tmp_path / "out" / "versions").exists()
     assert not (tmp_path / "out" / "LATEST").exists()
     published = _build_texts(tmp_path / "clean", ROWS[:40], "fail")
@@ -185,10 +186,11 @@ def test_a_build_that_goes_on_counts_the_same(tmp_path: Path) -> None:
         raise RuntimeError("the power is out")
 
     spec, output, notes = _texts(tmp_path, ROWS, "same_split"), str(tmp_path / "out"), list[str]()
-    with pytest.raises(RuntimeError, match="the power is out"):
+    with raises(RuntimeError, "the power is out"):
         build(spec, output, listener=Listener(on_publish=fail))
     found = build(spec, output, listener=Listener(on_note=notes.append)).manifest
-    assert notes == ["going on with an earlier build: the transform graph and 3 of 3 shards are kept"]
+    (note,) = notes
+    assert_names(note, "earlier build", "graph", "3 of 3 shards")
     assert found.duplicates["exact"]["rows"] == 50
     assert found.duplicates["exact"]["across"] == {}
     assert found.rows == {"read": 90, "written": 90, "rejected": 0, "duplicates": 0}

@@ -38,7 +38,7 @@ READING = modules(
     "transforms.contract", "transforms.numpy",
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.reader.keras_data",
          "pipeline.reader.torch_data", "pipeline.facts.page",
-         "pipeline.facts.features", "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
+         "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.repair", "pipeline.verify.with_sources"),
 )  # fmt: skip
 LIGHT = modules(

@@ -1,4 +1,4 @@
-"""A function of the user's that extends what is stored: the jobs before the writing one, messages about mistakes."""
+"""The user's function extends stored features: the jobs before writing, messages about mistakes."""
 
 import json
 import os
@@ -26,7 +26,9 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds import read_descriptions
+from tests.messages import raises
 
 MODULE = """
 import tensorflow as tf
@@ -132,16 +134,16 @@ def test_serving_gives_it_too(folder: Path) -> None:
 
 MAKE = "import tensorflow as tf\n\ndef f(inputs, outputs):\n    return outputs | "
 MISTAKES = {
-    MAKE + "{'m': 5}\n": "'m' is a int: return a tensor, or a ragged one",
-    MAKE + "{'m': tf.zeros([1], tf.float64)}\n": "'m' is float64: cast it to float32",
-    MAKE + "{'m': tf.constant(1)}\n": r"'m' is int32",
-    MAKE + "{'m': tf.constant(1.0)}\n": r"'m' has the shape \(\): the first axis is the rows",
-    MAKE + "{'key': tf.constant(['a'])}\n": "'key' is what every record's own key is stored under",
-    MAKE + "{'my ü': tf.constant(['a'])}\n": "'my ü' is no name",
-    "def f(inputs, outputs):\n    return None\n": "should return a dict of tensors by name, got NoneType",
-    "def f(inputs, outputs):\n    return {}\n": "returned no 'label', which is the label",
-    "def f(inputs, outputs):\n    return inputs['txt']\n": r"failed in mistake_8.py, line 2: KeyError: 'txt'",
-    "def g(inputs, outputs):\n    return outputs\n": "has no function `f`",
+    MAKE + "{'m': 5}\n": ["mistake_0:f", "'m'", " int", "return a tensor"],
+    MAKE + "{'m': tf.zeros([1], tf.float64)}\n": ["mistake_1:f", "'m'", "float64", "float32, int64 or string"],
+    MAKE + "{'m': tf.constant(1)}\n": ["'m'", "int32"],
+    MAKE + "{'m': tf.constant(1.0)}\n": ["'m'", "shape ()", "ragged"],
+    MAKE + "{'key': tf.constant(['a'])}\n": ["'key'", "every record's own key"],
+    MAKE + "{'my ü': tf.constant(['a'])}\n": ["'my ü'", "letters, digits and underscores"],
+    "def f(inputs, outputs):\n    return None\n": ["mistake_6:f", "NoneType", "a dict of tensors"],
+    "def f(inputs, outputs):\n    return {}\n": ["mistake_7:f", "no 'label'"],
+    "def f(inputs, outputs):\n    return inputs['txt']\n": ["mistake_8.py, line 2", "KeyError: 'txt'"],
+    "def g(inputs, outputs):\n    return outputs\n": ["mistake_9", "no function `f`"],
 }
 
 
@@ -150,8 +152,9 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     name = f"mistake_{list(MISTAKES).index(code)}"
     (tmp_path / f"{name}.py").write_text(code)
     found = UserCode.of([f"{name}:f"], str(tmp_path))
-    with pytest.raises(UserError, match=MISTAKES[code]):
-        OwnPreprocessing(f"{name}:f", "label", found)({}, {"label": tf.constant(["a"])})
+    function = OwnPreprocessing(f"{name}:f", "label", found, LocalStore(str(tmp_path)))
+    with raises(UserError, *MISTAKES[code]):
+        function({}, {"label": tf.constant(["a"])})
 
 
 def remote() -> Runner:
@@ -171,9 +174,9 @@ def test_analyzers_on_a_cluster_need_a_folder_that_workers_reach(tmp_path: Path)
     plan = make_plan(load_spec(tmp_path / "dataset.yaml"), LocalFiles())
     run = attempts.begin(str(tmp_path / "out"), str(tmp_path / "out"), plan.build_key, plan.pieces)
     planned = planned_build(plan, run.folder, LocalFiles(), inline=True, threads=1)
-    with pytest.raises(PreprocessingError, match="own_temp:f uses tf.Transform's analyzers.* add --temp; give a gs://"):
+    with raises(PreprocessingError, "own_temp:f", "analyzers", "--temp", "gs://"):
         learn(planned, plan.chunks, remote())
-    with pytest.raises(UnreachableError, match="--temp s3://no/where cannot be written by TensorFlow"):
+    with raises(UnreachableError, "--temp s3://no/where", "TensorFlow"):
         learn(planned, plan.chunks, remote(), temp="s3://no/where")
     context = learn(planned, plan.chunks, remote(), temp=str(tmp_path / "temp"))
     assert context.export.startswith("analysis/")

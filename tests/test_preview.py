@@ -1,4 +1,4 @@
-"""`recordmill preview`, `dataset.preview()` and what a notebook shows."""
+"""`recordmill preview`, `dataset.preview()` and notebooks."""
 
 import fcntl
 import json
@@ -26,6 +26,7 @@ from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.facts.version import shown_split
 from recordmill.pipeline.inspection.values import raw_image
 from tests import published, shown
+from tests.messages import assert_names, raises
 
 
 @pytest.fixture(scope="module")
@@ -49,24 +50,24 @@ def test_augmentations_are_read_from_text(text: str, augmentations: list[object]
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "fact"),
     [
-        ("__import__('os').system('touch /tmp/x')", "there is no augmentation '__import__.'os'..system'"),
-        ("RandomFlp()", "did you mean `RandomFlip`"),
+        ("__import__('os').system('touch /tmp/x')", "augmentation '__import__('os').system'"),
+        ("RandomFlp()", "`RandomFlip`"),
         ("RandomFlip", "write RandomFlip()"),
-        ("RandomFlip(", "was never closed"),
-        ("RandomFlip(**{'horizontal': 1})", r"\*\* is no option"),
-        ("RandomFlip(left=1)", "unexpected keyword argument 'left'"),
-        ("RandomResizedCrop(-1)", "the size is no number of pixels"),
-        ("CutMix()", "there is no augmentation 'CutMix'"),
-        ("[]", "names no augmentation"),
-        ("3", "names no augmentation"),
+        ("RandomFlip(", "never closed"),
+        ("RandomFlip(**{'horizontal': 1})", ": **"),
+        ("RandomFlip(left=1)", "argument 'left'"),
+        ("RandomResizedCrop(-1)", "size=-1"),
+        ("CutMix()", "augmentation 'CutMix'"),
+        ("[]", "'[]' names no augmentation"),
+        ("3", "'3' names no augmentation"),
         ("", "invalid syntax"),
-        ("RandomFlip(horizontal=(lambda: 1)())", "there is no augmentation 'lambda: 1'"),
+        ("RandomFlip(horizontal=(lambda: 1)())", "augmentation 'lambda: 1'"),
     ],
 )
-def test_other_text_is_refused_and_not_run(text: str, message: str) -> None:
-    with pytest.raises(DatasetError, match=f"--augment .*{message}.*RandomResizedCrop"):
+def test_other_text_is_refused_and_not_run(text: str, fact: str) -> None:
+    with raises(DatasetError, "--augment", fact, "RandomResizedCrop(224)"):
         augmentations_of(text)
 
 
@@ -87,9 +88,9 @@ def test_boxes_move_with_augmented_pixels(dataset: Dataset) -> None:
 
 
 def test_a_preview_of_nothing_says_so(dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match="no record fits"):
+    with raises(DatasetError, "no record"):
         dataset.preview(key="absent")
-    with pytest.raises(DatasetError, match="there is no class 'cat'"):
+    with raises(DatasetError, "class 'cat'"):
         dataset.preview(label="cat")
 
 
@@ -97,7 +98,7 @@ def test_records_without_images_are_cards_of_text(tmp_path: Path) -> None:
     published.write_version(tmp_path)
     tables = open_dataset(tmp_path)
     assert tables.preview(limit=3).height > 50
-    with pytest.raises(DatasetError, match="augmentations are for images"):
+    with raises(DatasetError, "augmentations", "small", "leave them out"):
         tables.preview(augment=[RandomFlip()])
 
 
@@ -194,7 +195,7 @@ def test_the_command_writes_a_file(dataset: Dataset, tmp_path: Path) -> None:
     assert Image.open(file).height > 100
     done = subprocess.run([*command, "--class", "cat"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "there is no class 'cat'" in done.stderr
+    assert_names(done.stderr, "class 'cat'")
 
 
 def test_the_split_that_people_see_first_is_train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,14 +234,13 @@ def test_no_name_in_a_manifest_chooses_a_folder(
 def test_a_file_that_cannot_be_written_is_named(
     dataset: Dataset, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="1"):
+    with raises(SystemExit, 1):
         main([command, str(dataset.folder), "--output", str(tmp_path)])
-    message = " ".join(capsys.readouterr().err.split())
-    assert all(part in message for part in (str(tmp_path), "a folder", "--output"))
+    assert_names(" ".join(capsys.readouterr().err.split()), tmp_path, "a folder", "--output")
 
 
 def test_rejects_are_chosen_by_nothing(dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["preview", str(dataset.folder), "--rejects", "--key", "a", "--augment", "RandomFlip()"]
-    with pytest.raises(SystemExit, match="1"):
+    with raises(SystemExit, 1):
         main(command)
-    assert "--key and --augment are for records, and --rejects shows" in " ".join(capsys.readouterr().err.split())
+    assert_names(" ".join(capsys.readouterr().err.split()), "--key and --augment", "--rejects")

@@ -1,4 +1,4 @@
-"""Profiles of rows: how they add up, and how a version keeps them."""
+"""Profiles of rows: sums and files."""
 
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from recordmill.pipeline.dataset.profile import (
     to_text,
 )
 from recordmill.pipeline.errors import DatasetError
+from tests.messages import raises
 
 NUMBERS = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=3000)
 
@@ -70,5 +71,5 @@ def test_a_version_keeps_them_by_split(tmp_path: Path) -> None:
 def test_a_broken_profile_is_one_clear_line(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).parent.mkdir()
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(DatasetError, match=r"profile/features.json is broken \(.*copy the version again"):
+    with raises(DatasetError, tmp_path / "profile/features.json", "copy the version again"):
         read_profiles(tmp_path)

@@ -1,4 +1,4 @@
-"""A trained model behind the transform of its dataset: raw rows give what the model gives for the stored ones."""
+"""A trained model behind its dataset's transform scores raw rows as it scores stored ones."""
 
 import json
 import subprocess
@@ -15,6 +15,7 @@ from recordmill import Dataset, UserError, build, open_dataset, parse_spec
 from recordmill.augment import CenterCrop
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.private_folder import PREFIX
+from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import saved
 
@@ -251,44 +252,37 @@ def test_a_batch_without_a_label_is_no_pair(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "message"),
+    ("make", "options", "facts"),
     [
-        (lambda: of_list(sound=IMAGE), {}, "takes 'sound', and the input has a_tags, a_tags_length, image, text, "),
-        (
-            lambda: of_list(image=TEXT),
-            {},
-            r"'image' as int64 of shape \(None, 4\), and .* float32 of shape \(4, 8, 8",
-        ),
-        (lambda: of_list(weight=((), "int64")), {}, "'weight' as int64 of .*float32"),
-        (lambda: of_one(None), {}, "the model takes 'keras_tensor.*', and the input has a_tags, image, text, weight"),
-        (sequential, {}, "takes one input, and the input has a_tags, image, text, weight: name .* features="),
-        (lambda: of_list(text=TEXT), {"text": "ragged"}, "'text' as int64"),
+        (lambda: of_list(sound=IMAGE), {}, ["'sound'", "a_tags, a_tags_length, image, text, "]),
+        (lambda: of_list(image=TEXT), {}, ["'image'", "int64 of shape (None, 4)", "float32 of shape (4, 8, 8"]),
+        (lambda: of_list(weight=((), "int64")), {}, ["'weight'", "int64", "float32"]),
+        (lambda: of_one(None), {}, ["'keras_tensor", "a_tags, image, text, weight"]),
+        (sequential, {}, ["one input", "a_tags, image, text, weight", "features="]),
+        (lambda: of_list(text=TEXT), {"text": "ragged"}, ["'text' as int64"]),
     ],
 )
 def test_an_input_refuses_a_model_of_something_else(
-    make: Callable[[], Any], options: Tensors, message: str, dataset: Dataset
+    make: Callable[[], Any], options: Tensors, facts: list[str], dataset: Dataset
 ) -> None:
     train = dataset.training_input("train", batch_size=4, **options)
-    with pytest.raises(UserError, match=message):
+    with raises(UserError, *facts):
         train.as_tf_data(make())
 
 
 @pytest.mark.parametrize(
-    ("make", "options", "message"),
+    ("make", "options", "facts"),
     [
-        (
-            lambda: of_list(image=SMALL),
-            {"augment": [CenterCrop(4)]},
-            r"\(None, 8, 8, 3\): `servable` needs",
-        ),
-        (lambda: of_list(key=((), "string"), text=TEXT), {"with_key": True}, "'key', and a served row has a_tags"),
+        (lambda: of_list(image=SMALL), {"augment": [CenterCrop(4)]}, ["'image'", "(None, 8, 8, 3)", "`servable`"]),
+        (lambda: of_list(key=((), "string"), text=TEXT), {"with_key": True}, ["'key'", "a served row", "a_tags"]),
     ],
 )
 def test_an_input_warns_of_what_no_served_row_has(
-    make: Callable[[], Any], options: Tensors, message: str, dataset: Dataset
+    make: Callable[[], Any], options: Tensors, facts: list[str], dataset: Dataset
 ) -> None:
-    with pytest.warns(UserWarning, match=message) as warned:
+    with pytest.warns(UserWarning, match=facts[0]) as warned:
         dataset.evaluation_input("train", batch_size=4, **options).as_tf_data(make())
+    assert_names(warned[0].message, *facts)
     assert warned[0].filename == __file__
 
 
@@ -332,14 +326,12 @@ def test_a_model_of_cropped_images_says_how_they_are_made(dataset: Dataset) -> N
     from recordmill.keras import servable
 
     model, image = of_mapping(image=SMALL), raw_rows()["image"][5:6]
-    with pytest.raises(
-        UserError, match=r"takes 'image' as .* \(None, 4, 4, 3\), and .* \(None, 8, 8, 3\): give `prepare`"
-    ):
+    with raises(UserError, "'image'", "(None, 4, 4, 3)", "(None, 8, 8, 3)", "`prepare`"):
         servable(model, dataset)
     cropped = servable(model, dataset, prepare=lambda features: {"image": features["image"][:, 2:6, 2:6]})
     given = cropped(image=image, text=[""], weight=[0], a_tags=[], a_tags_lengths=[0])
     assert given["scores"].shape == (1, 3)
-    with pytest.raises(UserError, match="takes 'image', and `prepare` has none: let it return"):
+    with raises(UserError, "'image'", "`prepare`", "let it return"):
         servable(model, dataset, prepare=lambda features: {})
 
 

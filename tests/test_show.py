@@ -1,4 +1,4 @@
-"""`recordmill show`: what it prints of a version."""
+"""`recordmill show` prints a version."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The files for people and other tools: written before the manifest, which lists them; read where the shards are."""
+"""Files for people and other tools: written before the manifest, which lists them."""
 
 import hashlib
 import json

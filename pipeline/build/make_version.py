@@ -43,7 +43,7 @@ from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError, OvertakenError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
-from recordmill.pipeline.compare.ids import id_changes, names_gone
+from recordmill.pipeline.compare.versions import id_changes, names_gone
 from recordmill.pipeline.dataset.manifest import LATEST_FILE
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject

@@ -12,30 +12,26 @@ from typing import Any
 
 from recordmill.pipeline.compare.distributions import lost_names, pixel_figures, value_figures
 from recordmill.pipeline.compare.figures import Figure, rise
-from recordmill.pipeline.compare.ids import compare_ids
-from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
+from recordmill.pipeline.compare.versions import ComparedVersion, compare_ids, is_edited
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 
-SPLITTING = ("splits", "split_by")
-"""The options that decide which rows a split has."""
+SPLITTING = ("splits", "split_by")  # options that assign rows to splits
 SCHEMA = ("kind", "stored", "dtype", "shape", "length", "texts_per_row", "read", "packed")
-"""The parts of a description that decide the type and shape of what a model gets."""
+"""Parts of a description that decide type and shape of a model's input."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """All figures of two versions."""
+    """Figures of two versions."""
 
     figures: list[Figure]
-    not_compared: list[str]
-    """A line for each part that was not compared on purpose, with the reason."""
-    damaged: list[tuple[str, str]]
-    """The feature, empty for all of them, and a line for each part that a damaged file keeps from being compared."""
+    not_compared: list[str]  # a line with the reason for each part skipped on purpose
+    damaged: list[tuple[str, str]]  # a feature, empty for all, and a line for each damaged file
 
 
 def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
-    """Compares two versions: rows, schema, and the values of each feature whose options nobody edited in between."""
+    """Compares two versions: rows, schema, and the values of features with unedited options."""
     old, new = before.manifest, after.manifest
     figures = [*_count_figures(old, new), *_schema_figures(old, new)]
     damaged = [("", f"{each.manifest.version} is damaged: {each.fault}") for each in (before, after) if each.fault]
@@ -64,7 +60,7 @@ def _feature_figures(name: str, before: ComparedVersion, after: ComparedVersion)
 
 
 def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
-    """Compares the numbers of rows: lost and gained, in all and by split, rejected, duplicate, leaking."""
+    """Compares row counts: lost and gained, in all and by split, rejected, duplicate, leaking."""
     yield from _rows_moved("all", _all_rows(before), _all_rows(after))
     if not _splits_are_edited(before, after):
         for name, split in before.splits.items():
@@ -80,13 +76,13 @@ def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
 
 def _rows_moved(subject: str, before: int, after: int) -> Iterator[Figure]:
     if before:
-        detail, counted = f"{before:,} → {after:,} rows", before if after else math.inf  # none at all is never chance
+        detail, counted = f"{before:,} → {after:,} rows", before if after else math.inf  # none is never chance
         yield Figure("rows_lost", subject, max(0.0, 1 - after / before), detail, counted)
         yield Figure("rows_gained", subject, max(0.0, after / before - 1), detail, counted)
 
 
 def _rows(split: Any) -> int:
-    """Returns the rows of a split: its records, or the documents that they hold."""
+    """Returns a split's rows: its records, or the documents packed in them."""
     return int(split.records if split.documents is None else split.documents)
 
 
@@ -104,19 +100,19 @@ def _across(duplicates: Mapping[str, Any]) -> int:
 
 
 def _spans_are_regrouped(before: Manifest, after: Manifest) -> bool:
-    """Whether one of two versions puts spans together that the other does not: duplicates are counted within each."""
+    """Whether the versions group spans differently: duplicates are counted within spans."""
     old, new = ([sorted(span.members) for span in each.spans.values() if span.members] for each in (before, after))
     return old != new
 
 
 def _splits_are_edited(before: Manifest, after: Manifest) -> bool:
-    """Whether a person changed which rows a split has."""
+    """Whether a person changed the assignment of rows to splits."""
     old, new = ({name: version.spec.get(name) for name in SPLITTING} for version in (before, after))
     return is_edited(old, new)
 
 
 def _schema_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
-    """Returns a figure of 1 for each feature before that is missing or of another type after; of 0 for `all`."""
+    """Yields a figure of 1 for each missing feature and changed type; if none, one of 0 for `all`."""
     is_same = True
     for name, old in before.features.items():
         new = after.features.get(name, {})
@@ -130,18 +126,14 @@ def _schema_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
 
 
 def _id_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Returns the share of a feature's names or words that have another id; nothing where it has no vocabulary.
-
-    Raises:
-        DatasetError: a vocabulary is broken.
-    """
+    """Yields the share of a feature's words with changed ids, if any. Raises: DatasetError: a vocabulary is broken."""
     if "vocabulary" not in before.manifest.features[name] or "vocabulary" not in after.manifest.features[name]:
         return
     digest = before.words_digest(name)
-    if digest is not None and digest == after.words_digest(name):  # no vocabulary is read that stayed as it was
+    if digest is not None and digest == after.words_digest(name):  # skips reading unchanged vocabularies
         moved, known = 0, int(before.manifest.features[name]["vocabulary_size"])
     else:
         old = before.ids(name)
         moved, known = len(compare_ids(old, after.ids(name)).moved), len(old)
-    detail = f"{moved:,} of {known:,} have another id, so a model needs training anew" if moved else ""
+    detail = f"{moved:,} of {known:,} have another id, so the model needs training again" if moved else ""
     yield Figure("ids_moved", name, moved / max(1, known), detail, feature=name)

@@ -1,4 +1,4 @@
-"""The changes from one version to another, for people and as JSON: rows, ids, counts, figures of values, manifests.
+"""Changes between two versions, for people and as JSON: rows, ids, counts, figures of values, manifests.
 
 >>> print(*diff(open_dataset("out", old), open_dataset("out", new)).lines(), sep=chr(10))  # doctest: +SKIP
 20261120T120000Z-4f1c9a2e → 20261121T120000Z-77d0a4b1
@@ -11,67 +11,55 @@ from typing import Any
 
 from recordmill.pipeline.compare.comparison import compare
 from recordmill.pipeline.compare.figures import Figure
-from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
 from recordmill.pipeline.compare.rows import RowChanges, compare_rows
-from recordmill.pipeline.compare.versions import ComparedVersion
+from recordmill.pipeline.compare.versions import ComparedVersion, compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextDescription
 
-SHOWN = 20  # lines of a section
+SHOWN = 20  # lines per section
 OTHERS = ("features", "statistics", "spec", "packages")
 IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")
-"""The rules on features whose figures are other sections: `features`, and the names."""
-Change = tuple[Any, Any]
-"""A value before and after; None where there was none."""
-Changes = dict[str, Change]
-"""The values that differ, by their path in the manifest: `image.mean.0`."""
+"""Rules on features shown in other sections: `features`, and names."""
+Change = tuple[Any, Any]  # a value before and after; None if missing
+Changes = dict[str, Change]  # changed values by path in the manifest, such as `image.mean.0`
 
 
 @dataclass(frozen=True)
 class NameChanges:
-    """The changes of a feature's classes, or of its vocabulary."""
+    """Changes of a feature's classes or vocabulary."""
 
     gained: int
     lost: int
-    moved: int
-    """Names that have another id than before."""
-    names: dict[str, list[str]] = field(default_factory=dict)
-    """The names of classes, by `gained`, `lost` and `moved`; a text's words are not shown."""
+    moved: int  # names with changed ids
+    names: dict[str, list[str]] = field(default_factory=dict)  # of classes, by `gained`, `lost`, `moved`
 
 
 @dataclass(frozen=True)
 class Diff:
-    """All that differs between two versions."""
+    """All differences between two versions."""
 
     before: str
     after: str
-    rows: RowChanges | None
-    """None where the rows were not compared."""
-    splits: Changes
-    """Records, bytes and shards of each split, and its records by class."""
-    names: dict[str, NameChanges]
-    """The classes and vocabularies that differ, by feature."""
-    counts: Changes
-    """Rows read, written, rejected and left out."""
-    rejects: Changes
-    """Rejects by reason."""
+    rows: RowChanges | None  # None if not compared
+    splits: Changes  # by split: records, bytes, shards, and records by class
+    names: dict[str, NameChanges]  # changed classes and vocabularies, by feature
+    counts: Changes  # rows read, written, rejected, left out
+    rejects: Changes  # rejects by reason
     statistics: Changes
-    features: Changes
-    """Descriptions of features."""
+    features: Changes  # descriptions of features
     spec: Changes
     packages: Changes
-    values: list[Figure] = field(default_factory=list)
-    """The figures by which the values of features moved, the largest of each rule first."""
+    values: list[Figure] = field(default_factory=list)  # of changed values, each rule's largest first
 
     def to_json(self) -> dict[str, Any]:
         """Returns everything as JSON: a change is [before, after]."""
         return asdict(self) | {"values": [figure.to_json() for figure in self.values]}
 
     def short_lines(self) -> Iterator[str]:
-        """Returns the rows, the names and the counts as lines; of anything else only how many values differ."""
+        """Yields lines on rows, names and counts; for the rest, only the number of changes."""
         if self.rows is not None:
             yield from _row_lines(self.rows)
         yield from self._name_lines()
@@ -82,7 +70,7 @@ class Diff:
             yield f"values that differ: {', '.join(differing)}"
 
     def lines(self) -> Iterator[str]:
-        """Returns everything as lines for a person; of each section at most 20."""
+        """Yields everything in lines for people, up to 20 per section."""
         yield f"{self.before} → {self.after}"
         if self.rows is not None:
             yield from _row_lines(self.rows)
@@ -104,11 +92,7 @@ class Diff:
 
 
 def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, values: bool = True) -> Diff:
-    """Compares two versions by manifests and vocabularies; with `rows` by records, with `values` by profiles, too.
-
-    Raises:
-        DatasetError: a file of a version is missing, or not what its manifest says.
-    """
+    """Compares manifests and vocabularies; with `rows` records, with `values` profiles. Raises: DatasetError."""
     old, new = before.manifest, after.manifest
     return Diff(
         old.version,
@@ -127,7 +111,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, va
 
 
 def changes(before: Any, after: Any) -> Changes:
-    """Returns the leaves of two JSON values that differ, by their paths.
+    """Returns the changed leaves of two JSON values, by path.
 
     >>> changes({"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}, "d": [True]})
     {'a.b': (1, 3), 'd.0': (None, True)}
@@ -147,14 +131,14 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _value_figures(before: DatasetVersion, after: DatasetVersion) -> list[Figure]:
-    """Compares the values of features; the other figures of the comparison are those of counts, features and names."""
+    """Compares the values of features, without the figures of counts, features and names."""
     compared = compare(*(ComparedVersion.read(each.folder, each.manifest) for each in (before, after)))
     figures = [each for each in compared.figures if each.value and each.feature and each.rule not in IN_OTHER_SECTIONS]
     return sorted(figures, key=lambda figure: (figure.rule, -figure.value))
 
 
 def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, NameChanges]:
-    """Compares the classes and vocabularies of features that both versions have; equal ones are left out."""
+    """Compares classes and vocabularies of common features; leaves out equal ones."""
     compared = {}
     for name in (name for name in after.features if name in before.features):
         description = read_description(after.features[name])

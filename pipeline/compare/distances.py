@@ -1,4 +1,4 @@
-"""Distances of two distributions, given as counts.
+"""Distances between two distributions, given as counts.
 
 >>> l_infinity({"cat": 90, "dog": 10}, {"cat": 80, "dog": 20})
 (0.1, 'dog')
@@ -23,38 +23,31 @@ Name = TypeVar("Name")
 
 
 def l_infinity(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[float, Name]:
-    """Returns the largest difference between the shares of one name, 0 to 1, and that name.
+    """Returns the largest difference between the shares of one name, 0 to 1, and the name; of equal ones the last.
 
-    `LInftyDistance` of TensorFlow Data Validation: each side is divided by its own total (`anomalies/metrics.cc`,
-    `MaxNormalizedDifference` with `kSeparateTotal`). Of several names that differ as much, it is the last one.
-
-    Args:
-        before: how often each name occurs, at least once in all.
-        after: the same; a name that is missing occurs 0 times.
+    Both are counts by name, with a positive sum. `LInftyDistance` of TensorFlow Data Validation: each side is divided
+    by its total (`anomalies/metrics.cc`, `MaxNormalizedDifference` with `kSeparateTotal`).
     """
     names, *counts = aligned(before, after)
     old, new = map(_shares, counts)
-    differences = abs(new - old).round(12)  # of two names equal differences are equal
+    differences = abs(new - old).round(12)  # keeps equal differences equal
     largest = len(names) - 1 - int(np.argmax(differences[::-1]))
     return float(differences[largest]), names[largest]
 
 
 def aligned(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[list[Name], list[int], list[int]]:
-    """Returns all names, and how often each occurs on either side, in one order."""
+    """Returns all names, and their counts on both sides, in one order."""
     names = [*dict.fromkeys([*before, *after])]
     return names, [before.get(name, 0) for name in names], [after.get(name, 0) for name in names]
 
 
 def jensen_shannon(before: Counts, after: Counts) -> float:
-    """Returns the Jensen–Shannon divergence to the base 2: 0 for equal distributions, 1 for ones without overlap.
+    """Returns the Jensen–Shannon divergence to the base 2: 0 for equal distributions, 1 for disjoint ones.
 
     Lin, Divergence measures based on the Shannon entropy (1991): `(D(P‖M) + D(Q‖M)) / 2` with `M = (P + Q) / 2` and the
     Kullback–Leibler divergence `D`; `JensenShannonDivergence` of TensorFlow Data Validation (`anomalies/metrics.cc`)
-    gives the same number for the same bins, and is no distance in the strict sense: that is its square root.
-
-    Args:
-        before: the counts of each bin, at least one of them above 0.
-        after: those of the same bins.
+    gives the same number for the same bins. Only its square root is a metric. Both are counts of the same bins, each
+    with a positive sum.
     """
     old, new = _shares(before), _shares(after)
     middle = (old + new) / 2
@@ -67,30 +60,27 @@ def _kullback_leibler(of: Shares, other: Shares) -> float:
 
 
 def population_stability_index(before: Counts, after: Counts) -> float:
-    """Returns the population stability index: the sum of `(q - p) ln(q / p)` over bins of the shares p and q.
+    """Returns the population stability index: the sum of `(q - p) ln(q / p)` over bins with shares p and q.
 
     Siddiqi, Credit Risk Scorecards (2006): below 0.1 little has moved, above 0.25 much. It is the symmetric
-    Kullback–Leibler divergence (Jeffreys) in nats. A share below 0.0001 counts as 0.0001, so that an empty bin gives a
-    number. Counts are as those of `jensen_shannon`.
+    Kullback–Leibler divergence (Jeffreys) in nats. Shares are at least 0.0001, to keep empty bins finite. Counts as for
+    `jensen_shannon`.
     """
     old, new = (np.maximum(_shares(counts), SMALLEST_SHARE) for counts in (before, after))
     return float(((new - old) * np.log(new / old)).sum())
 
 
 def standardized_shifts(before: Sequence[float], variances: Sequence[float], after: Sequence[float]) -> list[float]:
-    """Returns the shift of each channel's mean, in standard deviations of the values before (Glass's Δ, 1976).
-
-    A channel that was constant counts in its own units.
-    """
+    """Returns each channel's shift of the mean, in standard deviations before (Glass's Δ, 1976); 0 counts as 1."""
     deviations = [math.sqrt(variance) or 1.0 for variance in variances]
     return [(new - old) / scale for old, scale, new in zip(before, deviations, after, strict=True)]
 
 
 def middle_shift(before: Histogram, after: Histogram) -> float:
-    """Returns the shift of the middle half's mean beyond chance, in the range of the middle 80 % of the values before.
+    """Returns the shift of the middle half's mean beyond chance, relative to the middle 80 % of the values before.
 
-    A median jumps where values repeat, and outliers move a mean. Chance is three standard errors (Tukey and McLaughlin,
-    1963: those of a trimmed mean, by the winsorized variance). A range of 0 counts as 1. Both need at least one value.
+    Repeated values make a median jump, and outliers move a mean. Chance is three standard errors (Tukey and McLaughlin,
+    1963: a trimmed mean's, by the winsorized variance). A range of 0 counts as 1. Both need at least one value.
     """
     count = int(before.counts.sum())
     low, high = before.at([count // 10, count * 9 // 10])
@@ -114,9 +104,9 @@ def _shares(counts: Counts) -> Shares:
 
 
 def binned(before: Histogram, after: Histogram) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Counts two histograms in the same bins: tenths of the values before, and what is below or above all of them.
+    """Counts two histograms in the same bins: tenths of the values before, and one below and one above all of them.
 
-    Equal values are in one bin, so there are fewer where values repeat; the bounds are those of the coarser histogram.
+    Equal values share a bin: repeated values make fewer bins. The bounds are the coarser histogram's.
     """
     old, new = Histogram.coarsened([before, after])
     ranks = [len_ * int(old.counts.sum()) // BINS for len_ in range(1, BINS)]

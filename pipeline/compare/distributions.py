@@ -1,7 +1,7 @@
-"""Compares the values of features: missing, unknown, how they are distributed; and the drift under a frozen analysis.
+"""Compares feature values: missing, unknown, their distribution; and the drift under a frozen analysis.
 
-Drift is the distance of a build's rows from those that its frozen graph was learned from. Shifts are in standard
-deviations of the values that the graph was made of, so that any two features compare.
+Drift is the distance between a build's rows and the rows from which its frozen graph was learned. Shifts are in
+standard deviations of the latter, to make features comparable.
 """
 
 import math
@@ -11,15 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from recordmill.pipeline.compare.distances import (
-    aligned,
-    binned,
-    jensen_shannon,
-    l_infinity,
-    middle_shift,
-    population_stability_index,
-    standardized_shifts,
-)
+from recordmill.pipeline.compare import distances
+from recordmill.pipeline.compare.distances import jensen_shannon, middle_shift, standardized_shifts
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion
 from recordmill.pipeline.dataset.histogram import Histogram
@@ -27,18 +20,12 @@ from recordmill.pipeline.dataset.profile import FeatureProfile, Profile, Profile
 from recordmill.pipeline.dataset.version import PADDING
 from recordmill.transforms.contract.kinds.base import UNKNOWN
 
-SHOWN = 5
-"""The features whose drift is shown while a build runs: those that moved the most."""
-Drift = dict[str, Any]
-"""The drift of a feature by figure, as `dataset.json` holds it."""
+SHOWN = 5  # features shown with their drift during a build: the most drifted
+Drift = dict[str, Any]  # a feature's drift by figure, as in `dataset.json`
 
 
 def value_figures(name: str, split: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Compares a feature's values in a split, those of all rows and those of each new span.
-
-    Raises:
-        DatasetError: a vocabulary is broken.
-    """
+    """Compares values in a split: of all rows, and of each new span. Raises: DatasetError: a vocabulary is broken."""
     old = before.profiles.get(split, {}).get(name)
     parts = {"": after.profiles} | {name: span.profiles for name, span in after.spans.items()}
     for span, profiles in parts.items():
@@ -64,16 +51,16 @@ Words = list[str] | None
 
 
 def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words, Words]) -> Iterator[Figure]:
-    """Compares two distributions: of numbers or of texts' lengths in tenths of those before; of names, by name.
+    """Compares two distributions: numbers or text lengths in tenths of the values before; names by name.
 
-    `words` are the names by id on either side, since an id may have stood for another name; None compares ids.
+    `words` are names by id for each version; None compares raw ids.
     """
     if before.histogram and after.histogram:
         counted = min(int(before.histogram.counts.sum()), int(after.histogram.counts.sum()))
         if counted:
-            bins = binned(before.histogram, after.histogram)
+            bins = distances.binned(before.histogram, after.histogram)
             detail = _medians(before.histogram, after.histogram)
-            yield Figure("psi", "", population_stability_index(*bins), detail, counted)
+            yield Figure("psi", "", distances.population_stability_index(*bins), detail, counted)
             yield Figure("jensen_shannon", "", jensen_shannon(*bins), detail, counted)
             if not before.tokens:  # numbers
                 yield Figure("shift", "", middle_shift(before.histogram, after.histogram), detail, counted)
@@ -86,11 +73,11 @@ def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words
         yield Figure("appearance", "", shifts[largest], f"{largest}, {_medians(*both)}", counted)
     if before.ids and after.ids:
         old, new = (_by_name(each.ids or {}, names) for each, names in zip((before, after), words, strict=True))
-        distance, moved = l_infinity(old, new)
+        distance, moved = distances.l_infinity(old, new)
         shares = [counts.get(moved, 0) / sum(counts.values()) for counts in (old, new)]
         detail, counted = f"'{moved}' {shares[0]:.2%} → {shares[1]:.2%}", min(before.tokens, after.tokens)
         yield Figure("l_infinity", "", distance, detail, counted)
-        _, *counts = aligned(old, new)
+        _, *counts = distances.aligned(old, new)
         yield Figure("jensen_shannon", "", jensen_shannon(*counts), detail, counted)
 
 
@@ -99,12 +86,9 @@ def _medians(before: Histogram, after: Histogram) -> str:
 
 
 def lost_names(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Returns the share of the most frequent of a category's names that occur no more, in all splits together.
+    """Yields the share of a category's most frequent vanished name, over all splits; Raises as `value_figures`.
 
-    It counts its occurrences, and for a new span those that as many values should have.
-
-    Raises:
-        DatasetError: a vocabulary is broken.
+    Counts its occurrences; for a new span, the number expected of as many values.
     """
     old = _all_rows(before.profiles, name)
     parts = {"": after.profiles} | {span: each.profiles for span, each in after.spans.items()}
@@ -123,7 +107,7 @@ def _all_rows(profiles: Profiles, name: str) -> FeatureProfile:
 
 
 def _by_name(ids: Mapping[int, int], words: Words) -> Counter[str]:
-    """Counts names; hashed ids are their own names."""
+    """Counts names; hashed ids serve as names."""
     counts: Counter[str] = Counter()
     for id_, count in ids.items():
         counts[words[id_] if words is not None and 0 <= id_ < len(words) else str(id_)] += count
@@ -131,10 +115,9 @@ def _by_name(ids: Mapping[int, int], words: Words) -> Counter[str]:
 
 
 def pixel_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Compares the pixels of an image feature, by channel, of the sample that statistics are taken from.
+    """Compares an image feature's pixels by channel, in samples for statistics, and of new spans with these.
 
-    Those of each new span are compared with the earlier version's statistics. With a frozen analysis the statistics
-    are those of its own rows: then the new rows' drift is the figure.
+    Under a frozen analysis, which keeps its statistics, the figure is the new rows' drift.
     """
     learned = before.manifest.statistics.get(name, {})
     for span, profile in after.spans.items():
@@ -165,7 +148,7 @@ def _numbers(values: Sequence[float]) -> str:
 
 
 def profile_drift(learned: Profile, new: Profile) -> dict[str, Drift]:
-    """Compares the profiles of the train splits; returns figures by feature, none where either has no rows."""
+    """Compares the profiles of the train splits; returns figures by feature with rows in both."""
     drift = {name: _drift(learned[name], new[name]) for name in new if name in learned}
     return {name: figures for name, figures in drift.items() if figures}
 
@@ -179,7 +162,7 @@ def _drift(before: FeatureProfile, after: FeatureProfile) -> Drift:
 
 
 def statistics_drift(learned: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
-    """Compares the statistics of a number or an image with those that the graph was made of."""
+    """Compares the statistics of a number or an image with those in the graph."""
     if new.get("images") and learned.get("images"):
         return {"images": new["images"], **_moments(learned, new)}
     drift: Drift = {}
@@ -204,7 +187,7 @@ def _moments(learned: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
 
 
 def drift_lines(drift: Mapping[str, Any]) -> Iterator[str]:
-    """Returns a line for each of the features that moved the most, as `dataset.json` holds their figures."""
+    """Yields a line for each of the most drifted features, given `drift` of `dataset.json`."""
     lines = {name: _drift_line(figures) for name, figures in drift.get("features", {}).items()}
     moved = sorted(((weight, name, text) for name, (weight, text) in lines.items() if text), reverse=True)
     for _, name, text in moved[:SHOWN]:
@@ -214,7 +197,7 @@ def drift_lines(drift: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _drift_line(figures: Mapping[str, Any]) -> tuple[float, str]:
-    """Returns the largest of a feature's figures, and the text of those that moved, empty where none did."""
+    """Returns a feature's largest figure, and the text of all changed ones, if any."""
     parts, weights = [], [0.0]
     if figures.get("unknown_share", 0) != figures.get("unknown_share_before", 0):
         parts.append(f"{figures['unknown_share']:.2%} without an id (before {figures['unknown_share_before']:.2%})")

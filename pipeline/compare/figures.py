@@ -1,4 +1,4 @@
-"""A figure of two versions, such as the share of rows that were lost, which the gate may limit.
+"""A figure of two versions, such as the share of lost rows, which the gate may limit.
 
 >>> figure = Figure("rows_lost", "train", 0.4, "1,000 → 600 rows", limit=0.1)
 >>> figure.is_breach, str(figure)
@@ -14,41 +14,32 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
 
 SLACK = 1.25
-"""The factor by which a new span may exceed the largest figure of earlier ones, and what is left up to 1 be less."""
-UNBOUNDED = ("psi", "shift", "appearance", "pixels")
-"""The rules of spans whose figures may exceed 1."""
+"""A new span may exceed earlier spans' largest figure by this factor; for a share, 1 - share may shrink by it."""
+UNBOUNDED = ("psi", "shift", "appearance", "pixels")  # rules of spans with figures beyond 1
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of one rule, with the gate's limit on it."""
+    """A figure of one rule, with the gate's limit."""
 
-    rule: str
-    """The option of `gate` that limits it."""
-    subject: str
-    """`all`, a split, a feature, a feature and a split, `age (train)`, or the rows of a span, `rows`."""
+    rule: str  # the limiting option of `gate`
+    subject: str  # `all`, a split, a feature, a feature and a split, `age (train)`, or a span's rows, `rows`
     value: float
-    detail: str = ""
-    """The change, for people."""
-    counted: float = math.inf
-    """The rows or values that it was computed from, on the side that has fewer; infinite where any number will do."""
-    feature: str = ""
-    """The feature whose values are compared; empty for rows."""
-    span: str = ""
-    """The new span whose rows are compared; empty for all rows."""
-    limit: float | None = None
-    """The largest value that is no breach; None for no limit."""
-    usual: float | None = None
-    """The largest value of earlier spans; None where too few are known."""
+    detail: str = ""  # the change, for people
+    counted: float = math.inf  # rows or values on the smaller side; infinite if any number is enough
+    feature: str = ""  # the compared feature; empty for rows
+    span: str = ""  # the compared new span; empty for all rows
+    limit: float | None = None  # the largest value allowed; None: any
+    usual: float | None = None  # the largest value of earlier spans; None if too few are known
 
     @property
     def is_breach(self) -> bool:
-        """Whether the value is above its limit, and above what is usual for a new span."""
+        """Whether the value exceeds its limit, and what is usual for a new span."""
         if self.limit is None or self.value <= self.limit:
             return False
         if self.usual is None:
             return True
-        most = SLACK * self.usual  # of a share, below 1 as long as the usual one is
+        most = SLACK * self.usual  # a share stays below 1
         return self.value > (most if self.rule in UNBOUNDED else min(most, 1 - (1 - self.usual) / SLACK))
 
     @property
@@ -63,18 +54,13 @@ class Figure:
         return f"{self.rule} of {self.name} is {self.value:.4g}{limit}{self.detail and f': {self.detail}'}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the figure as JSON, without those of earlier spans."""
-        return {
-            "rule": self.rule,
-            "subject": self.name,
-            "figure": self.value,
-            "limit": self.limit,
-            "detail": self.detail,
-        }
+        """Returns the figure as JSON, without `usual`."""
+        json = {"rule": self.rule, "subject": self.name, "figure": self.value}
+        return json | {"limit": self.limit, "detail": self.detail}
 
     @classmethod
     def from_json(cls, json: Any) -> "Figure":
-        """Reads a figure. Raises: DatasetError: it is something else."""
+        """Reads a figure. Raises: DatasetError: invalid."""
         try:
             limit = None if json["limit"] is None else float(json["limit"])
             value, detail = float(json["figure"]), str(json.get("detail", ""))
@@ -92,10 +78,7 @@ def rise(
     feature: str = "",
     span: str = "",
 ) -> Iterator[Figure]:
-    """Compares the share of `parts` in `wholes`, before and after, where there are any on both sides.
-
-    The detail shows the numbers in a unit, or without one the shares.
-    """
+    """Compares the shares of `parts` in nonempty `wholes`; the detail shows counts with a unit, else shares."""
     if min(wholes):
         before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))
         numbers = (f"{part:,} of {whole:,}" for part, whole in zip(parts, wholes, strict=True))
@@ -104,5 +87,5 @@ def rise(
 
 
 def read_breaches(gate: Mapping[str, Any]) -> Iterator[Figure]:
-    """Reads the breaches of a manifest's `gate`. Raises: DatasetError: they are something else."""
+    """Reads the breaches of a manifest's `gate`. Raises: DatasetError: invalid."""
     return map(Figure.from_json, gate.get("breaches", ()))

@@ -1,4 +1,4 @@
-"""The gate: checks before a version goes live. It limits figures of the comparison with the live version.
+"""The gate checks a version before it goes live: limits figures of the comparison with the live version.
 
 >>> verdict = judge(ComparedVersion.read(live_folder, live), ComparedVersion.read(folder, manifest), spec.gate)
 ... # doctest: +SKIP
@@ -23,32 +23,27 @@ if TYPE_CHECKING:
     from recordmill.pipeline.spec.model import Spec
 
 DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
-"""The rules of which `min_values` are needed; of the others it is `min_rows`."""
-KEEPING_IDS = ("category", "categories")
-"""The kinds whose names keep their ids from version to version."""
+"""Rules that need `min_values`; the others need `min_rows`."""
+KEEPING_IDS = ("category", "categories")  # kinds that keep names' ids from version to version
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """All figures of one comparison, with their limits."""
+    """Figures of one comparison, with their limits."""
 
-    live: str
-    """The version that was live."""
+    live: str  # the live version's name
     figures: tuple[Figure, ...] = ()
-    not_compared: tuple[str, ...] = ()
-    """A line for each part that could not be compared, with the reason."""
-    usual: Mapping[str, Any] = field(default_factory=dict)
-    """The entry `gate.usual`, by which later versions know the spans that were compared."""
-    approved: Past = field(default_factory=dict)
-    """The entry `gate.approved`: the breaches that are none in later versions, if this one is approved."""
+    not_compared: tuple[str, ...] = ()  # a line with the reason for each skipped part
+    usual: Mapping[str, Any] = field(default_factory=dict)  # `gate.usual`: compared spans, for later versions
+    approved: Past = field(default_factory=dict)  # `gate.approved`: breaches tolerated later, once approved
 
     @property
     def breaches(self) -> tuple[Figure, ...]:
-        """The figures above their limits."""
+        """Figures beyond their limits."""
         return tuple(figure for figure in self.figures if figure.is_breach)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what the manifest holds as `gate`: every figure by rule and subject, and the breaches."""
+        """Returns the manifest's `gate`: every figure by rule and subject, and the breaches."""
         figures: dict[str, dict[str, float]] = {}
         for figure in self.figures:
             figures.setdefault(figure.rule, {})[figure.name] = figure.value
@@ -63,18 +58,15 @@ class Verdict:
 
 
 def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the breaches of a manifest's `gate`, a line each."""
+    """Formats the breaches of a manifest's `gate`, a line each."""
     return tuple(map(str, read_breaches(gate)))
 
 
 def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -> dict[str, Any]:
     """Compares a version, published or assembled in a folder, with the live one, for its manifest's entry `gate`.
 
-    A live version that cannot be read is no reason to publish none: the entry says so. Where a file of either version
-    is damaged, they are compared as far as it goes, and that is a breach.
-
-    Returns:
-        The figures, the breaches, and what was not compared; empty where nothing is live, or the spec has no gate.
+    Empty without a live version or with `gate: false`. An unreadable live version does not prevent publishing; the
+    entry says so. Damaged files of either version are skipped, and count as a breach.
     """
     if spec.gate is False or base.version in (None, manifest.version):
         return {}
@@ -91,16 +83,16 @@ def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -
 
 
 def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:
-    """Compares a version with the live one, `before`, rule by rule."""
+    """Compares a version with the live one, `before`, by all rules."""
     usual, compared = _usual(before, gate), compare(before, after)
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
     limited = _limited([*compared.figures, *of_spans], before, after, gate)
     figures = [usual.applied(figure) for figure in limited]
-    if damaged := _damaged(compared, gate):  # what is not judged must not go live by itself
+    if damaged := _damaged(compared, gate):  # unjudged parts must not go live unnoticed
         detail = f"{'; '.join(damaged)}; see `recordmill verify`"
         figures.append(Figure("not_compared", "features", len(damaged), detail, limit=0.0))
-    drift = after.manifest.drift.get("features", {})  # against a frozen analysis: it lasts as a span does
+    drift = after.manifest.drift.get("features", {})  # against a frozen analysis: as lasting as a span
     lasting = [each for each in figures if each.span or (each.rule == "pixels" and each.feature in drift)]
     kept = usual.after(lasting, rows)
     entry = kept.to_json() if after.manifest.spans else {}
@@ -108,7 +100,7 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
 
 
 def _usual(before: ComparedVersion, gate: "Gate") -> Usual:
-    """Returns the figures that new spans usually have; where none are known, those of the live version's last spans."""
+    """Returns the usual figures of new spans; if unknown, those of the live version's last spans."""
     known = Usual.of(before.manifest)
     if not before.spans:
         return known.after([], {})
@@ -124,7 +116,7 @@ def _damaged(compared: Compared, gate: "Gate") -> list[str]:
 def _limited(
     figures: Iterable[Figure], before: ComparedVersion, after: ComparedVersion, gate: "Gate"
 ) -> Iterator[Figure]:
-    """Returns the figures that are judged, with their limits: those of few rows or values differ by chance alone."""
+    """Yields the figures to judge, with limits; leaves out those of few rows or values, which differ by chance."""
     for figure in figures:
         if figure.rule == "schema_changes":
             yield replace(figure, limit=_schema_limit(figure.feature, before, after, gate))
@@ -132,18 +124,18 @@ def _limited(
             if gate.features.get(figure.feature) is not False:
                 is_limited = figure.rule != "ids_moved" or _limits_ids(figure.feature, after, gate)
                 limit = gate.limit(figure.rule, figure.feature) if is_limited else None
-                if figure.limit is not None and figure.rule not in gate.model_fields_set:  # the default is the widest
+                if figure.limit is not None and figure.rule not in gate.model_fields_set:  # at most the default
                     limit = min(figure.limit, limit or 0.0)
                 yield replace(figure, limit=limit)
 
 
 def _schema_limit(feature: str, before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> float | None:
-    """Returns no limit for a change that a person asked for by the feature's options."""
+    """Returns the limit of schema changes; None for a change requested by the feature's options."""
     is_asked = is_edited(before.options(feature), after.options(feature)) and gate.schema_changes != "any"
     return None if gate.schema_changes is None or is_asked or gate.features.get(feature) is False else 0.0
 
 
 def _limits_ids(feature: str, after: ComparedVersion, gate: "Gate") -> bool:
-    """Whether ids of a feature must stay: where they are kept from version to version, or the spec limits them."""
+    """Whether a feature's ids must stay: its kind keeps them, or the spec limits them."""
     kind, options = after.manifest.features[feature]["kind"], after.options(feature)
     return (kind in KEEPING_IDS and options.get("classes") != "fresh") or gate.is_own("ids_moved", feature)

@@ -1,7 +1,7 @@
 """Compares the rows of two versions by their keys: added, removed, changed, and moved between splits.
 
-A shard that both versions have, with the same digest in the same split, is not read. Of every other record only the
-key is parsed; its content is compared by its length and the CRC-32C that TFRecord stores behind it.
+Skips shards with the same digest and split in both versions. Of every other record, parses the key only; compares the
+content by length and by the CRC-32C stored in TFRecord.
 
 >>> compare_rows(open_dataset("out", old), open_dataset("out", new)).added  # doctest: +SKIP
 1204
@@ -22,14 +22,12 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.reader.parsing import parse
-from recordmill.pipeline.reader.version_files import VersionFiles
-from recordmill.pipeline.reader.wire import Malformed, names_of, scan
+from recordmill.pipeline.reader import parsing, version_files, wire
 from recordmill.transforms.contract.stored import KEY, RowError, stored_features
 
-TOGETHER = 2048  # records that are parsed at once
-EXAMPLES = 5  # keys that are shown
-EXAMINED = 1_000  # changed rows whose features are compared
+TOGETHER = 2048  # records parsed at once
+EXAMPLES = 5  # keys shown
+EXAMINED = 1_000  # changed rows with compared features
 FOOTER = np.arange(-FOOTER_BYTES, 0)
 
 Ints = npt.NDArray[np.int64]
@@ -37,39 +35,26 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RowChanges:
-    """The numbers of rows that differ, with some of their keys."""
+    """Counts of different rows, with some keys."""
 
     added: int = 0
     removed: int = 0
-    changed: int = 0
-    """Rows of one key with other content."""
-    moved: int = 0
-    """Rows of one key in another split, changed or not."""
-    unchanged: int = 0
-    """Rows of one key, content and split; those of shards that were not read, too."""
-    examples: dict[str, list[str]] = field(default_factory=dict)
-    """The first keys, by `added`, `removed`, `changed` and `moved`."""
-    features: dict[str, int] = field(default_factory=dict)
-    """The number of rows in which each feature differs, among the first 1,000 changed ones."""
+    changed: int = 0  # same key, other content
+    moved: int = 0  # same key, other split; changed or not
+    unchanged: int = 0  # same key, content and split, including skipped shards
+    examples: dict[str, list[str]] = field(default_factory=dict)  # keys by `added`, `removed`, …
+    features: dict[str, int] = field(default_factory=dict)  # changed rows of the first 1,000, by feature
 
 
 class _RowsOfVersion(NamedTuple):
-    keys: npt.NDArray[np.uint64]
-    """uint64 [rows, 2]: two hashes of each key."""
-    contents: npt.NDArray[np.uint64]
-    """The CRC-32C of each record, and its length."""
-    splits: Ints
-    """The number of each row's split among the splits of both versions."""
-    shards: Sequence[Shard]
-    """The shards that hold the rows, in their order."""
+    keys: npt.NDArray[np.uint64]  # uint64 [rows, 2]: two hashes of each key
+    contents: npt.NDArray[np.uint64]  # each record's CRC-32C and length
+    splits: Ints  # each row's split, numbered among the splits of both versions
+    shards: Sequence[Shard]  # the rows' shards, in order
 
 
 def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
-    """Compares all rows of two versions; versions of packed texts record by record.
-
-    Raises:
-        DatasetError: a shard or an index is missing, or not what the manifest says.
-    """
+    """Compares all rows; packed texts by record. Raises: DatasetError: a shard is missing or damaged."""
     splits, shared = list(dict.fromkeys([*before.splits, *after.splits])), _digests(before) & _digests(after)
     old, new = _read(before, splits, shared), _read(after, splits, shared)
     in_old, in_new = _pairs(old, new)
@@ -99,7 +84,7 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
 
 
 def bytes_to_read(before: DatasetVersion, after: DatasetVersion) -> int:
-    """Counts the bytes of the shards that only one of two versions has: those that `compare_rows` opens."""
+    """Counts the bytes opened by `compare_rows`: shards of only one version."""
     shared = _digests(before) & _digests(after)
     return sum(shard.bytes for dataset in (before, after) for _, shard in _unshared(dataset, shared))
 
@@ -109,12 +94,12 @@ def _shards(dataset: DatasetVersion) -> Iterator[tuple[str, Shard]]:
 
 
 def _digests(dataset: DatasetVersion) -> Counter[tuple[str, str]]:
-    """Counts the shards by split and digest: those of two spans may hold the same rows."""
+    """Counts shards by split and digest; two spans may hold equal shards."""
     return Counter((name, shard.sha256) for name, shard in _shards(dataset))
 
 
 def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iterator[tuple[str, Shard]]:
-    """Returns the shards but the shared ones; where a version has one more often than the other, its later ones."""
+    """Yields all but the shared shards; of one repeated more often than in the other version, the later copies."""
     left = shared.copy()
     for name, shard in _shards(dataset):
         if left[name, shard.sha256]:
@@ -124,7 +109,7 @@ def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iter
 
 
 def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[str, str]]) -> _RowsOfVersion:
-    """Reads the rows of all shards but the shared ones."""
+    """Reads the rows of all but the shared shards."""
     chosen = list(_unshared(dataset, shared))
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
     for _, shard in chosen:
@@ -142,16 +127,16 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
 
 @contextmanager
 def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[tuple[memoryview, Ints]]:
-    """Opens a shard; returns its bytes and the offsets of its records, int64 [records + 1]."""
+    """Opens a shard; yields its bytes and record offsets, int64 [records + 1]."""
     try:
-        files, path, index = VersionFiles(dataset.folder).located(shard)
+        files, path, index = version_files.VersionFiles(dataset.folder).located(shard)
         offsets = np.frombuffer(files.read(index), "<u8").astype(np.int64)
         with files.open(path) as (file, size):
             ends = offsets[0] if len(offsets) else -1, offsets[-1] if len(offsets) else -1
             is_rising = bool((np.diff(offsets) >= HEADER_BYTES + FOOTER_BYTES).all())
             if len(offsets) != shard.records + 1 or ends != (0, shard.bytes) or size != shard.bytes or not is_rising:
                 raise DatasetError("the file and its index are not what the manifest says")
-            if size and isinstance(dataset.folder, Path):  # a key touches few pages of a file
+            if size and isinstance(dataset.folder, Path):  # keys touch few pages
                 yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), offsets
             else:
                 yield memoryview(file.read()), offsets
@@ -173,7 +158,7 @@ def _hashes(data: memoryview, offsets: Ints, shard: Shard) -> Iterator[npt.NDArr
 
 def _parsed_keys(records: Sequence[bytes | memoryview], first: int) -> list[bytes]:
     try:
-        return [bytes(key) for key in parse(records, stored_features({}, with_key=True))[KEY]]
+        return [bytes(key) for key in parsing.parse(records, stored_features({}, with_key=True))[KEY]]
     except RowError as error:
         raise DatasetError(f"record {first + error.row}: {error.message}") from None
 
@@ -184,7 +169,7 @@ def _contents(data: memoryview, offsets: Ints) -> npt.NDArray[np.uint64]:
 
 
 def _pairs(old: _RowsOfVersion, new: _RowsOfVersion) -> tuple[Ints, Ints]:
-    """Returns the numbers of the rows in both; of rows of one key it pairs the first with the first."""
+    """Returns the numbers of the rows in both; pairs repeated keys in order."""
     keys = np.concatenate([old.keys, new.keys])
     is_new = np.arange(len(keys)) >= len(old.keys)
     splits = np.concatenate([old.splits, new.splits])
@@ -205,7 +190,7 @@ def _others(count: int, rows: Ints) -> Ints:
 
 
 def _records_of(dataset: DatasetVersion, rows: _RowsOfVersion, chosen: Ints) -> dict[int, bytes]:
-    """Reads the records of some rows, opening each shard once; returns them by the numbers of their rows."""
+    """Reads the records of some rows, by row number; opens each shard once."""
     found: dict[int, bytes] = {}
     starts = np.cumsum([0, *(shard.records for shard in rows.shards)])
     shards = np.searchsorted(starts, chosen, side="right") - 1
@@ -223,14 +208,14 @@ def _keys(records: Mapping[int, bytes], chosen: Ints) -> list[str]:
 
 
 def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
-    """Counts the rows in which each feature differs, of pairs of records of one key."""
+    """Counts by feature the pairs of records that differ in it."""
     counts: Counter[str] = Counter()
     try:
         for before, after in pairs:
-            keys = dict.fromkeys([*names_of(before), *names_of(after)])
+            keys = dict.fromkeys([*wire.names_of(before), *wire.names_of(after)])
             names = {name: name.decode(errors="replace") for name in keys}
-            old, new = scan(before, names), scan(after, names)
+            old, new = wire.scan(before, names), wire.scan(after, names)
             counts.update(shown for name, shown in names.items() if old.get(name) != new.get(name))
-    except Malformed as error:
+    except wire.Malformed as error:
         raise DatasetError(f"a record is damaged ({error}): run `recordmill verify`") from None
     return dict(counts.most_common())

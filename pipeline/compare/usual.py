@@ -1,10 +1,9 @@
-"""New spans: their profiles, and the figures that they usually have.
+"""New spans: their profiles and usual figures.
 
-A day differs from all rows by its nature, such as by its weekday or its date. A figure of a new span is a breach where
-it is above its limit, and above those that earlier spans had when they were new. So each version keeps, in `gate` of
-its manifest, the rows of its last spans, and those of their figures that were near a limit or above it. Those of spans
-with a breach are approved if that version is live: they are usual for the same span in later versions, until one is
-worse.
+A day naturally differs from all rows, such as by weekday or date. So a new span's figure is a breach if it exceeds both
+its limit and the figures of earlier spans when they were new. Each version keeps, in its manifest's `gate`, the rows of
+the last spans, and their figures near or above a limit. A span's breaches are approved once that version is live: they
+are usual for the same span in later versions, until exceeded.
 
 >>> usual = Usual({"mon": 90, "tue": 80}, {"psi": {"age (train)": {"mon": 7.9}}})
 >>> usual.to_json()["figures"]["psi"]
@@ -23,44 +22,33 @@ from typing import Any
 
 from recordmill.pipeline.compare.figures import SLACK, Figure
 from recordmill.pipeline.compare.versions import ComparedVersion, SpanProfile
-from recordmill.pipeline.dataset.arrow_tables import read_table
+from recordmill.pipeline.dataset import arrow_tables, manifest_parts, profile
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, read_report
 from recordmill.pipeline.dataset.paths import read_inner
-from recordmill.pipeline.dataset.profile import by_split
 
-LEAST = 5  # earlier spans; fewer say little
-LEAST_ALIKE = 2  # of a weekday, or of an hour
+LEAST = 5  # earlier spans
+LEAST_ALIKE = 2  # of one weekday or hour
 DAYS = 35  # five weeks
 HOURS = 192  # eight days
-STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week: each weekday was there twice, or each of its hours once
-SPREADS = 5  # median changes between spans alike; of normal counts one is 0.95 standard deviations
-STEADIEST = 0.1
-"""The share below the median that is never too small a span."""
+STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week: each weekday twice, or each of its hours once
+SPREADS = 5  # median changes between like spans; one is 0.95 standard deviations of normal counts
+STEADIEST = 0.1  # a share below the median that is always tolerated
 Past = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
 class Usual:
-    """The last spans that were compared, with their rows and figures."""
+    """The last compared spans, with rows and figures."""
 
-    rows: Mapping[str, int] = field(default_factory=dict)
-    """The rows that each wrote, by its name."""
-    figures: Past = field(default_factory=dict)
-    """By rule, subject and span; a figure that is left out is far below its limit."""
-    approved: Past = field(default_factory=dict)
-    """The figures of spans that were held back, and are live now, so that a person approved them."""
-    is_whole: bool = True
-    """False where the figures of some earlier spans are not known: then no version keeps them, and the next one looks
-    for them again."""
+    rows: Mapping[str, int] = field(default_factory=dict)  # written rows by span
+    figures: Past = field(default_factory=dict)  # by rule, subject, span; missing: far below the limit
+    approved: Past = field(default_factory=dict)  # of spans held back, live since a person approved them
+    is_whole: bool = True  # False if earlier figures are partly unknown: stores none, and the next build retries
 
     @classmethod
     def of(cls, live: Manifest) -> "Usual":
-        """Reads those that a version keeps, with its own spans; a broken entry counts as none.
-
-        They are not whole where the version has spans and keeps no figures.
-        """
+        """Reads a version's entry, with its spans; ignores a broken one. Not whole if spans lack figures."""
         rows = {name: span.rows.get("written", 0) for name, span in live.spans.items() if not span.members}
         usual = cls(rows, is_whole=not rows)
         with suppress(KeyError, TypeError, ValueError, AttributeError):
@@ -72,11 +60,11 @@ class Usual:
         return usual
 
     def earlier(self, span: str) -> list[str]:
-        """Names the other spans that are named alike, but for their digits."""
+        """Lists the other spans with the same name except for digits."""
         return [name for name in self.rows if name != span and _shape(name) == _shape(span)]
 
     def applied(self, figure: Figure) -> Figure:
-        """Returns a figure with the largest usual one: of earlier spans, where there are enough, or approved."""
+        """Adds the largest usual figure: of enough earlier spans, or approved."""
         known = [figure.usual, self.approved.get(figure.rule, {}).get(figure.subject, {}).get(figure.span)]
         spans = self.earlier(figure.span) if figure.span and figure.usual is None else []
         if len(spans) >= LEAST:
@@ -85,10 +73,9 @@ class Usual:
         return replace(figure, usual=max((each for each in known if each is not None), default=None))
 
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
-        """Compares the rows of a new span with the median of earlier ones, where there are enough of both.
+        """Compares a new span's rows with the median of earlier spans, given enough of both.
 
-        Earlier spans are those of its weekday, or of its hour, as soon as there are enough. The figure's limit is as
-        narrow as these spans are steady.
+        Prefers spans of the same weekday or hour, given enough. The steadier these are, the narrower is the limit.
         """
         earlier = self.earlier(span)
         alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]
@@ -101,7 +88,7 @@ class Usual:
             yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, limit=limit, usual=usual)
 
     def _steady_limit(self, span: str, earlier: list[str]) -> float | None:
-        """Returns five times the median change from one span to the next alike, weekday by weekday; None for few."""
+        """Returns five times the median change between successive like spans, by weekday; None for few."""
         if len(earlier) < (STEADY_HOURS if _shape(span).endswith("T00") else STEADY_DAYS):
             return None
         alike = defaultdict[str, list[int]](list)
@@ -112,7 +99,7 @@ class Usual:
         return max(STEADIEST, SPREADS * median(changes)) if changes else None
 
     def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
-        """Returns what the next version keeps: these, the new spans' rows and their figures; the oldest go by name."""
+        """Returns the next version's entry: adds the new spans' rows and figures, and drops the oldest by name."""
         all_rows = dict(sorted({**self.rows, **rows}.items()))
         last, new = {name: name for name in _last(all_rows)}, list(new)
         near = [each for each in new if each.limit is not None and each.value * SLACK > each.limit]
@@ -125,7 +112,7 @@ class Usual:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns rows and figures as JSON; empty where they are not whole."""
+        """Returns rows and figures as JSON; empty if not whole."""
         return {"rows": dict(self.rows), "figures": self.figures} if self.is_whole else {}
 
 
@@ -137,7 +124,7 @@ def _read(past: Any) -> Past:
 
 
 def _names(live: Manifest) -> dict[str, str]:
-    """Returns the spans of a version, those in a compacted one under its name; all rows too, if a drift lasts."""
+    """Returns a version's spans, compacted ones under their new name; all rows too, if a drift lasts."""
     together = {member: name for name, span in live.spans.items() for member in span.members}
     return {name: name for name in live.spans} | together | ({"": ""} if live.drift else {})
 
@@ -147,7 +134,7 @@ def _shape(span: str) -> str:
 
 
 def _rhythm(span: str) -> str:
-    """Returns the weekday of a day, the hour of an hour, nothing for another name."""
+    """Returns the weekday of a day, the hour of an hour, else an empty text."""
     day, _, hour = span.partition("T")
     with suppress(ValueError):
         return hour or str(date.fromisoformat(day).weekday())
@@ -155,7 +142,7 @@ def _rhythm(span: str) -> str:
 
 
 def _last(spans: Iterable[str]) -> set[str]:
-    """Returns the last spans of those that are named alike."""
+    """Returns the last spans of each series of like names."""
     alike = defaultdict[str, list[str]](list)
     for name in spans:
         alike[_shape(name)].append(name)
@@ -170,7 +157,7 @@ def _with(past: Past, figures: Iterable[Figure]) -> Past:
 
 
 def _only(past: Past, names: Mapping[str, str]) -> Past:
-    """Returns the figures of some spans, under new names; of several spans with one name the largest."""
+    """Renames the figures of some spans, and drops others; of several spans with one name keeps the largest."""
     return {
         rule: {
             subject: kept
@@ -182,12 +169,11 @@ def _only(past: Past, names: Mapping[str, str]) -> Past:
 
 
 PIXELS = "summaries/pixels/"
-SUMS = ("images", "pixels", "total", "squares")
-"""The columns of a span's sums of pixels, by feature, channel and level."""
+SUMS = ("images", "pixels", "total", "squares")  # columns of a span's pixel sums, by feature, channel and level
 
 
 def with_last_spans(version: ComparedVersion, most: int) -> ComparedVersion:
-    """Adds a live version's last spans, at most `most`; none where one is damaged, so that limits alone decide."""
+    """Adds a live version's last spans, up to `most`; none if one is damaged: then only limits decide."""
     names = [name for name, span in version.manifest.spans.items() if not span.members][-most:]
     with suppress(DatasetError):
         return replace(version, spans={name: _profile(version.folder, version.manifest, name) for name in names})
@@ -195,7 +181,7 @@ def with_last_spans(version: ComparedVersion, most: int) -> ComparedVersion:
 
 
 def with_new_spans(version: ComparedVersion, live: Manifest) -> ComparedVersion:
-    """Adds the spans whose rows the live version lacks, if it has some of its spans; damaged ones make a fault."""
+    """Adds the spans with rows new to the live version, unless all are new; damaged ones become a fault."""
     spans, faults = dict[str, SpanProfile](), [version.fault] if version.fault else []
     known = {key for span in live.spans.values() for key in (span.key, *span.members.values())}
     all_spans = version.manifest.spans
@@ -210,20 +196,22 @@ def with_new_spans(version: ComparedVersion, live: Manifest) -> ComparedVersion:
 
 
 def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
-    """Reads the profile of a span. Raises: DatasetError: its report or its sums are broken."""
+    """Reads a span's profile. Raises: DatasetError: its report or sums are broken."""
     path = span_file(span, REPORT)
     try:
-        profiles = by_split(filter(None, read_report(read_inner(folder, path, MOST_BYTES))["shards"]))
+        report = manifest_parts.read_report(read_inner(folder, path, manifest_parts.MOST_BYTES))
+        profiles = profile.by_split(filter(None, report["shards"]))
         return SpanProfile(profiles, _pixels(folder, manifest, span_file(span, PIXELS)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{folder / path} is broken ({error}): build again") from None
 
 
 def _pixels(folder: Location, manifest: Manifest, sums: str) -> dict[str, dict[str, Any]]:
-    """Returns `mean` and `variance` by channel, and the number of `images`, of images whose pixels were summed."""
+    """Returns `mean` and `variance` by channel, and the number of summed `images`."""
     totals = dict[str, dict[int, list[int]]]()
     for path in (path for path in manifest.files if path.startswith(sums)):
-        for row in read_table(folder, path, read_inner(folder, path, MOST_BYTES)).to_pylist():
+        data = read_inner(folder, path, manifest_parts.MOST_BYTES)
+        for row in arrow_tables.read_table(folder, path, data).to_pylist():
             total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], [0, 0, 0, 0])
             total[:] = [old + row[name] for old, name in zip(total, SUMS, strict=True)]
     return {name: _moments([total for _, total in sorted(channels.items())]) for name, channels in totals.items()}

@@ -1,58 +1,58 @@
-"""The two versions that are compared, each as its manifest, its profiles, and its folder of vocabularies."""
+"""The two compared versions, each with manifest, profiles and vocabularies; and the ids of words in both.
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+>>> compare_ids({"cat": 0, "dog": 1}, {"dog": 0, "fox": 1})
+IdChanges(gained=['fox'], lost=['cat'], moved=['dog'])
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.compare.ids import ids_of
+from recordmill.pipeline.dataset import profile
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.dataset.profile import FILE as PROFILE
-from recordmill.pipeline.dataset.profile import Profiles, read_profiles
-from recordmill.pipeline.dataset.version import read_vocabulary
+from recordmill.pipeline.dataset.version import Ids, read_vocabulary, read_words
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.text import TextDescription
 
 SPECIAL = ("vocabulary_size", "first_id", "unknown_id", "oov_buckets", "begin_id", "end_id", "padding_id", "shown")
-"""The parts of a description that decide the entries of a vocabulary, besides its file."""
+"""Parts of a description that decide the entries of a vocabulary, besides its file."""
+SHOWN = 5  # words in a message
 
 
 class SpanProfile(NamedTuple):
-    """The values of one span's rows."""
+    """Values of one span's rows."""
 
-    profiles: Profiles
-    """Their counts, by split."""
-    pixels: Mapping[str, Any] = MappingProxyType({})
-    """`mean`, `variance` and `images` of the sample of its train split, by image feature."""
+    profiles: profile.Profiles  # counts by split
+    pixels: Mapping[str, Any] = MappingProxyType({})  # `mean`, `variance`, `images` of train, by feature
 
 
 @dataclass(frozen=True)
 class ComparedVersion:
-    """A version as it is compared with another one."""
+    """A version to compare."""
 
     manifest: Manifest
-    folder: Location
-    """Its folder; of a version that is not published yet the one where it is assembled."""
-    profiles: Profiles = field(default_factory=dict)
-    """The profile of each split; empty where `fault` says why."""
-    fault: str = ""
-    """The reason why there are no profiles, or none of some `spans`: a damaged file."""
+    folder: Location  # the version's folder, or where an unpublished one is assembled
+    profiles: profile.Profiles = field(default_factory=dict)  # by split; empty if damaged, see `fault`
+    fault: str = ""  # the damaged file behind missing profiles, or missing profiles of `spans`
     spans: Mapping[str, SpanProfile] = field(default_factory=dict)
-    """Its spans that are compared on their own: those that the other version lacks or has with other rows; of the live
-    version the last ones, where no earlier comparison says what is usual."""
+    """Spans compared one by one: new or changed ones; of the live version its last ones, until comparisons tell what is
+    usual."""
     _words: dict[str, list[str]] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def read(cls, folder: Location, manifest: Manifest) -> "ComparedVersion":
-        """Reads a version; one whose file of profiles is damaged or missing has a fault."""
+        """Reads a version; damaged or missing profiles become its fault."""
         try:
-            profiles = read_profiles(folder, manifest.files.get(PROFILE, {}).get("sha256"))
+            profiles = profile.read_profiles(folder, manifest.files.get(profile.FILE, {}).get("sha256"))
         except DatasetError as error:
             return cls(manifest, folder, fault=str(error))
-        return cls(manifest, folder, profiles or {}, "" if profiles else f"{folder / PROFILE} is missing")
+        return cls(manifest, folder, profiles or {}, "" if profiles else f"{folder / profile.FILE} is missing")
 
     def words(self, feature: str) -> list[str] | None:
-        """Reads a feature's names or words by id; None where it has no vocabulary. Raises: DatasetError."""
+        """Reads a feature's names or words by id; None without a vocabulary. Raises: DatasetError."""
         described = self.manifest.features[feature]
         if "vocabulary" not in described:
             return None
@@ -74,19 +74,94 @@ class ComparedVersion:
             raise DatasetError(f"{self.manifest.version} is damaged: {error}") from None
 
     def words_digest(self, feature: str) -> tuple[Any, ...] | None:
-        """Returns a value that is equal for equal lists of `words`; None where the manifest has no digest of them."""
+        """Returns a value equal for equal lists of `words`; None if the manifest lacks their digest."""
         described = self.manifest.features[feature]
         digest = self.manifest.files.get(described.get("vocabulary", ""), {}).get("sha256")
         return None if digest is None else (digest, *(described.get(name) for name in SPECIAL))
 
     def options(self, feature: str) -> Mapping[str, Any]:
-        """Returns the spec's options of a feature; none for one that a function of the user's stores."""
+        """Returns the spec's options of a feature; empty for outputs of the user's function."""
         options: Mapping[str, Any] = self.manifest.spec.get("features", {}).get(feature, {})
         return options
 
 
 def is_edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a person changed options from one spec to another; options of a later Recordmill do not count."""
+    """Whether a person changed options between two specs; ignores options added by a later Recordmill."""
     if bool(before) != bool(after):
         return True
     return any(before[name] != after[name] for name in before if name in after)
+
+
+class IdChanges(NamedTuple):
+    """Words with changed ids."""
+
+    gained: list[str]
+    lost: list[str]
+    moved: list[str]  # words with different ids
+
+
+def compare_ids(before: Mapping[str, int], after: Mapping[str, int]) -> IdChanges:
+    """Compares the ids of words, in id order."""
+    return IdChanges(
+        [word for word in after if word not in before],
+        [word for word in before if word not in after],
+        [word for word, id_ in before.items() if after.get(word, id_) != id_],
+    )
+
+
+def ids_of(folder: Location, description: Description, feature: str) -> dict[str, int]:
+    """Reads ids by word as in the data, without special entries; empty without a vocabulary. Raises: DatasetError."""
+    if not isinstance(description, Ids) or description.vocabulary is None:
+        return {}
+    first = description.first_id or 0
+    if not isinstance(description, TextDescription) and description.shown:
+        words = read_words(folder, description.vocabulary)
+    else:
+        words = read_vocabulary(folder, description, feature)[first:]
+    return {word: id_ for id_, word in enumerate(words, first) if word}
+
+
+def first_few(words: Sequence[str]) -> str:
+    """Formats the first few words in brackets, for a message; empty for no words."""
+    return f" ({', '.join(words[:SHOWN])}{', …' if len(words) > SHOWN else ''})" if words else ""
+
+
+def id_changes(before: Manifest, old: Location, after: Mapping[str, Description], new: Location) -> Iterator[str]:
+    """Yields a line for each feature with new, lost or moved ids; never shows words of texts: values of rows."""
+    for name, description in after.items():
+        if name in before.features and isinstance(description, Ids) and description.vocabulary is not None:
+            with suppress(DatasetError):  # a damaged version must not prevent a build
+                ids = ids_of(old, read_description(before.features[name]), name)
+                is_shown = not isinstance(description, TextDescription)
+                if changes := "; ".join(_changes(ids, ids_of(new, description, name), is_shown)):
+                    yield f"{name}: {changes}"
+
+
+def _changes(before: Mapping[str, int], after: Mapping[str, int], is_shown: bool) -> Iterator[str]:
+    new, lost, moved = compare_ids(before, after)
+    if before and new:
+        yield f"{len(new):,} new{first_few(new) if is_shown else ''}"
+    if lost:
+        yield f"{len(lost):,} without an id now{first_few(lost) if is_shown else ''}"
+    if moved:
+        yield f"{len(moved):,} of {len(before):,} have another id than before, so the model needs training again"
+
+
+def names_gone(
+    kept: Mapping[str, tuple[str, ...]],
+    label: str | None,
+    statistics: Mapping[str, Mapping[str, Any]],
+    labels: Mapping[int, int],
+) -> Iterator[str]:
+    """Yields a line for each feature that keeps ids of names missing from the data.
+
+    The label learns from all splits, other features from the train split. `labels` counts the label's records by id;
+    empty if the user's function made another label.
+    """
+    for name, names in kept.items():
+        words = statistics.get(name, {}).get("gone", [])
+        if name == label and labels:
+            words = [word for id_, word in enumerate(names) if not labels.get(id_)]
+        if words:
+            where = "data" if name == label else "train split"
+            yield f"{name}: {len(words):,} not in the {where} any more, their ids are kept{first_few(words)}"

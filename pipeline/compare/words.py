@@ -1,7 +1,7 @@
-"""Words of a new version that the live version's vocabulary lacks, counted by the sums that versions keep.
+"""Words of a new version missing from the live version's vocabulary, counted by the versions' sums.
 
-Where both versions have one vocabulary, the stored ids show unknown words. Where a build learned anew, its vocabulary
-knows the words of a text in another language, which only the live one lacks.
+With one vocabulary in both versions, stored ids show unknown words. A relearned one knows even the words of a text in
+another language, which only the live vocabulary lacks.
 """
 
 import numpy as np
@@ -15,25 +15,20 @@ from recordmill.pipeline.dataset.paths import read_checked
 
 TEXTS = ("text", "texts")
 RARE = 3
-"""The most times that a word occurs whose rows may be one, as words come in bursts: of 150 to 30,000 documents, such
-words' share was within 0.03 of that of unknown words in others; that of words that occur once (Good, 1953) a third."""
+"""The highest count of a word likely to stem from one row, as words come in bursts. Of 150 to 30,000 documents, such
+words' share was within 0.03 of the share unknown in others; the share of words occurring once (Good, 1953) a third."""
 VOCABULARIES, TOKENIZERS = "summaries/vocabularies/", "summaries/tokenizers/"
-"""The sums of the words that a vocabulary, or a tokenizer, is learned from."""
+"""Sums of the words from which a vocabulary or a tokenizer is learned."""
 
 
 def unknown_words(
     name: str, before: ComparedVersion, after: ComparedVersion, span: str = ""
 ) -> tuple[list[int], list[int]] | None:
-    """Counts a text's words in the train split that the vocabulary of `before` lacks, and all words, before and after.
+    """Counts a text's words in the train split missing from `before`'s vocabulary, and all words, before and after.
 
-    Before, a `RARE` word counts as lacking, as it would without its row: so the share is that of other rows of the same
-    kind. The vocabulary of a learned tokenizer is every word that it saw.
-
-    Returns:
-        None for other kinds, for one and the same vocabulary, and where a version keeps no sums.
-
-    Raises:
-        DatasetError: a file is damaged.
+    Before, a `RARE` word counts as missing, as it would without its row, to get the share expected of new rows of the
+    same kind. A learned tokenizer knows every word it saw. None for other kinds, equal vocabularies, and without sums.
+    Raises: DatasetError: a file is damaged.
     """
     if before.manifest.features[name]["kind"] not in TEXTS or before.words_digest(name) == after.words_digest(name):
         return None
@@ -53,7 +48,7 @@ def unknown_words(
 
 
 def _words(name: str, version: ComparedVersion, path: str) -> pa.Table:
-    """Reads a file of sums; without it there are no words."""
+    """Reads a file of sums; empty if missing."""
     if path not in version.manifest.files:
         return WORDS.empty_table()
     data = read_checked(version.folder, path, version.manifest.files[path]["sha256"])

@@ -1,7 +1,7 @@
-"""Charts as plain data: bins, bars and grids, with the positions at which the page's template draws them as SVG.
+"""Charts as plain data: bins, bars and grids, with positions for the page's template, which draws them as SVG.
 
-A chart counts several series, the splits of a version, by the same bins. Splits differ in size, so what is drawn is
-each series' share; the table next to it has the counts.
+A chart counts several series, a version's splits, in the same bins. Splits differ in size, so it draws each series'
+shares; the table next to it has the counts.
 
 >>> chart = histogram("age", {"train": Histogram.of(np.array([31, 40, 40], np.float32))}, whole=True)
 >>> chart.bins[0], chart.series[0].counts[0], chart.bins[-1]
@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.histogram import Histogram
 
-WIDTH, HEIGHT = 320, 120  # of a histogram's drawing area, in units of its SVG
+WIDTH, HEIGHT = 320, 120  # of a histogram's drawing area, in SVG units
 MOST_BINS = 24
 TICKS = 4  # labels below a histogram, at most
-FAR = 3  # times the range of all values but 1 %: beyond that, the last bins are open
-TAIL = 200  # one of so many values is beyond each open end
+FAR = 3  # times the range of 99 % of the values: beyond, the outer bins are open
+TAIL = 200  # one in so many values is beyond each open end
 MOST_NAMES = 1_000  # rows of a table of names
 GRID = 16  # cells a side of a map of boxes
 
@@ -31,7 +31,7 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 class Bar(NamedTuple):
-    """A rectangle of a histogram, in units of its SVG."""
+    """A rectangle of a histogram, in SVG units."""
 
     x: float
     y: float
@@ -53,24 +53,21 @@ class Series:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The share of each count; zeros where nothing was counted."""
+        """The share of each count; zeros if all are 0."""
         return tuple(count / (self.total or 1) for count in self.counts)
 
 
 @dataclass(frozen=True)
 class HistogramChart:
-    """The distribution of numbers: bars for the first series, lines for the others."""
+    """A distribution of numbers: bars for the first series, lines for the others."""
 
     shape: ClassVar[str] = "histogram"
     title: str
-    bins: tuple[str, ...]
-    """The values of each bin, in words."""
-    ticks: tuple[tuple[float, str], ...]
-    """Positions from 0 to `WIDTH`, with the value that begins there."""
+    bins: tuple[str, ...]  # each bin's values, in words
+    ticks: tuple[tuple[float, str], ...]  # positions from 0 to `WIDTH`, with the value there
     series: tuple[Series, ...]
     note: str = ""
-    missing: tuple[int, ...] = ()
-    """The rows of each series without a value; empty where all have one."""
+    missing: tuple[int, ...] = ()  # each series' rows without a value; empty if none
 
     @property
     def peak(self) -> float:
@@ -88,7 +85,7 @@ class HistogramChart:
         )
 
     def line(self, series: Series) -> str:
-        """Returns the corners of a series' line: `points` of an SVG `polyline`."""
+        """Returns a series' line: `points` of an SVG `polyline`."""
         width, scale = WIDTH / len(self.bins), HEIGHT / (self.peak or 1)
         corners = [(0.0, float(HEIGHT))]
         for number, share in enumerate(series.shares):
@@ -99,28 +96,24 @@ class HistogramChart:
 
 @dataclass(frozen=True)
 class NameRow:
-    """A name with its counts, one for each column."""
+    """A name with a count, a share and a bar in each column."""
 
     name: str
     counts: tuple[int, ...]
     shares: tuple[float, ...]
-    """The share of its column."""
-    lengths: tuple[float, ...]
-    """The lengths of the bars, 0 to 100: 100 is the chart's largest share."""
+    lengths: tuple[float, ...]  # bar lengths, 0 to 100: the chart's largest share
 
 
 @dataclass(frozen=True)
 class NamesChart:
-    """Counts of names by split: a table whose cells hold bars."""
+    """Counts of names by split: a table with bars."""
 
     shape: ClassVar[str] = "names"
     title: str
-    what: str
-    """The header of the names."""
+    what: str  # header of the names
     columns: tuple[str, ...]
     rows: tuple[NameRow, ...]
-    left_out: int = 0
-    """Names that are not among the rows."""
+    left_out: int = 0  # names without a row
     note: str = ""
 
 
@@ -130,8 +123,7 @@ class MapChart:
 
     shape: ClassVar[str] = "map"
     title: str
-    cells: tuple[tuple[float, ...], ...]
-    """By row from the top, by column from the left."""
+    cells: tuple[tuple[float, ...], ...]  # rows from the top, columns from the left
     note: str = ""
 
 
@@ -146,9 +138,9 @@ def histogram(
     note: str = "",
     missing: Mapping[str, int] = MappingProxyType({}),
 ) -> HistogramChart | None:
-    """Makes the chart of the counted values by split, without splits that have none; None where no split has any.
+    """Makes the chart of values by split, leaving out empty splits; None if all are.
 
-    No bin cuts a number where all are `whole`. `missing` are rows without a value, by split.
+    Bins hold complete integers if values are `whole`. `missing` counts rows without a value, by split.
     """
     counted = {name: part for name, part in parts.items() if part.counts.sum()}
     if not counted:
@@ -167,7 +159,7 @@ def histogram(
 
 
 def _range(values: Histogram) -> tuple[float, float, bool]:
-    """Returns the smallest and largest value to show, and whether some are beyond these."""
+    """Returns the smallest and largest value to show, and whether others are beyond."""
     last = int(values.counts.sum()) - 1
     low, near_low, near_high, high = values.at([0, last // TAIL, last - last // TAIL, last])
     if high - low > FAR * (near_high - near_low) > 0:
@@ -176,7 +168,7 @@ def _range(values: Histogram) -> tuple[float, float, bool]:
 
 
 def _nice_step(least: float, *, whole: bool) -> float:
-    """Returns the smallest 1, 2 or 5 times a power of ten that is `least` or more; of whole numbers at least 1."""
+    """Rounds `least` up to 1, 2 or 5 times a power of ten; for whole numbers at least 1."""
     if least <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(least))
@@ -220,9 +212,9 @@ def short(number: float) -> str:
 def names(
     title: str, what: str, counts: Mapping[str, Sequence[int]], labels: Sequence[str], note: str = ""
 ) -> NamesChart | None:
-    """Makes the chart of names by split, the most frequent first; None where there are no names.
+    """Makes the chart of names by split, the most frequent first; None without names.
 
-    `what` is the header of the names, such as `class`; `counts` has by split a count for each of `labels`.
+    `what` is the names' header, such as `class`; `counts` holds a count for each of `labels`, by split.
     """
     if not labels or not counts:
         return None
@@ -243,7 +235,7 @@ def names(
 
 
 def places(title: str, boxes: npt.NDArray[np.float64], note: str = "") -> MapChart:
-    """Makes the map of the places that boxes cover: [n, 4], `y_min, x_min, y_max, x_max` from 0 to 1."""
+    """Makes the map of places covered by boxes, [n, 4]: `y_min, x_min, y_max, x_max` from 0 to 1."""
     starts = np.arange(GRID) / GRID
     in_rows = (boxes[:, :1] < starts + 1 / GRID) & (boxes[:, 2:3] > starts)
     in_columns = (boxes[:, 1:2] < starts + 1 / GRID) & (boxes[:, 3:4] > starts)

@@ -1,6 +1,6 @@
-"""Facts that the files of a version hold, for its report: distributions, words, rejects, records, and remarks on them.
+"""Facts from a version's files for its report: distributions, words, rejects, records, and remarks on them.
 
-A file that an earlier Recordmill did not write, or that a spec turned off, leaves its field empty.
+Fields stay empty for files missing in earlier formats or turned off by the spec.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,23 +26,22 @@ from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.kinds.text import TextDescription
 
 WORD_BUCKETS = [f"summaries/vocabularies/bucket-{bucket:03d}.arrow" for bucket in range(8)]
-MOST_SUMMARY_BYTES = 1 << 30  # of a bucket: a vocabulary of some 30 million words
-MOST_COUNT = 1 << 40  # of a word; sums of more would leave int64
-SHOWN_WORDS = 20  # the most frequent of a text, and as many of the rarest
-SHOWN_REJECTS = 5  # of each reason
+MOST_SUMMARY_BYTES = 1 << 30  # per bucket: a vocabulary of some 30 million words
+MOST_COUNT = 1 << 40  # of a word; keeps sums within int64
+SHOWN_WORDS = 20  # most frequent words of a text, and as many of the rarest
+SHOWN_REJECTS = 5  # per reason
 DOMINANT = 0.9  # share of one class
-UNBALANCED = 100  # times as many records as the rarest class has
+UNBALANCED = 100  # times the rarest class' records
 MISSING = 0.2
 UNKNOWN = 0.05
 
 
 @dataclass
 class WordCounts:
-    """The words of a text in the train split, added up bucket by bucket; a word is in one bucket."""
+    """Words of a text in the train split, added up by bucket; a word is in one bucket."""
 
     distinct: int = 0
-    once: int = 0
-    """Words that occur once."""
+    once: int = 0  # words occurring once
     total: int = 0
     frequent: Sequence[tuple[str, int]] = ()
     rare: Sequence[tuple[str, int]] = ()
@@ -59,22 +58,18 @@ class WordCounts:
 
 @dataclass(frozen=True)
 class Contents:
-    """A version, as far as its files say."""
+    """A version's facts, from its files."""
 
     facts: VersionFacts
     profiles: Profiles
     vocabularies: Mapping[str, Sequence[str]]
     words: Mapping[str, WordCounts]
-    words_are_of_forgotten_rows: bool
-    """Whether words are left out, since they were counted before rows were taken out: some may occur there alone."""
+    words_are_of_forgotten_rows: bool  # then left out: they may only occur in forgotten rows
     rejects: Sequence[RejectFacts]
     sample: RecordSample | None
-    pairs: Mapping[str, Sequence[Sequence[ShownRecord]]]
-    """The examples of duplicates, `exact` and `near`: two records of the same content, or nearly."""
-    damage: str = ""
-    """The reason for which records could not be read."""
-    reject_images: Mapping[str, str] = field(default_factory=dict)
-    """The images of shown rejects that can be decoded, by the reject's file, where the sources are at hand."""
+    pairs: Mapping[str, Sequence[Sequence[ShownRecord]]]  # duplicates, `exact` and `near`: two records each
+    damage: str = ""  # why records could not be read
+    reject_images: Mapping[str, str] = field(default_factory=dict)  # decodable ones by file, given the sources
 
     @property
     def manifest(self) -> Manifest:
@@ -82,21 +77,16 @@ class Contents:
         return self.facts.manifest
 
     def by_split(self, name: str) -> dict[str, FeatureProfile]:
-        """Returns a feature's profile in each split that has rows, in the order of the splits."""
+        """Returns a feature's profile in each split with rows, in order."""
         profiles = {split: self.profiles.get(split, {}).get(name) for split in self.manifest.splits}
         return {split: profile for split, profile in profiles.items() if profile is not None and profile.rows}
 
 
 def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
-    """Reads what a version knows; its images are a small sample, decoded.
+    """Reads a version's facts; decodes a small sample of its images, and rejects if given the sources' folder.
 
-    Args:
-        dataset: the version.
-        sources: the folder of the sources, in which rejects' files are: their images are shown, too.
-        most_word_bytes: words are left out where their files are larger than this together; None: never.
-
-    Raises:
-        DatasetError: a file other than a shard is missing or damaged.
+    Leaves out words if their files exceed `most_word_bytes` in all (None: never).
+    Raises: DatasetError: a file other than a shard is missing or damaged.
     """
     facts = VersionFacts(dataset.folder, dataset.manifest)
     rejects, sample, pairs, damage = facts.rejects(SHOWN_REJECTS), None, dict[str, list[list[ShownRecord]]](), ""
@@ -123,14 +113,14 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
 
 
 def _reject_images(sources: Path, rejects: Sequence[RejectFacts]) -> dict[str, str]:
-    """Returns the images of rejects that can be decoded, by file, as `data:` URLs."""
+    """Returns the rejects' decodable images, by file, as `data:` URLs."""
     files = dict.fromkeys(str(reject.get("file")) for each in rejects for reject in each.examples)
     images = {file: raw_image(sources, file) for file in files}
     return {file: data_url(small(image)) for file, image in images.items() if image is not None}
 
 
 def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -> dict[str, WordCounts]:
-    """Counts words by feature, of the sums that a build kept; one bucket is in memory at a time."""
+    """Counts words by feature from a build's sums; holds one bucket at a time."""
     size = sum(manifest.files.get(file, {}).get("bytes", 0) for file in WORD_BUCKETS)
     if most_bytes is not None and size > most_bytes:
         return {}
@@ -148,15 +138,15 @@ def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -
 
 
 def _first(words: pa.Table, way: str) -> Iterator[tuple[str, int]]:
-    """Yields the first words by their count, one way or the other, equal counts by the words."""
+    """Yields the first words by count, one way or the other, then by word."""
     first = words.take(pc.select_k_unstable(words, SHOWN_WORDS, [("count", way), ("word", "ascending")]))
     for word, count in zip(first["word"].to_pylist(), first["count"].to_pylist(), strict=True):
         yield word.decode("utf-8", "replace"), count
 
 
 def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
-    """Reads the records of the examples of duplicates that are stored; a dropped one is away."""
-    if not is_sorted(dataset.manifest):  # records of several rows have no key
+    """Yields example pairs of duplicates, if both records are stored."""
+    if not is_sorted(dataset.manifest):  # packed records lack keys
         return
     for pair in dataset.manifest.duplicates[kind].get("examples", []):
         rows = [next(read_records(dataset, row["split"], key=row["key"], limit=1), None) for row in pair]
@@ -166,14 +156,14 @@ def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
 
 
 class Remark(NamedTuple):
-    """A line that a person should read first, and the section of the report that shows more."""
+    """A line to read first, and the report's section with more on it."""
 
     text: str
     section: str
 
 
 def remarks(contents: Contents) -> Iterator[Remark]:
-    """Yields empty splits, leakage, missing values and figures beyond their limits, the gravest first."""
+    """Yields remarks on empty splits, leakage, missing values, figures beyond limits, …, the gravest first."""
     manifest = contents.manifest
     if contents.damage:
         yield Remark(f"No record is shown: {contents.damage}.", "splits")
@@ -233,7 +223,7 @@ def _feature_warnings(contents: Contents, name: str) -> Iterator[str]:
 
 
 def lacking(profiles: Mapping[str, FeatureProfile]) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns by split the share of rows without a value, and that of unknown names or words."""
+    """Returns the share of rows without a value, and of unknown names or words, each by split."""
     missing = {split: each.missing / each.rows for split, each in profiles.items()}
     return missing, {split: each.unknown / each.tokens for split, each in profiles.items() if each.tokens}
 

@@ -1,7 +1,7 @@
-"""The page: `report.html`, one file that loads nothing, runs nothing, and shows data only as text and images.
+"""`report.html`, which loads and runs nothing, and shows data only as text and images; and its views of features.
 
-All text goes through one place, which escapes HTML, shows control characters, and keeps directions of writing apart.
-The Content-Security-Policy allows the page's own style by its digest and images in the page, and nothing else.
+All text goes through one place, which escapes HTML, shows control characters, and isolates directions of writing. The
+Content-Security-Policy only allows the page's own style, by its digest, and images in the page.
 """
 
 import base64
@@ -11,38 +11,39 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from recordmill.pipeline import VERSION
+from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.facts.charts import HEIGHT, WIDTH
-from recordmill.pipeline.facts.contents import Contents, read_contents, remarks
-from recordmill.pipeline.facts.features import feature_views
-from recordmill.pipeline.facts.sample import ShownRecord
-from recordmill.pipeline.facts.version import duplicate_lines
+from recordmill.pipeline.facts import charts
+from recordmill.pipeline.facts.charts import Chart, NamesChart, histogram
+from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, read_contents, remarks, shares
+from recordmill.pipeline.facts.sample import ImageCounts, RecordSample, ShownRecord
+from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
+from recordmill.transforms.contract.kinds import category, image, text
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
 UNSEEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
-"""The characters that HTML cannot hold: control characters, and surrogates, which stand for bytes beyond UTF-8."""
-SHOWN_FIGURES = 50  # of the gate, the largest of each rule first
+"""Characters that HTML cannot hold: control characters, and surrogates, which escape invalid UTF-8."""
+SHOWN_FIGURES = 50  # of the gate
+CHANNELS = {1: ("gray",), 3: ("red", "green", "blue")}
+Fact = tuple[str, str]
 
 
 def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> bytes:
-    """Makes the page of a version: the same bytes for the same version, whoever makes it and when.
-
-    `sources` and `most_word_bytes` are those of `read_contents`.
-
-    Raises:
-        DatasetError: as `read_contents`.
-    """
+    """Makes the page of a version, reproducible to the byte; arguments and Raises as `read_contents`."""
     contents, manifest = read_contents(dataset, sources, most_word_bytes), dataset.manifest
     style = (HERE / STYLE).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
@@ -54,8 +55,8 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
             style_digest=digest,
             recordmill=VERSION,
             manifest=manifest,
-            width=WIDTH,
-            height=HEIGHT,
+            width=charts.WIDTH,
+            height=charts.HEIGHT,
             remarks=list(remarks(contents)),
             features=list(feature_views(contents)),
             sample=contents.sample,
@@ -93,7 +94,7 @@ def _environment() -> Environment:
 
 
 def visible(value: Any) -> Any:
-    r"""Shows what HTML cannot hold as escapes: control characters, and bytes of a key that are not UTF-8.
+    r"""Escapes characters that HTML cannot hold: control characters, and invalid UTF-8 in keys.
 
     >>> visible("a\x00b\tc")
     'a\\x00b\tc'
@@ -103,14 +104,14 @@ def visible(value: Any) -> Any:
     return UNSEEN.sub(lambda match: ascii(match[0])[1:-1], value)
 
 
-def isolated(text: Any) -> Markup:
-    """Returns text of the data as HTML whose direction of writing ends where it ends."""
-    return Markup("<bdi>{}</bdi>").format(escape(visible(str(text))))
+def isolated(value: Any) -> Markup:
+    """Returns text of the data as HTML, with its direction of writing isolated."""
+    return Markup("<bdi>{}</bdi>").format(escape(visible(str(value))))
 
 
-def plainly_isolated(text: Any) -> str:
-    """Returns text of the data for an attribute or a title, isolated by characters."""
-    return f"{ISOLATE}{visible(str(text))}{END_ISOLATE}"
+def plainly_isolated(value: Any) -> str:
+    """Returns text of the data for an attribute or title, isolated by characters."""
+    return f"{ISOLATE}{visible(str(value))}{END_ISOLATE}"
 
 
 def _number(number: float) -> str:
@@ -118,14 +119,14 @@ def _number(number: float) -> str:
 
 
 def _groups(contents: Contents) -> Iterator[tuple[str | None, Sequence[ShownRecord]]]:
-    """Yields the examples by class; all at once where there are no classes."""
+    """Yields the examples by class; without classes, all at once."""
     examples = contents.sample.examples if contents.sample else ()
     for label, group in groupby(examples, key=lambda example: example.label):
         yield label, list(group)
 
 
 def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
-    """Yields the gate's figures that are not 0, those beyond their limits first, then the largest of each rule."""
+    """Yields the gate's nonzero figures: breaches first, then the largest of each rule."""
     breaches = {(each["rule"], each["subject"]): each["detail"] for each in manifest.gate.get("breaches", [])}
     rows = [
         (rule, subject, figure, breaches.get((rule, subject), ""))
@@ -138,14 +139,14 @@ def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
 
 
 def _without_nothing(value: Any) -> Any:
-    """Leaves out what a spec does not say: nulls, and empty lists and objects."""
+    """Leaves out nulls, and empty lists and objects, of a spec."""
     if isinstance(value, Mapping):
         return {name: _without_nothing(inner) for name, inner in value.items() if inner not in (None, {}, [])}
     return [_without_nothing(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yields what the version was made from and by; without the time, so that equal versions have equal reports."""
+    """Yields the version's provenance, without times: equal versions have equal reports."""
     yield "build key", manifest.build_key
     for what in ("source_key", "inputs_sha256"):
         if what in manifest.provenance:
@@ -154,3 +155,137 @@ def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield package, str(version)
     for kind, counts in manifest.provenance.get(ASKED, {}).items():
         yield f"requests: {kind}", ", ".join(f"{count:,} {what}" for what, count in counts.items())
+
+
+class FeatureView(NamedTuple):
+    """A feature in the report."""
+
+    name: str
+    kind: str
+    is_label: bool
+    facts: Sequence[Fact]
+    charts: Sequence[Chart]
+
+
+def feature_views(contents: Contents) -> Iterator[FeatureView]:
+    """Yields the view of each feature, in the order of the spec."""
+    for name, feature in contents.facts.features.items():
+        profiles = contents.by_split(name)
+        facts = [*_facts(contents, feature), *_sample_facts(contents.sample, name), *_profile_facts(profiles)]
+        drawn = [chart for chart in _charts(contents, feature, profiles) if chart is not None]
+        yield FeatureView(name, feature.kind, feature.is_label, facts, drawn)
+
+
+def _facts(contents: Contents, feature: FeatureFacts) -> Iterator[Fact]:
+    yield "stored", feature.stored
+    if feature.learned:
+        yield "learned", ", ".join(feature.learned)
+    if feature.lengths:
+        yield "lengths", feature.lengths
+    if isinstance(feature.description, text.TextDescription):
+        if words := contents.words.get(feature.name):
+            yield "words", f"{words.total:,} in train, {words.distinct:,} different, {words.once:,} of them once"
+        elif contents.words_are_of_forgotten_rows:
+            yield "words", "left out: rows were forgotten since they were counted; the next build that learns has them"
+
+
+def _sample_facts(sample: RecordSample | None, name: str) -> Iterator[Fact]:
+    if sample and name in sample.images:
+        yield from _image_facts(sample.images[name], sample.words)
+    if sample and len(sample.boxes.get(name, ())):
+        areas = _areas(sample.boxes[name])
+        yield "areas", f"median {np.median(areas):.2%} of the image, smallest {areas.min():.2%}, {sample.words}"
+
+
+def _image_facts(counts: ImageCounts, of: str) -> Iterator[Fact]:
+    sizes = [sizes.at([0, int(sizes.counts.sum()) - 1]) for sizes in (counts.widths, counts.heights) if len(sizes.keys)]
+    if not sizes:
+        return
+    (narrow, wide), (low, high) = sizes
+    same = (narrow, low) == (wide, high)
+    size = f"{wide:.0f} wide, {high:.0f} high"
+    yield "size", size if same else f"{narrow:.0f} to {wide:.0f} wide, {low:.0f} to {high:.0f} high, {of}"
+    yield "format", ", ".join(f"{number:,} {form}" for form, number in sorted(counts.formats.items())) + f", {of}"
+    yield "bytes", f"median {counts.bytes.median():,.0f} an image, {of}"
+    named = zip(CHANNELS.get(len(counts.colors), ()), counts.colors, strict=False)
+    if colors := [f"{color} {mean:.0f} ± {deviation:.0f}" for color, (mean, deviation) in named]:
+        images = f"{counts.brightness.counts.sum():,} images"
+        yield "colours", f"{', '.join(colors)} (mean ± standard deviation of 0 to 255, of {images})"
+
+
+def _profile_facts(profiles: Mapping[str, FeatureProfile]) -> Iterator[Fact]:
+    missing, unknown = lacking(profiles)
+    if any(missing.values()):
+        yield "missing", shares(missing, digits=1)
+    if any(unknown.values()):
+        yield "out of vocabulary", shares(unknown, digits=1)
+
+
+def _charts(
+    contents: Contents, feature: FeatureFacts, profiles: Mapping[str, FeatureProfile]
+) -> Iterator[Chart | None]:
+    values = {split: profile.histogram for split, profile in profiles.items() if profile.histogram is not None}
+    sample, name = contents.sample, feature.name
+    if isinstance(feature.description, text.TextDescription):
+        yield histogram("Length in ids", values, whole=True)
+        yield from _word_charts(contents.words.get(name))
+    elif isinstance(feature.description, category.CategoryDescription | category.CategoriesDescription):
+        yield _category_chart(contents, feature, profiles)
+    elif isinstance(feature.description, image.Pixels):
+        yield from _image_charts(sample, name) if sample else ()
+    elif sample and name in sample.boxes:
+        yield from _box_charts(sample, name)
+    elif values:
+        missing = {split: profile.missing for split, profile in profiles.items()}
+        are_whole = all(bool((part.values == np.round(part.values)).all()) for part in values.values())
+        yield histogram("Values", values, whole=are_whole, missing=missing)
+
+
+def _word_charts(words: WordCounts | None) -> Iterator[Chart]:
+    if words:
+        yield _word_chart("Most frequent words", words.frequent, words.total)
+        if words.distinct > len(words.frequent):
+            yield _word_chart("Rarest words", words.rare, words.total)
+
+
+def _word_chart(title: str, words: Sequence[tuple[str, int]], total: int) -> NamesChart:
+    peak = max((count for _, count in words), default=1)
+    rows = [charts.NameRow(word, (count,), (count / total,), (round(100 * count / peak, 1),)) for word, count in words]
+    return NamesChart(title, "word", ("train",), tuple(rows))
+
+
+def _category_chart(
+    contents: Contents, feature: FeatureFacts, profiles: Mapping[str, FeatureProfile]
+) -> NamesChart | None:
+    """Counts names by split: of the label by the manifest, of others by the profile."""
+    title = feature.counted.capitalize()
+    note = "A record may hold several names, or one several times." if title == "Occurrences" else ""
+    labels, classes = contents.vocabularies.get(feature.name), contents.facts.classes if feature.is_label else None
+    if classes and labels and len(classes.names) == len(labels):
+        return charts.names(title, "class", classes.by_split, labels, note)
+    by_id = {split: profile.ids for split, profile in profiles.items() if profile.ids}
+    ids = sorted({id_ for counts in by_id.values() for id_ in counts})
+    called = [labels[id_] if labels and id_ < len(labels) else str(id_) for id_ in ids]
+    counts = {split: [some.get(id_, 0) for id_ in ids] for split, some in by_id.items()}
+    return charts.names(title, "name", counts, called, note)
+
+
+def _image_charts(sample: RecordSample, name: str) -> Iterator[Chart | None]:
+    counts, split = sample.images[name], sample.split
+    if len(counts.widths.keys) > 1 or len(counts.heights.keys) > 1:
+        yield histogram("Width in pixels", {split: counts.widths}, whole=True, note=sample.words)
+        yield histogram("Height in pixels", {split: counts.heights}, whole=True, note=sample.words)
+    note = f"The mean luma of each of {counts.brightness.counts.sum():,} images: 0 is black, 255 white."
+    yield histogram("Brightness", {split: counts.brightness}, whole=False, note=note)
+
+
+def _box_charts(sample: RecordSample, name: str) -> Iterator[Chart | None]:
+    boxes, split, note = sample.boxes[name], sample.split, sample.words
+    yield histogram("Boxes a row", {split: sample.boxes_a_row[name]}, whole=True, note=note)
+    sides = Histogram.of(np.sqrt(np.maximum(0, _areas(boxes))).astype(np.float32))
+    yield histogram("Side, as a share of the image's side", {split: sides}, whole=False, note=note)
+    yield charts.places("Places", boxes, note=f"How many boxes cover each part of the image, {note}.")
+
+
+def _areas(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

@@ -1,4 +1,4 @@
-"""Draws records as a model gets them: the source's image, the stored one and augmented ones, with boxes and texts.
+"""Draws records for people: the source's image, the stored one and augmented ones, with boxes and texts.
 
 >>> preview(dataset, dataset.records("train", limit=12), [RandomResizedCrop(224)]).save("preview.png")  # doctest: +SKIP
 """
@@ -18,8 +18,7 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.padding import hatched
-from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, images_of
+from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, hatched, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import COLORS, StoredImage, color_of, raw_image
@@ -32,14 +31,13 @@ from recordmill.transforms.numpy.augment.chain import apply, check, lanes, param
 
 TILE = 192  # pixels of an image's longer side
 GAP = 10
-WIDTH = 1_680  # of the whole, as far as one card fits
-DRAWS = 3  # augmented images of each stored one
-TEXT, LINE = 14, 19  # the font's size, and a line's height
-LINES = 4  # of a card's text
-TEXT_WIDTH = 400  # of a card, at least
+WIDTH = 1_680  # of the whole image, at least one card
+DRAWS = 3  # augmented images for each stored one
+TEXT, LINE = 14, 19  # font size, line height
+LINES = 4  # of text on a card
+TEXT_WIDTH = 400  # a card's least width
 PAGE, CARD, INK, SOFT = "#ffffff", "#f3f5f7", "#1c2128", "#5a6472"
-Tile = tuple[str, Image.Image]
-"""An image with its caption."""
+Tile = tuple[str, Image.Image]  # a caption and an image
 KNOWN: dict[str, type[Augmentation]] = {
     name: value
     for name, value in vars(recordmill.augment).items()
@@ -49,11 +47,10 @@ ADVICE = "write one or several of recordmill.augment with plain options, such as
 
 
 class Card(NamedTuple):
-    """A record, or a reject, as it is drawn."""
+    """A record or a reject to draw."""
 
     tiles: Sequence[Tile]
-    lines: Sequence[str]
-    """The first is darker."""
+    lines: Sequence[str]  # the first is darker
 
 
 def preview(
@@ -62,19 +59,16 @@ def preview(
     changes: Sequence[Augmentation] = (),
     sources: Path | None = None,
 ) -> Image.Image:
-    """Draws records, a card each.
+    """Draws records, a card each, in an RGB image up to 1,680 pixels or one card wide.
 
     Args:
-        dataset: the version that the records are of.
+        dataset: the records' version.
         records: at least one.
-        changes: augmentations; each image is shown as the first epochs of a training with `seed=0` may change it.
-        sources: the folder of the sources, in which keys are paths of images; None: the sources' images are not shown.
-
-    Returns:
-        An RGB image, as wide as 1,680 pixels or one card.
+        changes: augmentations; shows each image as in the first epochs of a training with `seed=0`.
+        sources: the folder with the sources' images at the keys; None: does not show them.
 
     Raises:
-        DatasetError: there is no record; an image is damaged; an augmentation does not fit the images.
+        DatasetError: `records` is empty; an image is damaged; an augmentation does not fit the images.
     """
     roles = FeatureRoles.of(dataset)
     if changes and not roles.images:
@@ -83,7 +77,7 @@ def preview(
 
 
 def draw(cards: Sequence[Card]) -> Image.Image:
-    """Draws cards side by side, below each other. Raises: DatasetError: there are none."""
+    """Draws cards in a grid. Raises: DatasetError: `cards` is empty."""
     if not cards:
         raise DatasetError("there is nothing to show: no record fits")
     tiles = max(1, *(len(card.tiles) for card in cards))
@@ -102,11 +96,7 @@ def draw(cards: Sequence[Card]) -> Image.Image:
 
 
 def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> list[Card]:
-    """Makes the cards of rejected rows, as many of each reason and `most` in all, with images from `sources`.
-
-    Raises:
-        DatasetError: the version has no rejects, or their file is damaged.
-    """
+    """Makes the cards of up to `most` rejects, evenly by reason. Raises: DatasetError: none, or damaged."""
     rejects = VersionFacts(dataset.folder, dataset.manifest).rejects(most)
     turns = chain.from_iterable(zip_longest(*(each.examples for each in rejects)))
     cards = [_reject_card(sources, reject) for reject in islice(filter(None, turns), most)]
@@ -116,11 +106,7 @@ def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> li
 
 
 def augmentations_of(text: str) -> list[Augmentation]:
-    """Makes the augmentations that a text names: `Name(options)`, several with commas between them, or a list.
-
-    Raises:
-        DatasetError: it is something else; an option is unknown, or has a wrong value.
-    """
+    """Makes augmentations from text: `Name(options)`, several with commas, or a list. Raises: DatasetError: invalid."""
     try:
         value = _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
@@ -143,10 +129,10 @@ def _value(node: ast.expr) -> Any:
         return ast.literal_eval(node)
     if not isinstance(node.func, ast.Name) or node.func.id not in KNOWN:
         name = ast.unparse(node.func)
-        raise ValueError(f"there is no augmentation '{name}'{did_you_mean(name, KNOWN)}")
+        raise ValueError(f"unknown augmentation '{name}'{did_you_mean(name, KNOWN)}")
     options = {each.arg: _value(each.value) for each in node.keywords if each.arg is not None}
     if len(options) < len(node.keywords):
-        raise ValueError("** is no option")
+        raise ValueError("** is not allowed")
     return KNOWN[node.func.id](*map(_value, node.args), **options)
 
 
@@ -187,7 +173,7 @@ def _tiles(
 def _augmented(
     pixels: Any, boxes: Sequence[tuple[Box, str]], changes: Sequence[Augmentation], position: int, epoch: int
 ) -> tuple[Any, list[tuple[Box, str]]]:
-    """Changes an image and its boxes by the random numbers of a position in an epoch; boxes that are cut off go."""
+    """Augments an image and its boxes by the random numbers of a position in an epoch; drops cropped-out boxes."""
     checked = check(changes)
     draws = uniform(combine(0, AUGMENT, epoch), np.array([position]), lanes(checked))
     lists = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4) if boxes else None
@@ -204,7 +190,7 @@ def _image(pixels: Any) -> Image.Image:
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = ()) -> Tile:
-    """Brings an image to a tile's size and draws boxes with their names, those of one name in one colour."""
+    """Fits an image to a tile and draws its boxes with names, one colour per name."""
     copy = fitted(image)
     pen = ImageDraw.Draw(copy)
     for box, name in boxes:
@@ -218,7 +204,7 @@ def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = ()) 
 
 
 def fitted(image: Image.Image) -> Image.Image:
-    """Brings an image to the size of a tile; a small one grows by whole numbers, with hard edges."""
+    """Resizes an image to a tile; enlarges a small one by a whole factor, with hard edges."""
     factor = TILE / max(image.size)
     if factor >= 2:
         return image.resize((image.width * int(factor), image.height * int(factor)), Image.Resampling.NEAREST)
@@ -251,7 +237,7 @@ def _cut(line: str, width: int) -> str:
 
 @cache
 def font() -> Any:
-    """Returns the font: one of many scripts where it is installed, else Pillow's own."""
+    """Returns DejaVu Sans, for its many scripts, if installed; else Pillow's font."""
     try:
         return ImageFont.truetype("DejaVuSans.ttf", TEXT)
     except OSError:

@@ -1,6 +1,11 @@
-"""A small sample of a version's records, for people: some as they are, and counts of what the others hold.
+"""A small sample of a version's records, for people: some to show, and counts of the others; in notebooks a table.
 
-Records are in the order of their keys' hashes, so the first of a split are a random sample, the same each time.
+Records are ordered by the hash of the key, so a split's first ones are a reproducible random sample. Padding by
+`fit: pad` is found at the margins, and hatched: it has the background's colour, is as wide on two opposite sides, and
+on one axis only.
+
+>>> hatched(Image.new("RGB", (4, 4)), None).getpixel((0, 0))
+(0, 0, 0)
 """
 
 from collections import Counter, defaultdict
@@ -11,101 +16,96 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ImageStat
+from PIL import Image, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.facts.padding import Color, background_of, hatched
-from recordmill.pipeline.facts.version import shown_split
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
-from recordmill.pipeline.reader.notebook import SIDE, data_url, small
+from recordmill.pipeline.reader import notebook
+from recordmill.transforms.contract.image_rules import luma
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription
 
-MOST_RECORDS = 1_000  # that are looked at
+MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests
-MOST_BYTES = 32 << 20  # 32 MiB of records, of which the images are not decoded
-MOST_IMAGES = 120  # that are decoded
+MOST_BYTES = 32 << 20  # 32 MiB of sampled records
+MOST_IMAGES = 120  # decoded
 MOST_A_CLASS = 12
-MOST_UNNAMED = 24  # where there are no classes
-MOST_PIXELS = 60_000_000  # of all images that are decoded: about half a second
-MOST_IN_ROW = 4  # images of a sequence that are shown
-MOST_VALUES = 8  # different values of a list that are shown
-TABLE_ROWS = 10  # records that are shown where there are no images
+MOST_UNNAMED = 24  # without classes
+MOST_PIXELS = 60_000_000  # decoded in all: about half a second
+MOST_IN_ROW = 4  # images shown of a sequence
+MOST_VALUES = 8  # different values shown of a list
+TABLE_ROWS = 10  # records shown without images
+TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's blocks
+STRIPES = np.array([[176, 184, 194], [226, 230, 235]], np.uint8)
+Color = tuple[int, int, int]
 
 
 class Drawn(NamedTuple):
-    """A box of a thumbnail, in its pixels."""
+    """A box in a thumbnail, in pixels."""
 
     x: float
     y: float
     width: float
     height: float
     color: int
-    name: str
-    """Its class; empty where it has none."""
+    name: str  # its class, or empty
 
 
 class Thumbnail(NamedTuple):
-    """An image of a record as the model gets it, made small."""
+    """A small version of a model-ready image."""
 
     feature: str
     url: str
     width: int
-    """In pixels, of the small one."""
     height: int
-    size: str
-    """The size of the image as the model gets it: `640×480`."""
+    size: str  # the model's image size: `640×480`
     boxes: Sequence[Drawn]
 
 
 class ShownRecord(NamedTuple):
-    """A record that is shown."""
+    """A record to show."""
 
     key: str
     split: str
-    label: str | None
-    """Its class; None where the label is no category."""
+    label: str | None  # its class, if the label is a category
     images: Sequence[Thumbnail]
     texts: Mapping[str, str]
-    values: Mapping[str, str]
-    """Its other features, in words."""
+    values: Mapping[str, str]  # other features, in words
 
 
 class ImageCounts(NamedTuple):
-    """Counts and measures of the images of one feature, in the sample."""
+    """Counts and measures of one feature's sampled images."""
 
     formats: Mapping[str, int]
     widths: Histogram
     heights: Histogram
     bytes: Histogram
-    brightness: Histogram
-    """The mean luma of each decoded image, 0 to 255."""
-    colors: Sequence[tuple[float, float]]
-    """Mean and standard deviation of the decoded images' pixels by channel, 0 to 255; empty where none was decoded."""
+    brightness: Histogram  # mean luma of each decoded image, 0 to 255
+    colors: Sequence[tuple[float, float]]  # mean, deviation of decoded pixels by channel, 0 to 255; may be empty
 
 
 @dataclass(frozen=True)
 class RecordSample:
-    """The records that were looked at."""
+    """The sampled records."""
 
     split: str
     records: int
     examples: Sequence[ShownRecord]
     images: Mapping[str, ImageCounts]
-    boxes: Mapping[str, npt.NDArray[np.float64]]
-    """The boxes of each feature, [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1."""
+    boxes: Mapping[str, npt.NDArray[np.float64]]  # [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1
     boxes_a_row: Mapping[str, Histogram]
-    is_padded: bool = False
-    """Whether images have padding, which is hatched."""
+    is_padded: bool = False  # whether images have padding, shown hatched
 
     @property
     def legend(self) -> list[tuple[str, int]]:
-        """The names of the examples' boxes, the most frequent first, each with its colour."""
+        """Names of the examples' boxes with their colours, the most frequent first."""
         boxes = (box for example in self.examples for image in example.images for box in image.boxes if box.name)
         return [name for name, _ in Counter((box.name, box.color) for box in boxes).most_common()]
 
@@ -116,19 +116,14 @@ class RecordSample:
 
 
 class _Measured(NamedTuple):
-    """The measures of decoded images of one feature."""
+    """Measures of one feature's decoded images."""
 
     brightness: list[float]
-    channels: list[tuple[list[float], list[float]]]
-    """The means and the standard deviations of each image's channels."""
+    channels: list[tuple[list[float], list[float]]]  # means and standard deviations of each image's channels
 
 
 def read_sample(dataset: DatasetVersion) -> RecordSample | None:
-    """Reads the sample of a version: of `train`, or of the first split that has records; None where none has.
-
-    Raises:
-        DatasetError: a shard is missing or damaged.
-    """
+    """Samples `train`, else the first filled split, if any. Raises: DatasetError: a shard is missing or damaged."""
     split = shown_split(dataset.manifest)
     if split is None:
         return None
@@ -143,13 +138,13 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
 
 
 def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[ShownRecord]:
-    """Makes examples of some records. Raises: DatasetError: an image is damaged."""
+    """Converts records to examples. Raises: DatasetError: an image is damaged."""
     roles = FeatureRoles.of(dataset)
     return [roles.example(record) for record in records]
 
 
 def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
-    """Yields the first records of a split; where there are spans, as many of each of some spans."""
+    """Yields the first records of a split, or as many of each of some spans."""
     spans: list[str | None] = [*dataset.manifest.spans] or [None]
     spans = spans[:: -(-len(spans) // MOST_SPANS)]
     left = MOST_BYTES
@@ -163,23 +158,19 @@ def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
 
 @dataclass(frozen=True)
 class FeatureRoles:
-    """The features of a dataset by the way in which they are shown."""
+    """A dataset's features by the way to show them."""
 
-    label: str | None
-    """The label, where it is a category."""
+    label: str | None  # the label, if a category
     classes: int
     images: Sequence[str]
-    boxes: Mapping[str, str]
-    """The image of each feature of boxes."""
+    boxes: Mapping[str, str]  # features of boxes, with their image
     texts: Sequence[str]
-    names: Sequence[str]
-    """The features of several names a row: where a row has as many names as boxes, they name these."""
-    backgrounds: Mapping[str, Color]
-    """The colour of the padding, of the images that have some."""
+    names: Sequence[str]  # features with several names per row; they name the boxes of a row, if as many
+    backgrounds: Mapping[str, Color]  # the padding's colour of padded images
 
     @classmethod
     def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
-        """Sorts the features of a dataset. Raises: DatasetError: a kind is unknown."""
+        """Sorts a dataset's features. Raises: DatasetError: a kind is unknown."""
         known = read_descriptions(dataset.features)
         options = dataset.manifest.spec.get("features", {})
         backgrounds = {name: background_of(options.get(name, {})) for name in known}
@@ -195,7 +186,7 @@ class FeatureRoles:
         )
 
     def chosen(self, records: Sequence[Record]) -> list[Record]:
-        """Chooses the records to show: of each class as many, by class, as far as pixels allow."""
+        """Chooses the records to show, sorted by class: as many of each class, within the limit of pixels."""
         if not self.images:
             return list(records[:TABLE_ROWS])
         most = min(MOST_A_CLASS, max(1, MOST_IMAGES // max(1, self.classes))) if self.label else MOST_UNNAMED
@@ -214,7 +205,7 @@ class FeatureRoles:
         return str(record.values[self.label]) if self.label else ""
 
     def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> ShownRecord:
-        """Decodes a record's images and makes them small, with their boxes; adds their measures to `measured`."""
+        """Decodes a record's images to thumbnails with boxes; adds their measures to `measured`."""
         thumbnails = []
         for name in self.images:
             for image in images_of(record, name)[:MOST_IN_ROW]:
@@ -223,18 +214,19 @@ class FeatureRoles:
                     colors = ImageStat.Stat(pixels)
                     measured[name].channels.append((colors.mean, colors.stddev))
                     measured[name].brightness.append(ImageStat.Stat(pixels.convert("L")).mean[0])
-                shown = small(hatched(pixels, self.backgrounds.get(name)), BOXED_SIDE if self.boxes else SIDE)
+                side = BOXED_SIDE if self.boxes else notebook.SIDE
+                shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
                 boxes = tuple(self._boxes(record, name, *shown.size))
                 size = f"{pixels.width}×{pixels.height}"
-                thumbnails.append(Thumbnail(name, data_url(shown), shown.width, shown.height, size, boxes))
+                thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 
     def label_of(self, record: Record) -> str | None:
-        """Returns a record's class in words; None where the label is no category."""
+        """Returns a record's class in words, if the label is a category."""
         return in_words(record.values[self.label]) if self.label else None
 
     def words_of(self, record: Record) -> tuple[dict[str, str], dict[str, str]]:
-        """Describes a record's texts, and its other features but images, boxes and label, by feature."""
+        """Describes a record's texts, and its features other than images, boxes and label, by feature."""
         texts = {name: in_words(record.values[name]) for name in self.texts if name in record.values}
         shown = {*self.images, *self.boxes, *texts, self.label}
         return texts, {name: in_words(value) for name, value in record.values.items() if name not in shown}
@@ -246,9 +238,9 @@ class FeatureRoles:
             yield Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
 
     def named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
-        """Yields the boxes of an image; each with its name, where a feature has as many names as there are boxes.
+        """Yields an image's boxes with their names, if a feature has as many names as boxes.
 
-        Others are called by their feature where there are several of boxes, else not at all.
+        Otherwise a box is named after its feature, or, with a single feature of boxes, not at all.
         """
         for feature in (name for name, of in self.boxes.items() if of == image):
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
@@ -257,7 +249,7 @@ class FeatureRoles:
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
-    """Returns the images of a feature: none where it is missing, several of a sequence."""
+    """Returns a feature's images: none if missing, several of a sequence."""
     value = record.values[feature]
     return value if isinstance(value, list) else [] if value is None else [value]
 
@@ -285,7 +277,7 @@ def _histogram(values: Any) -> Histogram:
 
 
 def in_words(value: Any) -> str:
-    """Describes a value of a record in some words; a missing one is a dash.
+    """Describes a record's value in words; a missing one is a dash.
 
     >>> in_words(["cat", "dog", "cat"]), in_words(None), in_words(0.5)
     ('cat ×2, dog', '–', '0.5')
@@ -303,3 +295,64 @@ def in_words(value: Any) -> str:
             return ", ".join([*shown, "…"] if len(counts) > len(shown) else shown)
     text = str(value)
     return text if len(text) <= 300 else f"{text[:300]}…"
+
+
+def dataset_html(dataset: DatasetVersion) -> str:
+    """Shows a dataset in a notebook: splits, features, and the first records of a split."""
+    head = f"<b>{notebook.html_text(dataset.name)}</b> {notebook.html_text(dataset.version)}"
+    splits = notebook.table(["split", "records"], ((name, f"{count:,}") for name, count in dataset.splits.items()))
+    facts = VersionFacts(dataset.folder, dataset.manifest).features.values()
+    features = notebook.table(["feature", "kind", "stored"], ((each.name, each.kind, each.stored) for each in facts))
+    return f"<div>{head}{splits}{features}{_records_html(dataset)}</div>"
+
+
+def _records_html(dataset: DatasetVersion) -> str:
+    split = shown_split(dataset.manifest)
+    try:
+        if split is None:
+            return ""
+        records = list(read_records(dataset, split, limit=notebook.SHOWN))
+        if not FeatureRoles.of(dataset).images:
+            names = list(dataset.features)
+            rows = ([record.key, *(in_words(record.values[name]) for name in names)] for record in records)
+            return notebook.table(["key", *names], rows)
+        examples = read_examples(dataset, records)
+    except UserError as error:
+        return f"<p>{notebook.html_text(error)}</p>"
+    return "".join(_image_html(example, image.url) for example in examples for image in example.images)
+
+
+def _image_html(example: ShownRecord, url: str) -> str:
+    title, key = notebook.html_text(example.label or example.key), notebook.html_text(example.key)
+    return f'<img src="{url}" title="{title}" alt="{key}" height="96"> '
+
+
+def background_of(options: Mapping[str, Any]) -> Color | None:
+    """Returns the padding's colour by an image's options in the spec; None without padding."""
+    is_padded = options.get("fit") == "pad" and options.get("size") is not None
+    return tuple(options["background"]) if is_padded and len(options.get("background", ())) == 3 else None
+
+
+def hatched(image: Image.Image, background: Color | None) -> Image.Image:
+    """Hatches an image's padding, if any."""
+    if background is None:
+        return image
+    pixels, color = np.asarray(image), luma(*background) if image.mode == "L" else background
+    near = np.abs(pixels.astype(int) - color) <= TOLERANCE
+    is_background = np.all(near.reshape(*pixels.shape[:2], -1), axis=2)
+    above, beside = _margins(is_background), _margins(is_background.T)
+    if above is None or beside is None or any(above) == any(beside):
+        return image
+    rows, columns = np.indices(is_background.shape)
+    place, size, (before, after) = (rows, image.height, above) if any(above) else (columns, image.width, beside)
+    stripes = STRIPES[(rows + columns) // max(2, max(image.size) // 32) % 2]
+    is_padding = (place < before) | (place >= size - after)
+    return Image.fromarray(np.where(is_padding[..., None], stripes, np.asarray(image.convert("RGB"))))
+
+
+def _margins(is_background: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Returns the rows of background above and below; None if unequal, or the whole image."""
+    rows: Any = is_background.all(1)
+    before, after = int(rows.argmin()), int(rows[::-1].argmin())
+    is_one_sided = (before > 0) != (after > 0) and before + after > 1  # padding of one row is below
+    return None if rows.all() or is_one_sided or abs(before - after) > SPREAD else (before, after)

@@ -1,11 +1,11 @@
 """Files for people and other tools, written just before the manifest.
 
-No reader of Recordmill opens them. The manifest lists them with their digests, as any other file of a version, so that
-`verify` checks them. `forget` writes them anew, because they may show rows that are to go.
+Recordmill's readers ignore them. The manifest lists them with digests, like any other file, for `verify`. `forget`
+rewrites them, as they may show forgotten rows.
 
-`README.md`, the dataset card, has a header that the Hugging Face hub reads and filters by, JSON as YAML: task,
-size, licence, languages, features and splits. Below it are the words of `about` in the spec, tables of splits and
-features, and the lines that open the version.
+`README.md`, the dataset card, starts with a header for the Hugging Face hub, JSON as YAML: task, size, licence,
+languages, features and splits. Below it are the spec's `about`, tables of splits and features, and the code to open the
+version.
 
 >>> manifest = with_sidecars(manifest, Path("out/.building/4f1c9a2e/run-1/version"), "out")  # doctest: +SKIP
 """
@@ -29,17 +29,16 @@ from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.stored import part_name
 
 CARD = "README.md"
-MOST_WORD_BYTES = 64 << 20
-"""The words of a larger vocabulary are left to `recordmill report`: a build's driver should not hold them."""
+MOST_WORD_BYTES = 64 << 20  # larger vocabularies are left to `recordmill report`, to spare the driver's memory
 Sidecar = Callable[[Location, Manifest], bytes]
-"""Makes a file of a version, from the folder that its shards and its other files are read from, and its manifest.
+"""Makes a version's file, from the folder of its shards and other files, and its manifest.
 
-The bytes follow from both: no clock, no path, none of `version`, `sequence` and `gate`, which publishing decides.
+The bytes are a function of both, without clock, path, and `version`, `sequence` and `gate`, which publishing decides.
 """
 
 
 def _report(folder: Location, manifest: Manifest) -> bytes:
-    """Makes the page for people. Nothing of it raises: a build of hours does not end for its page."""
+    """Makes the page for people. Never raises: a page must not end a build of hours."""
     try:
         from recordmill.pipeline.facts.page import report_of  # loads Jinja and Arrow
 
@@ -56,20 +55,14 @@ SIDECARS: Mapping[str, Sidecar] = {
     CROISSANT: lambda _, manifest: croissant(manifest),
     CARD: lambda folder, manifest: card(folder, manifest),
 }
-"""The files by name, in the order in which they are written."""
+"""Files by name, in the order of writing."""
 
 
 def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
-    """Writes the sidecars of a version that is being assembled, and lists them in its manifest.
+    """Writes the sidecars of an unfinished version, and adds them to its manifest, which lists all other files.
 
-    Args:
-        manifest: the version's, with the entries of all other files.
-        assembled: the local folder of the files that are not in the output yet.
-        output: the dataset's output; in a bucket, shards are there already.
-
-    Raises:
-        DatasetError: a shard or a file that a sidecar shows is damaged.
-        OSError: a file cannot be written.
+    `assembled` is the local folder of the files still missing in `output`; a bucket already has the shards.
+    Raises: DatasetError: a shard or file shown by a sidecar is damaged. OSError: a file cannot be written.
     """
     stored = version_folder(open_location(output), manifest.version)
     folder = assembled if isinstance(stored, Path) else _Uploading(assembled, stored)
@@ -83,7 +76,7 @@ def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
 
 @dataclass(frozen=True)
 class _Uploading:
-    """A folder or a file of a version in a bucket, as `paths.Remote`: some files are only on this machine yet."""
+    """A version's folder or file in a bucket, as `paths.Remote`; some files are still local."""
 
     local: Path
     stored: Remote
@@ -107,7 +100,7 @@ class _Uploading:
         return self.stored.read_bytes(most)
 
 
-MOST_NAMES = 1000  # the classes that a card names; of a feature with more it says the number
+MOST_NAMES = 1000  # classes named on a card; beyond, it gives the number
 _SIZES = (
     *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
     *("100M<n<1B", "1B<n<10B", "10B<n<100B", "100B<n<1T"),
@@ -125,11 +118,11 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
     ("tabular-classification", set(), {"category", "categories"}),
     ("tabular-regression", set(), {"number", "numbers"}),
 )
-"""The hub's tasks, each with the kinds of features that it needs and, where it needs one, the kinds of its label."""
+"""The hub's tasks, each with the required kinds of features and of the label; None: any but a category."""
 
 
 def card(folder: Location, manifest: Manifest) -> bytes:
-    """Returns the card. Raises: DatasetError: a file of class names is missing or damaged."""
+    """Makes the card. Raises: DatasetError: a file of class names is missing or damaged."""
     facts, about = VersionFacts(folder, manifest), manifest.spec.get("about") or {}
     header = {name: value for name, value in _header(facts, about).items() if value}
     body = "\n".join(_body(facts, about))
@@ -159,7 +152,7 @@ def _header(facts: VersionFacts, about: Json) -> Json:
 
 
 def _license(license_: str | None) -> Json:
-    """Returns the licence as the hub spells it: an identifier in small letters, or the URL of another one."""
+    """Spells the licence for the hub: a lowercase identifier, or the URL of another one."""
     if license_ is None:
         return {"license": "unknown"}
     is_identifier = "/" not in license_ and " " not in license_
@@ -167,7 +160,7 @@ def _license(license_: str | None) -> Json:
 
 
 def tasks(manifest: Manifest) -> Iterator[str]:
-    """Yields the first task that the kinds of the features fit; nothing where none does."""
+    """Yields the first task that fits the features' kinds, if any."""
     kinds = {name: feature["kind"] for name, feature in manifest.features.items()}
     label = kinds.get(manifest.label or "")
     inputs = {kind for name, kind in kinds.items() if name != manifest.label or kind not in {"category", "categories"}}
@@ -178,7 +171,7 @@ def tasks(manifest: Manifest) -> Iterator[str]:
 
 
 def _features(facts: VersionFacts) -> Iterator[Json]:
-    """Yields the stored parts of a record in the hub's types."""
+    """Yields a record's stored parts in the hub's types."""
     for name, feature in facts.features.items():
         for part, stored in feature.parts.items():
             dtype: Any = _DTYPES[stored.dtype]
@@ -225,7 +218,7 @@ def _body(facts: VersionFacts, about: Json) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Returns a line of text that Markdown and HTML show as it is."""
+    """Escapes a line of text for Markdown and HTML."""
     return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
 
 

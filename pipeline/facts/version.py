@@ -1,6 +1,6 @@
-"""The facts of a version that its manifest and its class names state: `show`, report, card and notebook render them.
+"""A version's facts from its manifest and class names, for `show`, report, card and notebook.
 
-A kind that this Recordmill does not know hinders nothing: its description is None, its words are those of the manifest.
+Unknown kinds, of a later Recordmill, have no description, and are shown by the manifest's words.
 
 >>> VersionFacts(folder, read_manifest(folder)).features["label"].stored  # doctest: +SKIP
 'int64 ids'
@@ -25,10 +25,7 @@ from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.rows import read_reject_lines
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Description, ListDescription, sides_words
-from recordmill.transforms.contract.kinds.number import Scaled
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds import base, number, read_description, text
 from recordmill.transforms.contract.stored import Stored
 
 
@@ -38,83 +35,73 @@ class FeatureFacts(NamedTuple):
     name: str
     kind: str
     is_label: bool
-    description: Description | None
-    """None where the kind, or one of its options, is unknown."""
-    stored: str
-    """The stored value: `JPEG 224×224×3`."""
-    learned: Sequence[str]
-    """Statistics of the values, piece by piece."""
-    lengths: str
-    """The lengths of a text in ids, and the cost of padding; empty for other kinds."""
+    description: base.Description | None  # None if the kind or an option is unknown
+    stored: str  # the stored value: `JPEG 224×224×3`
+    learned: Sequence[str]  # statistics, in pieces
+    lengths: str  # a text's lengths in ids, and the cost of padding; empty for other kinds
 
     @property
     def counted(self) -> str:
-        """The things that a count of a name counts: `occurrences` where a record may hold several, else `records`."""
-        return "occurrences" if isinstance(self.description, ListDescription) else "records"
+        """The unit of names' counts: `occurrences` if a record may hold several, else `records`."""
+        return "occurrences" if isinstance(self.description, base.ListDescription) else "records"
 
     @property
     def parts(self) -> Mapping[str, Stored]:
-        """The stored tensors, by part; none of an unknown kind."""
+        """Stored tensors by part; empty for an unknown kind."""
         return {} if self.description is None else self.description.parts()
 
 
 class ClassCounts(NamedTuple):
-    """The records of each class of the label; of a label of several names a record, the occurrences."""
+    """Records of each class of the label; occurrences, if a record may have several."""
 
     names: Sequence[str]
-    by_split: Mapping[str, Sequence[int]]
-    """A count for each name."""
+    by_split: Mapping[str, Sequence[int]]  # a count for each name
 
 
 class RejectFacts(NamedTuple):
-    """The rejects of one reason."""
+    """Rejects of one reason."""
 
     reason: str
     rows: int
-    examples: Sequence[Json]
-    """The first ones, as the file of rejects has them."""
+    examples: Sequence[Json]  # the first entries in the file of rejects
 
 
 @dataclass(frozen=True)
 class VersionFacts:
-    """A version's facts; those that need its files are read when they are asked for."""
+    """A version's facts; reads files on demand."""
 
     folder: Location
     manifest: Manifest
 
     @cached_property
     def features(self) -> Mapping[str, FeatureFacts]:
-        """The features, in the order of the spec."""
+        """The features, in order."""
         return {name: self._feature(name, json) for name, json in self.manifest.features.items()}
 
     def _feature(self, name: str, json: Json) -> FeatureFacts:
         description, statistics, lengths = None, self.manifest.statistics.get(name, {}), ""
         with suppress(DatasetError):
             description = read_description(json)
-        if isinstance(description, TextDescription) and statistics.get("lengths"):
-            text = description
-            lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
+        if isinstance(description, text.TextDescription) and statistics.get("lengths"):
+            limits = {"max_length": description.max_length, "packed": description.packed}
+            lengths = describe_lengths(statistics["lengths"], **limits)
         learned = tuple(statistics_words(name, description, statistics))
         stored, is_label = stored_words(description, json), name == self.manifest.label
         return FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
 
     @cached_property
     def classes(self) -> ClassCounts | None:
-        """The records by class; None where the label is no category. Raises: DatasetError: the names are damaged."""
+        """Records by class, if the label is a category. Raises: DatasetError: the names are damaged."""
         counted = {name: split.label_counts for name, split in self.manifest.splits.items() if split.label_counts}
         label = self.features.get(self.manifest.label or "")
         if not counted or label is None or label.description is None:
             return None
         names = read_vocabulary(self.folder, label.description, label.name)
-        number = min(len(names), *map(len, counted.values()))
-        return ClassCounts(names[:number], {split: counts[:number] for split, counts in counted.items()})
+        known = min(len(names), *map(len, counted.values()))
+        return ClassCounts(names[:known], {split: counts[:known] for split, counts in counted.items()})
 
     def rejects(self, examples: int = 0) -> list[RejectFacts]:
-        """Returns the rejects by reason, the most frequent first, with as many examples of each.
-
-        Raises:
-            DatasetError: the file of rejects is missing or damaged.
-        """
+        """Returns rejects by reason, the most frequent first, with up to `examples` each. Raises: DatasetError."""
         counts = self.manifest.rejects.get("by_reason", {})
         shown: dict[str, list[Json]] = {reason: [] for reason in counts}
         for file in self.manifest.rejects.get("files", []) if examples else ():
@@ -127,7 +114,7 @@ class VersionFacts:
 
 
 def shown_split(manifest: Manifest) -> str | None:
-    """Returns the split to look at first: `train`, else the first that has records; None where none has."""
+    """Returns the split to show first: `train`, else the first with records, if any."""
     filled = [name for name, split in manifest.splits.items() if split.records]
     return "train" if "train" in filled else next(iter(filled), None)
 
@@ -135,16 +122,16 @@ def shown_split(manifest: Manifest) -> str | None:
 SHOWN_BOUNDARIES = 3
 
 
-def stored_words(description: Description | None, json: Json) -> str:
-    """Describes what is stored of a row: the type and, of a list, the number of values."""
+def stored_words(description: base.Description | None, json: Json) -> str:
+    """Describes a row's stored value: type and, for a list, length."""
     if description is not None:
         return description.words()
     stored, shape = str(json.get("stored", "")), json.get("shape")
-    return f"{stored} {sides_words(shape)}".strip() if isinstance(shape, list) else stored
+    return f"{stored} {base.sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
-def statistics_words(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
-    """Describes a feature's values, piece by piece."""
+def statistics_words(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
+    """Describes a feature's values, in pieces."""
     yield from _vocabulary(name, description, statistics)
     if "mean" in statistics:
         yield f"mean {_numbers(statistics['mean'])}"
@@ -153,7 +140,7 @@ def statistics_words(name: str, description: Description | None, statistics: Jso
         yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
     if "median" in statistics:
         yield f"median {_numbers(statistics['median'])}"
-    if isinstance(description, Scaled) and description.boundaries is not None:
+    if isinstance(description, number.Scaled) and description.boundaries is not None:
         buckets = [_numbers(boundary) for boundary in description.boundaries]
         if len(buckets) > SHOWN_BOUNDARIES + 1:
             buckets[SHOWN_BOUNDARIES:-1] = ["…"]
@@ -163,7 +150,7 @@ def statistics_words(name: str, description: Description | None, statistics: Jso
     yield from fact_lines(statistics)
 
 
-def _vocabulary(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
+def _vocabulary(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
     ids = description if isinstance(description, Ids) else None
     if ids is not None and ids.hash_buckets is not None:
         yield f"{ids.hash_buckets:,} hash buckets"
@@ -184,21 +171,16 @@ def _vocabulary(name: str, description: Description | None, statistics: Json) ->
 
 
 def _numbers(value: float | Sequence[float]) -> str:
-    return " ".join(f"{number:.6g}" for number in (value if isinstance(value, Sequence) else [value]))
+    return " ".join(f"{each:.6g}" for each in (value if isinstance(value, Sequence) else [value]))
 
 
 Counts = Mapping[str, Any]
 ARE_IN, ARE_LIKE = ("is also in", "are also in"), ("looks like one of", "look like some of")
-"""The relation of one row, or of several, to another split."""
+"""Relation of one row, or of several, to another split."""
 
 
 def leaks(counts: Counts, verbs: tuple[str, str] = ARE_IN) -> str:
-    """Describes the rows of one split that occur in another; empty if there are none.
-
-    Args:
-        counts: as `pipeline.build.duplicates.counts.published` returns them.
-        verbs: the relation of one row to the other split, and of several.
-    """
+    """Describes rows shared by splits, if any; `counts` are those of `pipeline.build.duplicates.counts.published`."""
     across = counts.get("across", {}).items()
     pairs = [(first, other, rows) for first, later in across for other, rows in later.items()]
     return ", ".join(f"{count(rows, 'row')} of {other} {verbs[rows > 1]} {first}" for first, other, rows in pairs)
@@ -210,20 +192,20 @@ def _keys_across(duplicates: Counts) -> str:
 
 
 def loss_warnings(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yields a feature and a line for each loss of its images (`contract.image_facts`)."""
+    """Yields feature and line for each loss of images (`contract.image_facts`)."""
     for name in manifest.features:
         counts = manifest.statistics.get(name, {}).get("losses", {})
         yield from ((name, f"{name}: {line}") for line in loss_lines(counts))
 
 
 def duplicate_warnings(duplicates: Counts) -> Iterator[str]:
-    """Yields the lines for the end of a build: duplicates that two splits share."""
+    """Yields lines for the end of a build: duplicates shared by splits."""
     exact, near = leaks(duplicates.get("exact", {})), leaks(duplicates.get("near", {}), ARE_LIKE)
     yield from (line for line in (_keys_across(duplicates), exact, near) if line)
 
 
 def duplicate_lines(duplicates: Counts) -> Iterator[str]:
-    """Yields the lines for `show` and the report; examples are indented."""
+    """Yields lines for `show` and the report; examples are indented."""
     if line := _keys_across(duplicates):
         yield line
     if exact := duplicates.get("exact"):

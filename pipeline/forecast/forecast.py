@@ -1,4 +1,4 @@
-"""A forecast of a build: the plan that it would have, a sample of its rows, and what a person should read before.
+"""A forecast of a build: its plan, a sample of its rows, and warnings to read before.
 
 >>> forecast(load_spec("dataset.yaml"), LocalFiles()).warnings  # doctest: +SKIP
 ("the split 'test' is empty",)
@@ -22,40 +22,36 @@ from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
+from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.text import Tokenized
+from recordmill.pipeline.spec.features import category, text
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.build_folders import building_folder
-from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
+from recordmill.pipeline.versions import build_folders, history, publishing
 from recordmill.pipeline.versions.stores.open_store import is_local
-from recordmill.transforms.contract.image_facts import loss_lines
-from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract import image_facts, kinds
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
-PIXEL_BYTES = 12  # memory of an image while it is decoded, by pixel
-UNFINISHED = (RUNNING, KILLED, "stopped", "failed")  # the ends of a build that may leave work for the next one
-ONE_CLASS = 0.99  # the share of a label's class that leaves little to learn
-ENOUGH = 1_000  # sampled rows from which a split without one is worth a warning
+PIXEL_BYTES = 12  # of memory while decoding
+UNFINISHED = (history.RUNNING, history.KILLED, "stopped", "failed")  # ends that may leave work for the next build
+ONE_CLASS = 0.99  # a share of one class that leaves little to learn
+ENOUGH = 1_000  # sampled rows that make an empty split worth a warning
 
 
 @dataclass(frozen=True)
 class SplitForecast:
-    """A split of a build to be."""
+    """A split of the forecast build."""
 
     rows: int
     shards: int
 
 
 class Warned(NamedTuple):
-    """A warning, and the status of a build that would end for it."""
+    """A warning, with the build's exit status if fatal."""
 
     text: str
     exit_code: ExitCode = ExitCode.PUBLISHED
@@ -63,7 +59,7 @@ class Warned(NamedTuple):
 
 @dataclass(frozen=True)
 class BuildTime:
-    """The time that a build takes, by an earlier one."""
+    """A build's time, estimated from an earlier one."""
 
     seconds: float
     how: str
@@ -71,7 +67,7 @@ class BuildTime:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The facts of a build to be. Sizes are in bytes."""
+    """Facts of the forecast build. Sizes are in bytes."""
 
     name: str
     rows: int
@@ -82,25 +78,20 @@ class Forecast:
     splits: Mapping[str, SplitForecast]
     shard_bytes: int
     scratch_bytes: int
-    free_bytes: int | None
-    """The free space of the output's disk; None for a URL."""
+    free_bytes: int | None  # on the output's disk; None for a URL
     memory_bytes: int
     spans_read: tuple[str, ...]
     spans_kept: tuple[str, ...]
     sampled_rows: int
     sample_is_all: bool
     columns: tuple[ColumnView, ...]
-    rejects: Mapping[str, int]
-    """The sampled rows that would be rejected, by reason."""
+    rejects: Mapping[str, int]  # rejected rows of the sample, by reason
     image_rejects: Mapping[str, int]
     opened_images: int
-    time: BuildTime | None
-    """None where no build of all rows of this output ended on this machine."""
-    notes: tuple[str, ...]
-    """Files and columns that nothing reads, and why."""
+    time: BuildTime | None  # None without an earlier build of all rows of this output on this machine
+    notes: tuple[str, ...]  # unread files and columns, with reasons
     warnings: tuple[str, ...]
-    exit_code: ExitCode
-    """The status that a build would end with, as far as the sample shows; `PUBLISHED` where nothing would end it."""
+    exit_code: ExitCode  # the build's exit status, as far as the sample shows
 
     def to_json(self) -> dict[str, Any]:
         """Returns the forecast as JSON."""
@@ -113,19 +104,10 @@ def forecast(
     output: str | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
 ) -> Forecast | Manifest:
-    """Plans a build, and looks at a sample of its rows; builds and writes nothing.
+    """Plans a build, and samples its rows; writes nothing. Returns the live version if it is up to date.
 
-    Args:
-        spec: the dataset.
-        files: lists and opens the sources.
-        output: the dataset's folder or URL, whose live version is compared with; None for a first build.
-        options: those of the build.
-
-    Returns:
-        The forecast; the live version where a build would find nothing to do.
-
-    Raises:
-        SourceError, OutputError: as a build would.
+    `output` is the dataset's folder or URL, to compare with its live version; None for a first build.
+    Raises: SourceError, OutputError: as a build would.
     """
     live = None
     if output is None:
@@ -137,7 +119,7 @@ def forecast(
             return build.done.manifest
         plan = build.plan()
         live = (build.base.folder, build.base.live) if build.base.live else None
-    folder = os.path.join(building_folder(output or ".", options.work), plan.build_key[:16], "run")
+    folder = os.path.join(build_folders.building_folder(output or ".", options.work), plan.build_key[:16], "run")
     planned = planned_build(plan, folder, files, inline=options.runner != "local", threads=1)
     return _forecast(plan, planned, output, live)
 
@@ -155,7 +137,7 @@ def _forecast(
         *map(Warned, _column_warnings(plan.spec, sample, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
-    scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # of a guess there may be more rows
+    scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
     return Forecast(
         name=plan.spec.name,
         rows=plan.rows,
@@ -195,8 +177,8 @@ def _memory(sample: RowSample) -> int:
 
 
 def _time(plan: BuildPlan, output: str) -> BuildTime | None:
-    """Scales the time of the newest build of this output that read and wrote all its rows on this machine."""
-    entry = next(reversed([*_whole_builds(read_history(output))]), None)
+    """Scales the time of this output's latest complete build on this machine."""
+    entry = next(reversed([*_whole_builds(history.read_history(output))]), None)
     if entry is None:
         return None
     rows, seconds = entry["rows"]["read"], entry["seconds"]
@@ -204,14 +186,14 @@ def _time(plan: BuildPlan, output: str) -> BuildTime | None:
     return BuildTime(plan.rows / rows * seconds, how)
 
 
-def _whole_builds(history: Iterable[Entry]) -> Iterator[Entry]:
-    """Yields the builds whose seconds are those of all their rows.
+def _whole_builds(entries: Iterable[history.Entry]) -> Iterator[history.Entry]:
+    """Yields the builds that read and wrote all their rows in the recorded seconds.
 
-    A version that is made live again has all its rows and nothing written; a build that went on with what an earlier
-    attempt left has all rows and the seconds of the last attempt.
+    A version made live again has all rows, but wrote none; a resumed build has all rows, but only the last attempt's
+    seconds.
     """
     left: dict[str | None, bool] = {}
-    for entry in history:
+    for entry in entries:
         is_here = entry.get("host") == os.uname().nodename and entry.get("runner") == "local"
         is_whole = entry.get("end") == "published" and entry.get("stages", {}).get("write") and not entry.get("spans")
         has_figures = entry.get("rows", {}).get("read") and entry.get("seconds")
@@ -231,7 +213,7 @@ def _space(plan: BuildPlan, planned: PlannedBuild) -> Iterator[Warned]:
 
 
 def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[Warned]:
-    """Warns of what would end a build at its end, in the order in which a build finds it."""
+    """Warns of reasons to fail at the end of a build, in the order of its checks."""
     limit, opened, again = plan.spec.rejects.max_share, sample.opened_images, plan.spec.rejects.duplicate_share
     rows = len(sample.rejects) / sample.rows if sample.rows else 0.0
     images = sample.image_rejects.total() / opened if opened else 0.0
@@ -241,12 +223,11 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         places = RejectPlaces(plan, [None] * len(plan.chunks))
         such = places.example(sample.rejects[0]) if sample.rejects else sample.image_fault
         ends = f"`rejects: {{max_share: {limit:g}}}` ends the build{such and '; such as '}{such}"
-        text = f"{shares} would be rejected, and {ends}"
-        yield Warned(text, ExitCode.REJECTS)
+        yield Warned(f"{shares} would be rejected, and {ends}", ExitCode.REJECTS)
     repeated = sum(rows - 1 for rows in _rows_of_keys(sample).values()) / max(1, sample.rows)
     if again is not None and repeated > again:
-        text = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
-        yield Warned(f"{repeated:.1%} of the rows repeat a key, and {text}", ExitCode.REJECTS)
+        ends = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
+        yield Warned(f"{repeated:.1%} of the rows repeat a key, and {ends}", ExitCode.REJECTS)
     if sample.rows and (not any(of_split.values()) or 0 < sample.opened_images == sample.image_rejects.total()):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
@@ -261,7 +242,7 @@ def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[
 
 
 def _rows_of_keys(sample: RowSample) -> Counter[tuple[int, bytes]]:
-    """Counts the rows of each group and key: of those in one group all but the first are rejected."""
+    """Counts rows by group and key: within a group, all but the first are rejected."""
     places = (zip(table["@group"].to_pylist(), table["@key"].to_pylist(), strict=True) for table in sample.tables)
     return Counter(chain.from_iterable(places))
 
@@ -277,7 +258,7 @@ def _key_warnings(sample: RowSample) -> Iterator[str]:
 
 def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView]) -> Iterator[str]:
     for view in columns:
-        yield from (f"'{view.name}': {line}" for line in loss_lines(view.losses))
+        yield from (f"'{view.name}': {line}" for line in image_facts.loss_lines(view.losses))
         if view.missing == 1 and sample.rows:
             yield f"'{view.name}' is missing in all rows" + ("" if sample.is_all else " of the sample")
         elif view.name == spec.label and view.names:
@@ -290,24 +271,26 @@ def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView
 
 
 def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
-    """Names the features whose ids would mean something else than in the live version."""
+    """Warns of features with ids that may differ from the live version's."""
     for name, feature in spec.features.items():
         if name not in live.features or live.features[name]["kind"] != feature.kind:
             continue
-        if isinstance(feature, NamedClasses) and feature.classes == "fresh":
+        if isinstance(feature, category.NamedClasses) and feature.classes == "fresh":
             yield f"'{name}': `classes: fresh` may give names other ids than {live.version} has"
-        elif isinstance(feature, NamedClasses) and not feature.analyzed:
+        elif isinstance(feature, category.NamedClasses) and not feature.analyzed:
             yield from _moved_ids(name, feature, folder, live, is_label=name == spec.label)
-        elif isinstance(feature, Tokenized) and feature.analyzed and not spec.is_frozen:
+        elif isinstance(feature, text.Tokenized) and feature.analyzed and not spec.is_frozen:
             yield f"'{name}': its words are learned again, and their ids may move; `analysis: frozen` keeps them"
 
 
-def _moved_ids(name: str, feature: NamedClasses, folder: Location, live: Manifest, *, is_label: bool) -> Iterator[str]:
+def _moved_ids(
+    name: str, feature: category.NamedClasses, folder: Location, live: Manifest, *, is_label: bool
+) -> Iterator[str]:
     given = feature.with_classes().given_classes
     if given is None:
         return
     now = dict(zip(given, count(0 if is_label else 1 + feature.oov_buckets)))
-    changes = compare_ids(ids_of(folder, read_description(live.features[name]), name), now)
+    changes = compare_ids(ids_of(folder, kinds.read_description(live.features[name]), name), now)
     if changes.moved:
         yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
     if changes.lost:

@@ -1,4 +1,4 @@
-"""A forecast in lines, for a terminal."""
+"""Formats a forecast for a terminal."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ MINUTE, HOUR = 60, 3600
 
 
 def lines_of(forecast: Forecast) -> Iterator[str]:
-    """Describes a forecast; the warnings come last, where a person sees them."""
+    """Describes a forecast; warnings come last, to be noticed."""
     rows = f"{'' if forecast.rows_are_exact else 'about '}{count(forecast.rows, 'row')}"
     yield f"{forecast.name}: {rows} of {count(forecast.files, 'file')}, {size(forecast.source_bytes)}"
     yield from (f"note: {note}" for note in forecast.notes)

@@ -1,7 +1,7 @@
-"""A sample of the rows that a plan reads, keyed and split as a build does it, and of their images.
+"""A sample of a plan's rows, keyed and split as in a build, and of their images.
 
-All rows of a small source, or of a folder of images, are looked at; else the first rows of some chunks, evenly spread.
-Neither reads nor holds more of a large source, however few chunks it has.
+It reads all rows of a small source, or of a folder of images; else only the first rows of some chunks, evenly spread,
+however few and large the chunks are.
 """
 
 import math
@@ -19,71 +19,60 @@ from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.batches import spread
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources import batches, faults, source_reader
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
-from recordmill.pipeline.sources.source_reader import Chunk
-from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import COUNTS, fact_lines, losses
-from recordmill.transforms.contract.image_header import Header, ImageError, check_header
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract import color_profile, image_facts, image_header
+from recordmill.transforms.contract.kinds import base, category, image
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
 
-ALL_ROWS = 200_000  # the most rows that are all looked at where a listing names them
-ALL_BYTES = 64 << 20  # the most bytes of rows that are all looked at: some seconds
+ALL_ROWS = 200_000  # the most listed rows for a complete look
+ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds
 HELD_BYTES = 256 << 20
-"""The most bytes of rows that are held: compressed files, and rows of unknown number, may be larger than they look."""
+"""The most bytes of rows in memory: compressed files, and sources of unknown length, may exceed their estimate."""
 CHUNKS = 32
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
 IMAGES = 64
-PIXELS = 100_000_000  # of images that Pillow transcodes, some seconds; no other image is opened behind them
+PIXELS = 100_000_000  # of transcoded images, some seconds; then it stops
 EXAMPLES = 3
 LONGEST = 40  # characters of an example
 
 
 @dataclass
 class ImageSample:
-    """The sampled images of a feature that a build would take."""
+    """A feature's sampled images, without rejected ones."""
 
-    headers: list[Header] = field(default_factory=list)
+    headers: list[image_header.Header] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
-    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {what: Counter() for what in COUNTS})
-    """The images by each of `COUNTS`, and a name."""
+    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {what: Counter() for what in image_facts.COUNTS})
+    """Images by each of `COUNTS`, and a name."""
 
 
 @dataclass
 class RowSample:
-    """Rows of a plan, and the facts of them."""
+    """Sampled rows, with facts."""
 
-    tables: list[pa.Table] = field(default_factory=list)
-    """Keyed rows (`worker.keyed_rows`)."""
-    rejects: list[Reject] = field(default_factory=list)
-    image_rejects: Counter[str] = field(default_factory=Counter)
-    """The sampled images that a build would reject, by reason."""
-    image_fault: str = ""
-    """The first of them, and why."""
+    tables: list[pa.Table] = field(default_factory=list)  # keyed rows (`worker.keyed_rows`)
+    rejects: list[faults.Reject] = field(default_factory=list)
+    image_rejects: Counter[str] = field(default_factory=Counter)  # rejected images by reason
+    image_fault: str = ""  # the first rejected image, and why
     images: dict[str, ImageSample] = field(default_factory=dict)
-    is_all: bool = False
-    """Whether all rows were read; of their images only some are opened."""
-    bytes: int = 0
-    """The bytes of `tables`."""
+    is_all: bool = False  # whether all rows were read; opens only some images in any case
+    bytes: int = 0  # of `tables`
 
     @property
     def rows(self) -> int:
-        """The number of rows that were read."""
+        """The number of sampled rows."""
         return sum(table.num_rows for table in self.tables) + len(self.rejects)
 
     @property
     def opened_images(self) -> int:
-        """The number of images that were opened, or could not be."""
+        """The number of images opened, or tried."""
         return sum(len(images.headers) for images in self.images.values()) + self.image_rejects.total()
 
     def of_split(self, names: Sequence[str]) -> dict[str, int]:
-        """Counts the good rows of each split."""
+        """Counts good rows by split."""
         numbers = np.concatenate([np.zeros(0, np.int64), *(table["@split"].to_numpy() for table in self.tables)])
         return dict(zip(names, np.bincount(numbers, minlength=len(names)).tolist(), strict=True))
 
@@ -94,14 +83,10 @@ class RowSample:
 
 
 def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
-    """Reads a sample of a plan's rows and opens some of their images.
-
-    Raises:
-        SourceError, OSError: a source cannot be read.
-    """
+    """Samples a plan's rows and opens some images. Raises: SourceError, OSError: a source cannot be read."""
     is_listing = all(isinstance(each.source, ImageFolder) for each in plan.sources) and plan.rows <= ALL_ROWS
     whole = is_listing or sum(chunk.bytes for chunk in plan.chunks) <= ALL_BYTES
-    chunks = plan.chunks if whole else spread(plan.chunks, CHUNKS)
+    chunks = plan.chunks if whole else batches.spread(plan.chunks, CHUNKS)
     sample = RowSample(is_all=len(chunks) == len(plan.chunks))
     for chunk in chunks:
         sample.is_all &= _read(sample, planned, chunk, whole=whole)
@@ -110,8 +95,8 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     return sample
 
 
-def _read(sample: RowSample, planned: PlannedBuild, chunk: Chunk, *, whole: bool) -> bool:
-    """Adds the rows of a chunk, to its end or only the first ones; returns whether these are all."""
+def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, *, whole: bool) -> bool:
+    """Adds a chunk's rows, all or the first ones; returns whether these are all."""
     rows, held = 0, sample.bytes
     for block in keyed_blocks(planned, chunk) if held < HELD_BYTES else ():
         sample.tables.append(block.rows)
@@ -124,7 +109,7 @@ def _read(sample: RowSample, planned: PlannedBuild, chunk: Chunk, *, whole: bool
     return held < HELD_BYTES
 
 
-def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: ImageOptions) -> ImageSample:
+def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: image.ImageOptions) -> ImageSample:
     """Decodes some images, evenly spread over the sampled rows."""
     result, files, pixels = ImageSample(), image_files(planned), 0
     for source, reference in _references(sample, name):
@@ -132,26 +117,26 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: I
             break
         try:
             data = files.read(source, reference, options.max_bytes)
-            header = check_header(data, options.max_pixels, parse(reference).sides)
-            profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
+            header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
+            profile = color_profile.foreign_profile(data, header.format) if options.color == "srgb" else b""
             if decodable(data, {"max_pixels": options.max_pixels, "color": options.color}) is not data:
                 pixels += header.width * header.height
             else:
-                original = header.format != "PNG"  # of 16 bits with a clear colour, only the graph reads it as such
+                original = header.format != "PNG"  # only the graph reads 16 bits with a transparent colour
                 _ = decode_original(data, options, 1) if original else decode(data, options.channels)
-        except (ImageError, DecodeError) as error:
+        except (image_header.ImageError, DecodeError) as error:
             sample.image_rejects[getattr(error, "reason", "undecodable_image")] += 1
             sample.image_fault = sample.image_fault or f"an image of '{name}': {error}"
         else:
             result.headers.append(header)
             result.bytes.append(len(data))
-            result.counts["profiles"].update([profile_name(profile)] if profile else ())
-            result.counts["losses"].update(losses(data, header.format, options))
+            result.counts["profiles"].update([color_profile.profile_name(profile)] if profile else ())
+            result.counts["losses"].update(image_facts.losses(data, header.format, options))
     return result
 
 
 def _references(sample: RowSample, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yields the source and the reference of some images, the first one of a row that has several."""
+    """Yields source and reference of some images; of several in a row, the first."""
     sources, column = sample.column("@source"), sample.column(name)
     rows = range(0, len(column), max(1, math.ceil(len(column) / IMAGES)))
     for row in (row for start in range(8) for row in rows[start::8]):  # the first of them are spread, too
@@ -167,28 +152,23 @@ class ColumnView:
 
     name: str
     kind: str
-    column: str
-    """The source's column, by the spec's name."""
-    missing: float
-    """The share of the good rows that lack it, 0..1; rows that must have it are rejected instead."""
-    facts: tuple[str, ...]
-    """Facts in words: `7 names, 31.0% dog`."""
+    column: str  # the source's column, by its name in the spec
+    missing: float  # the share of good rows without a value, 0..1; 0 if required
+    facts: tuple[str, ...]  # facts in words: `7 names, 31.0% dog`
     examples: tuple[str, ...] = ()
-    names: Mapping[str, int] = field(default_factory=dict)
-    """The rows of each name of a category, the most frequent first."""
-    losses: Mapping[str, int] = field(default_factory=dict)
-    """The opened images that lose something, by its name (`contract.image_facts`)."""
+    names: Mapping[str, int] = field(default_factory=dict)  # rows by name, the most frequent first
+    losses: Mapping[str, int] = field(default_factory=dict)  # opened images by loss (`contract.image_facts`)
 
 
 def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
-    """Describes all features that have a column."""
+    """Describes all features with a column."""
     return [
         _view(name, column, planned.features[name], planned.schema.columns[column].optional, sample)
         for name, column in planned.schema.features.items()
     ]
 
 
-def _view(name: str, column: str, options: FeatureOptions, optional: bool, sample: RowSample) -> ColumnView:
+def _view(name: str, column: str, options: base.FeatureOptions, optional: bool, sample: RowSample) -> ColumnView:
     values = sample.column(name).to_pylist()
     present = [value for value in values if not (optional and _is_missing(value))]
     missing = 1 - len(present) / len(values) if values else 0.0
@@ -196,7 +176,7 @@ def _view(name: str, column: str, options: FeatureOptions, optional: bool, sampl
         lost = dict(images.counts["losses"])
         return ColumnView(name, options.kind, column, missing, tuple(_image_facts(images)), losses=lost)
     flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
-    names = Counter(flat).most_common() if isinstance(options, NameOptions) else []
+    names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
     facts = (*_list_facts(present), *(_name_facts(names, len(flat)) if names else _value_facts(flat)))
     examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
     by_name = {_text(value): rows for value, rows in names}
@@ -204,7 +184,7 @@ def _view(name: str, column: str, options: FeatureOptions, optional: bool, sampl
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value is the one that stands in for a missing one."""
+    """Whether a value stands for a missing one."""
     return value in (None, b"", []) or (isinstance(value, float) and math.isnan(value))
 
 
@@ -235,7 +215,7 @@ def _image_facts(images: ImageSample) -> Iterator[str]:
     sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in images.headers)
     yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
     yield f"{sum(images.bytes) / len(images.bytes):,.0f} bytes in the mean"
-    yield from fact_lines(images.counts)
+    yield from image_facts.fact_lines(images.counts)
 
 
 def _text(value: Any) -> str:

@@ -1,17 +1,15 @@
-"""The transform graph in the driver: made of what was learned, kept in the workspace, or taken over and compared.
+"""The transform graph in the driver: made from what was learned, stored in the workspace, or reused and compared.
 
 The driver makes it once, over no rows. `analyze_in_place` is tf.Transform's way for a function without analyzers: a
 small Beam job over no rows gives the same export for three times the CPU.
 """
 
 import hashlib
-import itertools
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -22,18 +20,16 @@ from tensorflow_transform.tf_metadata import metadata_io
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing
 from recordmill.pipeline.build.analysis.tokenizers import FOLDER, SUFFIXES, read_model
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
+from recordmill.pipeline.build.context import graph, reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs, pack_graph
-from recordmill.pipeline.build.context.reports import ANALYSIS, Progress, read_report, write_report
 from recordmill.pipeline.compare.distributions import Drift
-from recordmill.pipeline.compare.ids import compare_ids
+from recordmill.pipeline.compare.versions import compare_ids
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.paths import attempt_name, path_within
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.spec.features.category import read_classes
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.number import NumberOptions
+from recordmill.transforms.contract.kinds import base, number
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.number import used_statistics
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
@@ -43,34 +39,21 @@ ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the exp
 
 @dataclass(frozen=True)
 class LearnedAnalysis:
-    """All that a build learned."""
+    """Everything a build learned."""
 
-    rows: dict[str, int] | None
-    """The rows that the look saw, by split; None where there was nothing to learn."""
-    statistics: dict[str, dict[str, Any]]
-    """By feature, as `dataset.json` holds them."""
-    vocabularies: dict[str, list[bytes]]
-    """The words with an id, in the order of the ids, by the feature that the vocabulary is named after."""
-    models: dict[str, bytes]
-    """The tokenizers that were trained, by the feature that each is named after."""
+    rows: dict[str, int] | None  # rows seen by the look, by split; None if nothing was learned
+    statistics: dict[str, dict[str, Any]]  # by feature, as in `dataset.json`
+    vocabularies: dict[str, list[bytes]]  # words in id order, by the feature after which each is named
+    models: dict[str, bytes]  # trained tokenizers, by the feature after which each is named
     drift: dict[str, Drift] = field(default_factory=dict)
 
 
 def complete_options(
-    planned: PlannedBuild, models: Mapping[str, bytes] = MappingProxyType({})
-) -> dict[str, FeatureOptions]:
-    """Returns the options of all features, by name.
-
-    Args:
-        planned: the build.
-        models: tokenizers that were trained, by the feature that each is named after, once they are; others are read
-            from files.
-
-    Raises:
-        UserError: a file cannot be read, or is not what it should be.
-    """
+    planned: PlannedBuild, models: Mapping[str, bytes] | None = None
+) -> dict[str, base.FeatureOptions]:
+    """Returns all features' options by name, with trained `models` by owner. Raises: UserError: a file is invalid."""
     return {
-        name: _complete_text(planned, name, options, models) if isinstance(options, TextOptions) else options
+        name: _complete_text(planned, name, options, models or {}) if isinstance(options, TextOptions) else options
         for name, options in planned.features.items()
     }
 
@@ -100,9 +83,9 @@ def _read(planned: PlannedBuild, path: str) -> bytes:
 
 
 def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: str) -> Preprocessing:
-    """Makes the `preprocessing_fn` of a build; writes its vocabularies' files below a folder, local or at a URL.
+    """Makes the `preprocessing_fn` of a build; writes its vocabulary files below a folder, local or at a URL.
 
-    Their folder is named after their content: the graph holds its name, so that its bytes follow from the input.
+    The graph holds their folder's name: a hash of the content, to keep the graph's bytes reproducible.
     """
     words = {vocabulary_name(name): _lines(each) for name, each in found.vocabularies.items()}
     folder = f"{folder.rstrip('/')}/vocabularies-{hashlib.sha256(repr(words).encode()).hexdigest()[:32]}"
@@ -118,31 +101,28 @@ def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: st
 
 
 def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
-    """Makes tf.Transform's export of a function without analyzers, and keeps it; returns its name."""
+    """Makes and stores tf.Transform's export of a function without analyzers; returns its name."""
     folder = os.path.join(context.scratch, attempt_name("export"))
-    analyze_in_place(preprocessing, False, {}, input_specs(context), folder)
+    analyze_in_place(preprocessing, False, {}, graph.input_specs(context), folder)
     return _keep_export(folder, context, os.path.dirname(context.scratch))
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Keeps the export of a local folder; returns its name. `temp` is where the graph's files were made."""
+    """Stores the export of a local folder; returns its name. `temp` held the graph's files."""
     _forget_folder(Path(made, "transform_fn"), temp)
-    return pack_graph(planned.workspace, made)
+    return graph.pack_graph(planned.workspace, made)
 
 
 def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, temp: str) -> None:
-    """Keeps the export of the user's own analyzers, in a worker, and reports it.
-
-    `tft_beam.WriteTransformFn` would fail when a runner repeats it.
-    """
+    """Stores and reports the export of the user's analyzers, in a worker; `WriteTransformFn` would fail on retries."""
     with tempfile.TemporaryDirectory(prefix="recordmill-") as made:
         _download(saved_model, os.path.join(made, "transform_fn"))
         metadata_io.write_metadata(metadata, os.path.join(made, "transformed_metadata"))
-        write_report(planned.workspace, ANALYZED, {"export": _keep_export(made, planned, temp)})
+        reports.write_report(planned.workspace, ANALYZED, {"export": _keep_export(made, planned, temp)})
 
 
 def _download(folder: str, into: str) -> None:
-    """Copies a folder, local or at a URL that TensorFlow opens, into a new local one."""
+    """Copies a folder, local or at a URL of TensorFlow's, into a new local one."""
     for parent, _, names in tf.io.gfile.walk(folder):
         local = os.path.join(into, parent[len(folder) :].strip("/"))
         os.makedirs(local)
@@ -151,64 +131,60 @@ def _download(folder: str, into: str) -> None:
 
 
 def report_analysis(planned: PlannedBuild, export: str, found: LearnedAnalysis) -> None:
-    """Reports a finished analysis: the export, what was found, and the analyzed columns."""
+    """Reports a finished analysis: the export, the results, and the analyzed columns."""
     learned = {"rows": found.rows, "statistics": found.statistics, "drift": found.drift}
     report = {"export": export, "analyzed": sorted(planned.analyzed), **learned}
-    write_report(planned.workspace, f"reports/{ANALYSIS}", report)
-    Progress(planned.progress, ANALYSIS).add(analyzed=1)
+    reports.write_report(planned.workspace, f"reports/{reports.ANALYSIS}", report)
+    reports.Progress(planned.progress, reports.ANALYSIS).add(analyzed=1)
 
 
 def analyzed_columns(planned: PlannedBuild) -> frozenset[str]:
-    """Returns the columns that a finished analysis read, those of the user's own analyzers too."""
-    report = read_report(planned.workspace, f"reports/{ANALYSIS}")
-    assert report is not None  # noqa: S101 - the attempt keeps the export that it names
+    """Returns the columns read by a finished analysis, including the user's analyzers."""
+    report = reports.read_report(planned.workspace, f"reports/{reports.ANALYSIS}")
+    assert report is not None  # noqa: S101 - the attempt keeps the export it names
     return frozenset(report["analyzed"])
 
 
 def _forget_folder(saved_model: Path, folder: str) -> None:
-    """Takes a folder out of a SavedModel: TensorFlow names a table by its file's absolute path."""
+    """Removes a folder from a SavedModel: TensorFlow names a table by its file's absolute path."""
     path = saved_model / "saved_model.pb"
     model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for graph in (meta.graph_def for meta in model.meta_graphs):
-        for node in itertools.chain(graph.node, *(function.node_def for function in graph.library.function)):
+    for each in (meta.graph_def for meta in model.meta_graphs):
+        for node in (*each.node, *(node for function in each.library.function for node in function.node_def)):
             if "shared_name" in node.attr:
                 node.attr["shared_name"].s = node.attr["shared_name"].s.replace(folder.encode() + b"/", b"")
     path.write_bytes(model.SerializeToString(deterministic=True))
-    (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and that of the earlier bytes
+    (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
 
 
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
-    """Returns the tokenizers that the version trained, by the feature that each is named after.
-
-    Raises:
-        OutputError: one is not what the version's manifest says.
-    """
+    """Returns the version's trained tokenizers, by owner. Raises: OutputError: a file contradicts the manifest."""
     return {owner: live.read(model_file(planned, owner)) for owner in dict.fromkeys(planned.trained().values())}
 
 
 def model_file(planned: PlannedBuild, owner: str) -> str:
-    """Returns the path in a version of the tokenizer that is named after this feature."""
+    """Returns the path in a version of the tokenizer named after this feature."""
     return f"{FOLDER}/{owner}.{SUFFIXES[planned.texts()[owner].tokenizer]}"
 
 
 def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
-    """Writes the graph of the version into the workspace; returns the archive's name.
+    """Writes the version's graph into the workspace; returns the archive's name.
 
     Raises:
-        OutputError: a file is not what the version's manifest says.
-        UnsafeGraphError: the graph could do more than compute; the version may be somebody else's.
+        OutputError: a file contradicts the version's manifest.
+        UnsafeGraphError: the graph could do more than compute; the version may come from somebody else.
     """
     with tempfile.TemporaryDirectory(dir=planned.scratch) as folder:
-        for name in GRAPH_FOLDERS:
+        for name in graph.GRAPH_FOLDERS:
             os.mkdir(os.path.join(folder, name))
         for file in live.files:
-            if file.split("/")[0] in GRAPH_FOLDERS:
+            if file.split("/")[0] in graph.GRAPH_FOLDERS:
                 path_within(folder, file).write_bytes(_safe(file, live.read(file)))
-        return pack_graph(planned.workspace, folder)
+        return graph.pack_graph(planned.workspace, folder)
 
 
 def _safe(file: str, data: bytes) -> bytes:
-    """Returns a file of the graph. Raises: UnsafeGraphError: it is a program that TensorFlow should not load."""
+    """Returns a file of the graph. Raises: UnsafeGraphError: TensorFlow should not load it."""
     name = file.rpartition("/")[2]
     if name.startswith("saved_model."):
         problems = check_model(data).problems if name == MODEL_FILE else ("TensorFlow might load it instead",)
@@ -220,10 +196,7 @@ def _safe(file: str, data: bytes) -> bytes:
 
 
 def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAnalysis) -> Iterator[str]:
-    """Yields a line for each value of the graph that is another than the live one, with both; of words their number.
-
-    One makes every record another.
-    """
+    """Yields a line for each change of the graph: both values, or numbers of words. Each changes every record."""
     for name, words in found.vocabularies.items():
         file = f"transform_fn/assets/{vocabulary_name(name)}"
         if _digest(_lines(words)) != live.files.get(file):
@@ -231,10 +204,10 @@ def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAna
             yield f"{name}.vocabulary: {len(new):,} new, {len(lost):,} gone, {len(moved):,} with another id"
     for name, model in found.models.items():
         if _digest(model) != live.files.get(model_file(planned, name)):
-            yield f"{name}.tokenizer: trained anew"
+            yield f"{name}.tokenizer: retrained"
     for name, options in planned.features.items():
         before, now = live.statistics.get(name, {}), found.statistics.get(name, {})
-        for key in used_statistics(options) if isinstance(options, NumberOptions) else ():
+        for key in used_statistics(options) if isinstance(options, number.NumberOptions) else ():
             if before.get(key) != now.get(key):
                 yield f"{name}.{key}: {before.get(key)} → {now.get(key)}"
 

@@ -1,14 +1,13 @@
-"""A tf.Transform function of the user's that extends or replaces what the features give.
+"""The user's tf.Transform function, which extends or replaces the features' outputs.
 
     def preprocessing_fn(inputs, outputs):
         outputs["log_price"] = tf.math.log1p(inputs["price"])
         return outputs
 
-`inputs` are the raw columns by feature, `outputs` what the built-in function made of them; what it returns is stored.
+`inputs` are the raw columns by feature, `outputs` the built-in function's results; the returned tensors are stored.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -30,30 +29,23 @@ EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 
 class PreprocessingError(UserError):
-    """The user's function gave what cannot be stored; the message is one clear line."""
+    """The user's function returned something unstorable; the message is one clear line."""
 
 
 class OwnPreprocessing:
-    """The function by its name, with its modules: it travels to workers as that, and is imported where it is called."""
+    """The function by name, with its modules: pickled that way, imported on the first call."""
 
-    def __init__(
-        self, reference: str, label: str | None, code: UserCode | None = None, errors: Store | None = None
-    ) -> None:
-        """Takes the workspace in which a worker leaves its error (`context.reports`); None for none."""
+    def __init__(self, reference: str, label: str | None, code: UserCode | None, errors: Store) -> None:
+        """Takes the workspace for a worker's errors (`context.reports`)."""
         self._reference = reference
         self._label = label
         self._code = code
         self._errors = errors
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what is stored, by name.
-
-        Raises:
-            UserCodeError: the function raised.
-            PreprocessingError: it returned no mapping of tensors that can be stored, or left the label out.
-        """
-        # tf.Transform calls it in workers where no step of ours was set up.
-        with nullcontext() if self._errors is None else leaving_error(self._errors):
+        """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
+        # tf.Transform calls it in workers that ran none of our steps.
+        with leaving_error(self._errors):
             return self._call(inputs, outputs)
 
     def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +62,7 @@ class OwnPreprocessing:
             got = type(outcome).__name__
             raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")
         if self._label is not None and self._label not in outcome:
-            raise PreprocessingError(f"{self._reference} returned no '{self._label}', which is the label")
+            raise PreprocessingError(f"{self._reference} returned no '{self._label}', the label")
         if not outcome:
             raise PreprocessingError(f"{self._reference} returned nothing to store")
         for name, value in outcome.items():
@@ -80,16 +72,16 @@ class OwnPreprocessing:
 
 
 def _why_not_stored(name: str, value: Any) -> str | None:
-    """Names the fault of a value that cannot be stored; reads attributes alone, to load without TensorFlow."""
+    """Describes why a value cannot be stored; only reads attributes, to load without TensorFlow."""
     if name == KEY:
-        return "is what every record's own key is stored under: call it otherwise"
+        return "is the name of every record's own key: rename it"
     if not is_name(name):
-        return "is no name: a letter, then letters, digits and underscores"
+        return "is not a valid name: a letter, then letters, digits and underscores"
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None or hasattr(value, "dense_shape"):
         return f"is a {type(value).__name__}: return a tensor, or a ragged one"
     if dtype.name not in STORED:
-        return f"is {dtype.name}: cast it to float32, int64 or string, which are what a record holds"
+        return f"is {dtype.name}: cast it to float32, int64 or string"
     if hasattr(value, "row_splits"):
         return None if value.ragged_rank == 1 and shape.rank == 2 else "has lists in lists: one list a row is stored"
     if not shape.rank or not shape[1:].is_fully_defined():
@@ -98,13 +90,13 @@ def _why_not_stored(name: str, value: Any) -> str | None:
 
 
 def schema(planned: PlannedBuild) -> pa.Schema:
-    """Returns the Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
+    """Returns the Arrow schema of the analysis' input; tf.Transform wants lists."""
     columns = {name: planned.schema.final_type(name) for name in planned.schema.features}
     return pa.schema([(name, kind if pa.types.is_list(kind) else pa.list_(kind)) for name, kind in columns.items()])
 
 
 def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
-    """Configures the tensors of the columns: scalars a row, and ragged lists."""
+    """Configures the columns' tensors: one scalar per row, or ragged lists."""
     form = schema_pb2.TensorRepresentation
     representations = {
         name: form(ragged_tensor={"feature_path": {"step": [name]}, "row_partition_dtype": form.INT64})
@@ -116,7 +108,7 @@ def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
 
 
 def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yields batches of keyed rows of the train split, with the columns `analyzed` alone filled."""
+    """Yields batches of keyed rows of the train split; fills only the `analyzed` columns."""
     form = schema(planned)
     for start in range(0, rows.num_rows, BATCH):
         batch = rows.slice(start, BATCH)

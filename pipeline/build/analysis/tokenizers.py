@@ -1,8 +1,7 @@
-"""Tokenizers: their training from counted words, and their models as a version holds them.
+"""Tokenizers: training from word counts, and models as stored in a version.
 
-Texts are cut into words as the graph cleans and cuts them. The same counts give the same bytes, whatever the order in
-which they were added up. A model that we trained has the ids of any text: 0 pads, 1 is unknown, then begin and end. A
-given one keeps its own.
+Texts are cleaned and split as in the graph. Equal counts give equal bytes, in whatever order they were added up.
+Trained models have the ids of any text: 0 pads, 1 is unknown, then begin and end. Given models keep their own.
 """
 
 import io
@@ -25,24 +24,22 @@ from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
-"""The special pieces as BERT writes them in a file of WordPieces."""
-SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}  # the ends of the models' file names, by tokenizer
+"""BERT's names of the special pieces in a WordPiece file."""
+SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}  # of the models' files, by tokenizer
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
 MAX_WORD_BYTES = 1 << 16
 SPECIAL_IDS = ("pad", "unk", "bos", "eos")
-NO_PIECE = "[\x00\x11]"  # TensorFlow Text makes no model of the first, and ends the process at the second
-SPACE = "▁"  # how SentencePiece writes the space before a word
+NO_PIECE = "[\x00\x11]"  # TensorFlow Text cannot load the first, and crashes at the second
+SPACE = "▁"  # SentencePiece's space before a word
 
 
 @dataclass(frozen=True)
 class TokenizerModel:
-    """A model that has been read."""
+    """A loaded model."""
 
-    data: bytes
-    """The bytes that the graph holds: a SentencePiece model, or WordPieces, one a line."""
+    data: bytes  # the bytes in the graph: a SentencePiece model, or WordPieces, one per line
     suffix: str
-    pieces: tuple[str, ...]
-    """By id."""
+    pieces: tuple[str, ...]  # by id
     special: SpecialIds
 
     def complete(self, options: TextOptions) -> TextOptions:
@@ -50,7 +47,7 @@ class TokenizerModel:
         return replace(options, model_bytes=self.data, model_ids=self.special)
 
     def statistics(self, owner: str) -> dict[str, Any]:
-        """Returns the statistics that `Text.describe` needs; `owner` is the feature that the model is named after."""
+        """Returns the statistics for `Text.describe`; the model is named after the feature `owner`."""
         return {
             "model": f"{FOLDER}/{owner}.{self.suffix}",
             "vocabulary": f"{FOLDER}/{vocabulary_name(owner)}",
@@ -59,23 +56,19 @@ class TokenizerModel:
         }
 
     def files(self, owner: str) -> dict[str, bytes]:
-        """Its files in a version by their paths: the model, and the pieces from `first_id` on, one a line."""
+        """Returns its files in a version by path: the model, and the pieces from `first_id` on, one per line."""
         paths = self.statistics(owner)
         lines = [piece.translate(LINE_BREAKS) + "\n" for piece in self.pieces[self.special.first :]]
         return {paths["model"]: self.data, paths["vocabulary"]: "".join(lines).encode()}
 
 
 def read_model(data: bytes, options: TextOptions, where: str = "the model") -> TokenizerModel:
-    """Reads the model of a feature with these options; `where` names it in messages.
-
-    Raises:
-        UserError: it is no model of the feature's tokenizer, or lacks a piece that the options ask for.
-    """
+    """Reads a feature's model, named `where` in messages. Raises: UserError: it is invalid or lacks a needed piece."""
     return READERS[options.tokenizer](data, options, where)
 
 
 def tokenizer(context: PlannedBuild, owner: str) -> TokenizerModel:
-    """The model of a build that is named after this feature."""
+    """Reads the build's model named after this feature."""
     options = context.texts()[owner]
     return read_model(options.model_bytes or b"", options)
 
@@ -84,12 +77,12 @@ def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerM
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise UserError(f"{where} is no file of WordPieces: it is not UTF-8 at byte {error.start}") from None
+        raise UserError(f"{where} is not a file of WordPieces: invalid UTF-8 at byte {error.start}") from None
     pieces = tuple(text.split("\n"))
     ids: dict[str, int] = {}
     for id_, piece in enumerate(pieces):
         if not piece or piece in ids or re.search(NO_PIECE, piece):
-            what = "stands there twice" if piece in ids else "holds U+0000 or U+0011" if piece else "is blank"
+            what = "occurs twice" if piece in ids else "holds U+0000 or U+0011" if piece else "is blank"
             raise UserError(f"{where}, line {id_ + 1}: the piece {cut(repr(piece))} {what}: each line is one piece")
         ids[piece] = id_
     special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
@@ -106,7 +99,7 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
         model = SentencePieceProcessor()
         model.LoadFromSerializedProto(data)
     except RuntimeError:
-        raise UserError(f"{where} is no SentencePiece model: give the file that its trainer calls `….model`") from None
+        raise UserError(f"{where} is not a SentencePiece model: give the trainer's `….model` file") from None
     pieces = tuple(model.id_to_piece(list(range(model.vocab_size()))))
     special = {"padding": model.pad_id(), "unknown": model.unk_id(), "begin": model.bos_id(), "end": model.eos_id()}
     return TokenizerModel(data, SUFFIXES["sentencepiece"], pieces, _special(special, len(pieces), options, where))
@@ -116,7 +109,7 @@ READERS = {"wordpiece": _read_wordpiece, "sentencepiece": _read_sentencepiece}
 
 
 def _special(special: Mapping[str, int], size: int, options: TextOptions, where: str) -> SpecialIds:
-    """Returns the special ids of a model where -1 means absent; without padding, the id after the last one pads."""
+    """Returns the special ids of a model (-1: missing); without a padding piece, the next free id pads."""
     asked = {name: special[name] for name in ("unknown", "begin", "end") if name == "unknown" or getattr(options, name)}
     for name, id_ in asked.items():
         if id_ < 0:
@@ -132,12 +125,9 @@ def _special(special: Mapping[str, int], size: int, options: TextOptions, where:
 
 
 def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
-    """Returns the words of texts, or of lists of texts, that a tokenizer with these options learns from.
+    """Returns the words of texts for training: UTF-8, with repeats, string [words].
 
-    The texts are strings or binary; missing ones hold no words. Of a list those count that are kept.
-
-    Returns:
-        The words in UTF-8, with repeats: string, shape [words].
+    Texts, or lists of texts, are strings or binary; leaves out missing ones, and list entries beyond `max_texts`.
     """
     if isinstance(options, TextsOptions):
         texts = pc.list_flatten(pc.list_slice(texts, 0, options.max_texts, return_fixed_size_list=False))
@@ -146,17 +136,10 @@ def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
 
 
 def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text") -> bytes:
-    """Learns a model from counted words: a SentencePiece model, or a file of WordPieces, one a line.
+    """Learns a SentencePiece model, or a file of WordPieces, one per line, from word counts of the train split.
 
-    There are at most `vocabulary` pieces but the special ones, fewer where the words have no more.
-
-    Args:
-        counts: each word's occurrences in the train split.
-        options: the feature's.
-        name: the feature's, for messages.
-
-    Raises:
-        UserError: there are no words, or more characters than pieces.
+    It has up to `vocabulary` pieces besides the special ones. `name` is the feature's, for messages.
+    Raises: UserError: the counts are empty, or have more characters than pieces.
     """
     frequent = {word: count for word, count in counts.items() if count >= options.minimum_count}
     if not frequent:
@@ -167,13 +150,13 @@ def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text")
 
 
 def _sentencepiece(counts: Mapping[bytes, int], options: TextOptions, where: str) -> bytes:
-    """SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018)."""
+    """Trains SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018)."""
     ids = ("pad", "unk", *(["bos"] if options.begin else []), *(["eos"] if options.end else []))
     return _learn(counts, options.model_type, _size(options), ids, where)
 
 
 def _wordpiece(counts: Mapping[bytes, int], options: TextOptions, where: str) -> bytes:
-    """WordPieces by byte-pair merges, as Hugging Face's trainer learns them; each letter is a piece in both forms."""
+    """Trains WordPieces by byte-pair merges, as Hugging Face does; each letter is a piece in both forms."""
     size = _size(options)
     counts = {word: count for word, count in counts.items() if not re.search(NO_PIECE.encode(), word)}
     model = SentencePieceProcessor(model_proto=_learn(counts, "bpe", size, ("pad", "unk"), where, spare=1))  # ▁
@@ -195,7 +178,7 @@ def _size(options: TextOptions) -> int:
 def _learn(
     counts: Mapping[bytes, int], model_type: str, size: int, special: tuple[str, ...], where: str, spare: int = 0
 ) -> bytes:
-    """Trains a SentencePiece model; its special pieces have the ids 0, 1, … in the order given."""
+    """Trains a SentencePiece model; its special pieces get the ids 0, 1, … in order."""
     model = io.BytesIO()
     ids: dict[str, Any] = {f"{name}_id": special.index(name) if name in special else -1 for name in SPECIAL_IDS}
     try:
@@ -207,8 +190,8 @@ def _learn(
             vocab_size=size + spare + len(special),
             hard_vocab_limit=False,
             normalization_rule_name="identity",  # the graph cleans
-            max_sentence_length=MAX_WORD_BYTES,  # nothing is learned from a longer one
-            num_threads=1,  # several add up floating-point numbers in any order
+            max_sentence_length=MAX_WORD_BYTES,  # longer words are ignored
+            num_threads=1,  # more add floating-point numbers in varying order
             minloglevel=2,
             **ids,
         )

@@ -1,6 +1,6 @@
-"""Counts duplicates within splits and across them, and describes them: in the manifest, in the error of `fail`.
+"""Counts duplicates within and across splits, and describes them in the manifest and in the error of `fail`.
 
-The counts of each bucket are a report in the workspace, such as `digests/counts/exact/0003.json`.
+Each bucket's counts are a report in the workspace, such as `digests/counts/exact/0003.json`.
 """
 
 import json
@@ -17,32 +17,25 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import read_report, write_report
+from recordmill.pipeline.build.duplicates import fingerprints
 from recordmill.pipeline.build.duplicates.decisions import final_splits
 from recordmill.pipeline.build.duplicates.find import find_equal, firsts, taking_part
-from recordmill.pipeline.build.duplicates.fingerprints import (
-    Rows,
-    content_features,
-    contents_of_shard,
-    pairs,
-    parts_of,
-    values,
-)
+from recordmill.pipeline.build.duplicates.fingerprints import Rows, pairs, parts_of, values
 from recordmill.pipeline.facts.version import leaks
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import Store
 
 EXAMPLES = 5
-COUNTS = "digests/counts"  # the folder of the counts of records, by bucket
-NEAR = "reports/duplicates"  # the report on images that look alike, where the placement has counted them
+COUNTS = "digests/counts"  # the folder of record counts, by bucket
+NEAR = "reports/duplicates"  # the report on lookalike images, if the placement counted them
 MAX_KEY = 100
-Contents = Callable[[int], pa.Table]
-"""Reads a file of contents by its number."""
+Contents = Callable[[int], pa.Table]  # reads a contents file by number
 Json = dict[str, Any]
 
 
 class DuplicatePair(NamedTuple):
-    """The first row of a cluster and another one, with the indexes of their splits."""
+    """A cluster's first row and another one, with the indexes of both splits."""
 
     first: int
     first_split: int
@@ -52,29 +45,26 @@ class DuplicatePair(NamedTuple):
 
 @dataclass
 class Counts:
-    """The counts of the clusters of some buckets, each of which is whole."""
+    """Counts of the clusters of some complete buckets."""
 
-    groups: int = 0
-    """The number of clusters."""
-    rows: int = 0
-    """The rows but the first of each."""
-    within: Counter[int] = field(default_factory=Counter)
-    """For each split, the rows but each cluster's first in it."""
+    groups: int = 0  # clusters
+    rows: int = 0  # rows, without each cluster's first
+    within: Counter[int] = field(default_factory=Counter)  # rows by split, without each cluster's first there
     across: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """By the earlier split and the later, the later's rows whose cluster has rows in the earlier."""
+    """By earlier and later split, the later's rows with duplicates in the earlier."""
     astride: list[DuplicatePair] = field(default_factory=list)
-    """The first row of another split, of the lowest 5 clusters that have one."""
+    """The lowest 5 clusters in several splits, each with its first row of another split."""
     seconds: list[DuplicatePair] = field(default_factory=list)
-    """The second row of the lowest 5 clusters."""
+    """The lowest 5 clusters, each with its second row."""
 
     def to_json(self) -> Json:
-        """Makes the report of a bucket."""
+        """Makes a bucket's report."""
         across = [[*pair, count] for pair, count in self.across.items()]
         return vars(self) | {"within": list(self.within.items()), "across": across}
 
     @classmethod
     def of_json(cls, json: Json) -> "Counts":
-        """Reads them back."""
+        """Reads a bucket's report."""
         return cls(
             json["groups"],
             json["rows"],
@@ -84,7 +74,7 @@ class Counts:
         )
 
     def pairs(self) -> list[DuplicatePair]:
-        """Chooses up to 5 pairs of different clusters; pairs of two splits come first."""
+        """Chooses up to 5 pairs of different clusters; those of two splits come first."""
         chosen: dict[int, DuplicatePair] = {}
         for pair in [*self.astride, *self.seconds]:
             if len(chosen) < EXAMPLES:
@@ -106,7 +96,7 @@ def add_up(several: Iterable[Counts]) -> Counts:
 
 
 def count_keys(rows: pa.Table) -> Counts:
-    """Counts the keys of several rows: in finished shards these are in several splits, since a split has a key once."""
+    """Counts repeated keys: in finished shards these are keys in several splits, as a split has a key once."""
     found = find_equal(pairs(rows, "hash", "sample"))
     return Counts(int((found.rows == found.names).sum()))
 
@@ -143,7 +133,7 @@ def count(members: pa.Table) -> Counts:
 
 
 def outline(members: pa.Table) -> pa.Table:
-    """Lists what is counted of clusters once they are in one split: `name`, `rows`, the `second` row, and `to`."""
+    """Summarizes clusters for counting once each is in one split: `name`, `rows`, the `second` row, and `to`."""
     taking = taking_part(members)
     names = values(taking, "name")
     starts, counts = np.unique(names, return_index=True, return_counts=True)[1:]
@@ -152,7 +142,7 @@ def outline(members: pa.Table) -> pa.Table:
 
 
 def count_moved(outlines: pa.Table, joined: pa.Table | None) -> Counts:
-    """Counts clusters after the moves: each is within one split."""
+    """Counts clusters after the moves, each within one split."""
     final = final_splits(outlines, joined).sort_by("name")
     names, rows, splits = values(final, "name"), values(final, "rows") - 1, values(final, "to")
     counts = Counts(len(names), int(rows.sum()))
@@ -164,18 +154,19 @@ def count_moved(outlines: pa.Table, joined: pa.Table | None) -> Counts:
 
 
 def write_counts(folder: str, count: Callable[..., Counts], planned: PlannedBuild, bucket: int, *given: Any) -> int:
-    """Writes the counts that a function makes of a bucket; returns the number of clusters."""
+    """Writes a bucket's counts, made by a function; returns the number of clusters."""
     counts = count(*given)
     write_report(planned.workspace, f"{folder}/{bucket:04d}", counts.to_json())
     return counts.groups
 
 
 def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
-    """Returns the manifest's entry on the duplicates of a build, or of one of its spans, whose records are counted."""
+    """Returns the manifest's entry on duplicates, from the counts of a build, or of one span."""
     options, splits, workspace = planned.duplicates, planned.layout.splits, planned.workspace
     buckets = planned.bucket_range(span)
-    contents = partial(contents_of_shard, workspace)
-    entry: Json = {"action": options.action, "content": content_features(planned.features, planned.schema)}
+    contents = partial(fingerprints.contents_of_shard, workspace)
+    content = fingerprints.content_features(planned.features, planned.schema)
+    entry: Json = {"action": options.action, "content": content}
     entry["keys_across"] = read_counts(workspace, f"{COUNTS}/keys", buckets).groups
     entry["exact"] = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
     if options.near:
@@ -185,18 +176,18 @@ def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
 
 
 def read_counts(workspace: Store, name: str, buckets: range | None = None) -> Counts:
-    """Adds up the reports of some buckets, by default all: `NAME/0003.json`."""
+    """Adds up the reports `NAME/0003.json` of some buckets, by default all."""
     names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
     return add_up(Counts.of_json(json.loads(data)) for _, data in workspace.read_all(names) if data is not None)
 
 
 def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
-    """Makes the manifest's entry of counts, with the names of the splits.
+    """Makes the manifest's entry of counts, with the splits' names.
 
     Returns:
-        `groups`: how many contents occur more than once. `rows`: their rows but the first of each. `within`: of each
-        split the rows but the first in it. `across`: by the earlier split and the later, the later's rows whose
-        content occurs in the earlier too. `examples`: up to 5 pairs of rows, of two splits where there are any.
+        `groups`: contents with several rows. `rows`: all but the first of each. `within`: by split, all but the first
+        there. `across`: by earlier and later split, the later's rows with duplicates in the earlier. `examples`: up to
+        5 pairs of rows, of two splits if possible.
     """
     across: dict[str, dict[str, int]] = {}
     for (earlier, later), number in sorted(counts.across.items()):
@@ -219,7 +210,7 @@ def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
 
 
 def keys_of(rows: Sequence[int], contents: Contents) -> dict[int, bytes]:
-    """Looks the keys of a few rows up in the files of contents."""
+    """Looks up a few rows' keys in the contents files."""
     keys: dict[int, bytes] = {}
     files, _ = parts_of(np.array(rows, np.int64))
     for file in np.unique(files).tolist():
@@ -235,7 +226,7 @@ def shown_key(key: bytes) -> str:
 
 
 def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: Counts, contents: Contents) -> str:
-    """Makes the message of `fail`, with the first pairs by key and file; `contents` reads a chunk's contents."""
+    """Makes the message of `fail`, with the first pairs' keys and files; `contents` reads a chunk's contents."""
     entry = published(counts, planned.layout.splits, contents)
     across = f"; {message}" if (message := leaks(entry)) else ""
     rows = [(pair.first, pair.second) for pair in counts.pairs()]

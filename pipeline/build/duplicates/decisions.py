@@ -1,10 +1,10 @@
-"""The decisions on duplicates: rows to leave out, or units to move to another split; a small file for each chunk.
+"""Decisions on duplicates: rows to leave out, or units to move to another split; a small file for each chunk.
 
-A worker reads the decisions on the chunk that it reads, so that none holds those on all rows.
+A worker only reads its chunk's decisions; none holds those on all rows.
 
-`same_split` brings all rows of a cluster, and of all that its units link, into the split of the first row. A unit is
-what stays in one split: a key, or with `split_by: {group: …}` a group. One process joins the clusters that share units,
-and holds these alone: none where the key decides the split. Everything else is local to a bucket:
+`same_split` moves all rows of a cluster, and of all clusters linked by units, into the first row's split. A unit stays
+in one split: a key, or with `split_by: {group: …}` a group. One process joins clusters that share units, and only holds
+these; if keys decide the split, it holds none. Everything else is local to a bucket:
 
     members ─▶ incidences ─ by unit ─▶ shared ─▶ join_clusters ─▶ moves of each bucket of units ─ by chunk ─▶ files
 """
@@ -16,36 +16,37 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import chunk_step, reject_duplicate_key
 from recordmill.pipeline.build.duplicates.find import Components, firsts, in_runs, taking_part
 from recordmill.pipeline.build.duplicates.fingerprints import Numbers, look_up, parts_of, replaced, values
 from recordmill.pipeline.sources.faults import Reject
 
 Splits = npt.NDArray[np.int64]
-DROPPED, MOVED = "decisions/dropped", "decisions/moved"  # the folders of the chunks' files
-BEST = ("hash", "sample", "to")  # the columns that describe a cluster's first row: the hashes of its key, and its split
+DROPPED, MOVED = "decisions/dropped", "decisions/moved"  # folders of the chunks' files
+BEST = ("hash", "sample", "to")  # of a cluster's first row: the key's hashes, the split
 
 
 def write_decisions(folder: str, order: str, planned: PlannedBuild, chunk: int, decided: pa.Table) -> int:
-    """Writes the decisions that concern one chunk, rising by a column; returns the number of rows or units."""
+    """Writes a chunk's decisions, sorted by the column `order`; returns the number of rows or units."""
     table = decided.drop_columns(["chunk"]).sort_by(order)
-    write_table(planned.workspace, f"{folder}/{chunk_step(chunk)}.arrow", table)
+    arrow_files.write_table(planned.workspace, f"{folder}/{reports.chunk_step(chunk)}.arrow", table)
     return int(table.num_rows)
 
 
 def read_decisions(folder: str | None, planned: PlannedBuild, chunk: int) -> pa.Table | None:
-    """Reads them back; None if none concern the chunk, or no folder is given."""
-    return None if folder is None else read_table(planned.workspace, f"{folder}/{chunk_step(chunk)}.arrow")
+    """Reads a chunk's decisions, if any; None without a folder."""
+    if folder is None:
+        return None
+    return arrow_files.read_table(planned.workspace, f"{folder}/{reports.chunk_step(chunk)}.arrow")
 
 
 def dropped(members: pa.Table) -> pa.Table:
     """Chooses the rows to leave out, of whole clusters (`find.members`).
 
     Returns:
-        `chunk` and `position` of all members but the first of each cluster, and of the rows that repeat such a member's
-        key, which are rejects: their `first_chunk` and `first_position` are the member's, those of others -1.
+        `chunk` and `position` of all members but each cluster's first, and of the rows that repeat such a member's key.
+        The latter are rejects: `first_chunk` and `first_position` are the member's, else -1.
     """
     takes = values(members, "first") < 0
     taking = members.filter(pa.array(takes))
@@ -61,10 +62,10 @@ def dropped(members: pa.Table) -> pa.Table:
 
 
 def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject], int]:
-    """Leaves out the keyed rows of a chunk that its table of `dropped` rows names; the table rises by position.
+    """Leaves out a chunk's keyed rows listed by its `dropped` table, which rises by position.
 
     Returns:
-        The other rows, the rejects of those whose key is that of a row left out, and the number of duplicates.
+        The other rows, the rejects for rows that repeat the key of a dropped one, and the number of duplicates.
     """
     out = values(decided, "position")
     positions = rows["@position"].to_numpy()
@@ -72,7 +73,7 @@ def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject]
     taken = np.searchsorted(out, positions[goes])
     firsts_of = zip(*(values(decided, name)[taken].tolist() for name in ("first_chunk", "first_position")), strict=True)
     rejects = [
-        reject_duplicate_key(rows, row, first)
+        reports.reject_duplicate_key(rows, row, first)
         for row, first in zip(np.flatnonzero(goes).tolist(), firsts_of, strict=True)
         if first[0] >= 0
     ]
@@ -80,12 +81,12 @@ def leave_out(decided: pa.Table, rows: pa.Table) -> tuple[pa.Table, list[Reject]
 
 
 def move(decided: pa.Table, units: Numbers, splits: Splits) -> Splits:
-    """Returns the splits of rows after the moves of their chunk (`moves_of_chunks`), which rise by `unit`."""
+    """Returns rows' splits after their chunk's moves (`moves_of_chunks`), which rise by `unit`."""
     return look_up(values(decided, "unit"), values(decided, "split"), units, splits)
 
 
 def incidences(members: pa.Table) -> pa.Table:
-    """Lists the clusters' units: `unit`, `name` of the cluster, the unit's `split`, and the cluster's first row."""
+    """Lists the clusters' units: `unit`, the cluster's `name`, the unit's `split`, and the cluster's first row."""
     taking = taking_part(members)
     best = taking.take(pa.array(firsts(taking)))
     table = taking.select(["unit", "name", "split"])
@@ -95,7 +96,7 @@ def incidences(members: pa.Table) -> pa.Table:
 
 
 def shared(of_units: pa.Table) -> pa.Table:
-    """Chooses the incidences of units that are in several clusters, from all incidences of some units."""
+    """Chooses the incidences of units in several clusters, from all incidences of some units."""
     ordered = of_units.select(["unit", "name", *BEST]).sort_by([("unit", "ascending"), ("name", "ascending")])
     units, names = values(ordered, "unit"), values(ordered, "name")
     new = np.ones(len(units), bool)
@@ -105,7 +106,7 @@ def shared(of_units: pa.Table) -> pa.Table:
 
 
 def join_clusters(links: pa.Table) -> pa.Table:
-    """Joins the clusters that share units: `name` and `to`, the split of the first row of all that are joined."""
+    """Joins clusters that share units: `name` and `to`, the split of the joined clusters' first row."""
     names, node = np.unique(values(links, "name"), return_inverse=True)
     units, index = np.unique(values(links, "unit"), return_index=True)
     joined = Components(len(names))
@@ -119,20 +120,20 @@ def join_clusters(links: pa.Table) -> pa.Table:
 def write_joined(
     name: str, join: Callable[[pa.Table], pa.Table], planned: PlannedBuild, bucket: int, links: pa.Table
 ) -> str:
-    """Joins clusters by all links; returns the file's name."""
-    write_table(planned.workspace, name, join(links))
+    """Joins clusters by all links, into a file; returns its name."""
+    arrow_files.write_table(planned.workspace, name, join(links))
     return name
 
 
 def with_joined(
     planned: PlannedBuild, step: Callable[[pa.Table, pa.Table | None], Any], table: pa.Table, names: Sequence[str]
 ) -> Any:
-    """Calls a step with a table and the joined clusters; None where none are, and so no file."""
-    return step(table, read_table(planned.workspace, names[0]) if names else None)
+    """Calls a step with a table and the joined clusters, or None if `names` is empty."""
+    return step(table, arrow_files.read_table(planned.workspace, names[0]) if names else None)
 
 
 def final_splits(clusters: pa.Table, joined: pa.Table | None) -> pa.Table:
-    """Replaces `to` where a cluster is joined to others."""
+    """Replaces `to` of joined clusters."""
     if joined is None:
         return clusters
     found = look_up(values(joined, "name"), values(joined, "to"), values(clusters, "name"), values(clusters, "to"))
@@ -140,7 +141,7 @@ def final_splits(clusters: pa.Table, joined: pa.Table | None) -> pa.Table:
 
 
 def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
-    """Lists the units that move, each once and rising, with their new `split`, from all incidences of some units."""
+    """Lists the moving units, unique and rising, with the new `split`, from all incidences of some units."""
     final = final_splits(of_units, joined)
     moving = final.filter(pa.array(values(final, "split") != values(final, "to")))
     units, index = np.unique(values(moving, "unit"), return_index=True)
@@ -148,14 +149,9 @@ def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
 
 
 def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
-    """Lists the moves that concern each chunk.
+    """Lists each chunk's moves: `chunk`, `unit` and `split`, by chunk and unit.
 
-    Args:
-        moved: the units that move (`moves`).
-        units: `unit` and `chunk`, for each chunk that has rows of a unit, at least once.
-
-    Returns:
-        `chunk`, `unit` and `split`, by chunk and unit.
+    `moved` are the moving units (`moves`); `units` has `unit` and `chunk` for each chunk with rows of a unit.
     """
     targets, wanted = values(moved, "unit"), values(units, "unit")
     inside = np.isin(wanted, targets)

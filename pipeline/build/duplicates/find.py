@@ -1,15 +1,14 @@
 """Finds duplicates in buckets of fingerprints: rows of equal keys, of equal contents, and images that look alike.
 
-First by key: of the rows of one key in one split, all but the first as read become rejects; they take no part, and go
-where the first goes. Then by content: the rows of one content are a cluster, named after its lowest row.
+First by key: of the rows of one key in one split, all but the first read become rejects; they take no part, and follow
+the first. Then by content: equal rows form a cluster, named after its lowest row.
 
     rows ─ by key ─▶ follow_firsts ─ by content ─▶ members ─▶ counts, decisions, units
 
-Last by look, among all images. Each pair with at most `distance` different bits agrees in some of the bands that the 64
-bits are cut into. So for each choice of bands, a mask, the rows are compared whose masked bits are equal. A task is one
-mask, and a part of the values that it lets through; it reads the looks file by file and holds those of its part. Its
-result is links, no more than it has rows that look like another. One worker joins the links of all tasks by union-find;
-their number grows with the images that look alike, not with the rows.
+Last by look, among all images. The 64 bits are cut into bands; each pair with at most `distance` different bits agrees
+in some bands. So for each choice of bands, a mask, rows with equal masked bits are compared. A task is one mask and a
+part of its values; it reads the looks file by file and holds its part. It returns links, at most as many as its rows
+with a lookalike. One worker joins the links of all tasks by union-find; they grow with the lookalikes, not the rows.
 
     members(alone=True) ─▶ looks_of ─▶ files ─▶ find_links of each task ─▶ join_links ─▶ rejoin ─ by name ─▶ whole
 
@@ -28,47 +27,33 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.duplicates.fingerprints import (
-    Numbers,
-    Rows,
-    as_numbers,
-    by_number,
-    look_up,
-    pairs,
-    replaced,
-    values,
-)
+from recordmill.pipeline.build.duplicates import fingerprints
+from recordmill.pipeline.build.duplicates.fingerprints import Numbers, Rows, as_numbers, pairs, replaced, values
 from recordmill.pipeline.errors import UserError
 
 COLOUR_DISTANCE = 12
-"""The largest difference, of 255, between the mean colours of images that are alike: 20 % more contrast makes 9."""
+"""The largest difference, of 255, between mean colours of lookalikes; 20 % more contrast makes 9."""
 PART_ROWS = 4 << 20  # about 400 MiB with the order and the pairs of one step
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier: the high bits depend on all bits
 
 
 class DuplicatesError(UserError):
-    """The spec says `duplicates: fail`, and there are some; the message gives their number and names the first."""
+    """The spec says `duplicates: fail`, and duplicates exist; the message counts them and names the first."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """The rows that are in clusters, int64 [rows], by cluster and row; and the lowest row of each one's cluster.
-
-    A row is a number; a row without a duplicate is in no cluster.
-    """
+    """Row numbers, without unique rows, int64 [rows], by cluster and row; each with its cluster's lowest row."""
 
     rows: Rows
     names: Rows
 
 
 def follow_firsts(rows: pa.Table) -> pa.Table:
-    """Marks the rows whose key is that of an earlier one in their split.
+    """Marks rows that repeat the key of an earlier one in their split; they take over its content.
 
-    Args:
-        rows: fingerprints with `hash` and `sample`, of all rows of some keys.
-
-    Returns:
-        The rows, rising, with `first` (int64): the earlier row, whose content they take over; -1 for most rows.
+    `rows` are fingerprints with `hash` and `sample`, of all rows of some keys. Returns them, rising, with `first`
+    (int64): the earlier row, else -1.
     """
     rows = rows.sort_by("row")
     keys = pairs(rows, "hash", "sample")
@@ -82,20 +67,15 @@ def follow_firsts(rows: pa.Table) -> pa.Table:
 
 
 def all_take_part(rows: pa.Table) -> pa.Table:
-    """Does what `follow_firsts` does where no key is repeated."""
+    """Returns the result of `follow_firsts` for unique keys."""
     return rows.append_column("first", pa.array(np.full(rows.num_rows, -1, np.int64)))
 
 
 def members(rows: pa.Table, *, alone: bool = False) -> pa.Table:
-    """Clusters rows of equal content.
+    """Clusters rows of equal content; with `alone` keeps unique rows, each as a cluster.
 
-    Args:
-        rows: fingerprints with `first`, of all rows of some contents.
-        alone: whether rows that equal no other stay, each as its own cluster.
-
-    Returns:
-        The rows of clusters, by cluster and row, with `name` (int64), the lowest row of the cluster; `first` is 0 or
-        more for rows that take no part and follow one that does.
+    `rows` are fingerprints with `first`, of all rows of some contents. Returns the clusters' rows, by cluster and row,
+    with `name` (int64), the cluster's lowest row; rows with `first` of 0 or more take no part and follow that row.
     """
     rows = rows.sort_by("row")
     numbers, first, content = values(rows, "row"), values(rows, "first"), pairs(rows, "high", "low")
@@ -112,25 +92,21 @@ def members(rows: pa.Table, *, alone: bool = False) -> pa.Table:
 
 
 def taking_part(rows: pa.Table) -> pa.Table:
-    """Leaves out the rows that follow another."""
+    """Leaves out rows that follow another."""
     return rows.filter(pa.array(values(rows, "first") < 0))
 
 
 def firsts(taking: pa.Table) -> Rows:
-    """Returns each member's index of its cluster's first row: the one of the lowest hash of the key, then row."""
+    """Returns for each member the index of its cluster's first row, by the key's hash, then row."""
     names = values(taking, "name")
     order = np.lexsort((values(taking, "row"), values(taking, "sample"), values(taking, "hash"), names))
     return order[np.searchsorted(names, names)]  # sorted by cluster before and after
 
 
 def find_equal(digests: Numbers) -> Clusters:
-    """Clusters the rows whose digests are equal.
-
-    Args:
-        digests: uint64 [rows, 2]; a digest of zeros equals no other.
-    """
+    """Clusters rows with equal digests, uint64 [rows, 2]; a digest of zeros equals no other."""
     rows = np.flatnonzero(digests.any(axis=1))
-    order = np.argsort(digests[rows, 0])  # by one half first: nearly all rows are out then
+    order = np.argsort(digests[rows, 0])  # one half first: it rules out nearly all rows
     halves = digests[rows, 0][order]
     rows = rows[order[in_runs(halves[1:] == halves[:-1], len(rows))]]
     order = np.lexsort((rows, digests[rows, 1], digests[rows, 0]))
@@ -145,20 +121,20 @@ def find_equal(digests: Numbers) -> Clusters:
 
 
 def in_runs(same: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
-    """Marks which of `count` sorted values equal a neighbour, from the marks which equal the one before."""
+    """Marks sorted values that equal a neighbour; `same` marks those that equal the one before."""
     return (np.append(same, False) | np.append(False, same))[:count]
 
 
 @dataclass(frozen=True)
 class Task:
-    """The rows whose masked bits are in one part of several."""
+    """Rows with masked bits in one of several parts."""
 
     mask: int
     part: int
     parts: int
 
     def chooses(self, hashes: Numbers) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """Marks the hashes that are compared."""
+        """Marks the hashes to compare."""
         if self.parts == 1:
             return np.ones(len(hashes), bool)
         return ((hashes & np.uint64(self.mask)) * SPREAD >> np.uint64(32)) % np.uint64(self.parts) == self.part
@@ -171,7 +147,7 @@ def tasks(distance: int, rows: int, part_rows: int = PART_ROWS) -> list[Task]:
 
 
 def _agreeing(rows: int, distance: int) -> int:
-    """The number of bands that agree: few need few sorts, but match by chance. Sorting a row costs two pairs."""
+    """Returns how many bands must agree: few need few sorts, but match by chance. Sorting a row costs two pairs."""
 
     def cost(agreeing: int) -> float:
         bits = 64 * agreeing / (distance + agreeing)
@@ -181,7 +157,7 @@ def _agreeing(rows: int, distance: int) -> int:
 
 
 def _masks(distance: int, agreeing: int) -> Iterator[int]:
-    """Cuts the bits into `distance` + n bands, of which n agree in each pair: a different bit spoils one at most."""
+    """Cuts the bits into `distance` + n bands; n agree in each pair, as each different bit spoils one band."""
     edges = np.linspace(0, 64, distance + agreeing + 1).round().astype(int).tolist()
     bands = [(1 << end) - (1 << start) for start, end in pairwise(edges)]
     return (sum(chosen) for chosen in combinations(bands, agreeing))
@@ -196,27 +172,22 @@ def write_looks(folder: str, planned: PlannedBuild, bucket: int, classes: pa.Tab
 
 
 def read_looks(folder: str, planned: PlannedBuild) -> Iterator[pa.Table]:
-    """Reads the looks of all buckets, one after another."""
+    """Reads the looks of all buckets, one by one."""
     for name in sorted(planned.workspace.sizes(f"{folder}/looks")):
         yield read_table(planned.workspace, name)
 
 
 def looks_of(members: pa.Table) -> pa.Table:
-    """Returns `name` and `looks` of each cluster whose images all have a look."""
+    """Returns `name` and `looks` of each cluster; leaves out those with an image without a look."""
     lowest = members.filter(pa.array(values(members, "name") == values(members, "row"))).select(["name", "looks"])
     return lowest.filter(pa.array(as_numbers(lowest["looks"])[:, ::2].all(axis=1)))
 
 
 def find_links(looks: Iterable[pa.Table], distance: int, task: Task) -> pa.Table:
-    """Finds the clusters that look alike.
+    """Finds lookalikes among a task's pairs, with up to `distance` different bits of 64 per image.
 
-    Args:
-        looks: tables of `looks_of`, of all clusters, in any order.
-        distance: the number of the 64 bits of each image that may differ.
-        task: the pairs to look at.
-
-    Returns:
-        `first` and `second`, the names of clusters: enough of the pairs to join all that are linked.
+    `looks` are tables of `looks_of`, for all clusters, in any order. Returns `first` and `second`, names of clusters:
+    enough pairs to join all linked ones.
     """
     names, numbers = [np.empty(0, np.int64)], list[Numbers]()
     for table in looks:
@@ -254,7 +225,7 @@ def _candidates(masked: Numbers) -> Iterator[tuple[Rows, Rows]]:
 
 
 def _ones(numbers: Numbers) -> Numbers:
-    """Counts the bits that are 1 (H. S. Warren, Hacker's Delight, 5-1); NumPy does so itself from 2.0 on."""
+    """Counts 1 bits (H. S. Warren, Hacker's Delight, 5-1); NumPy 2.0 has `bitwise_count`."""
     numbers = numbers - ((numbers >> np.uint64(1)) & np.uint64(0x5555555555555555))
     numbers = (numbers & np.uint64(0x3333333333333333)) + ((numbers >> np.uint64(2)) & np.uint64(0x3333333333333333))
     numbers = (numbers + (numbers >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -262,14 +233,14 @@ def _ones(numbers: Numbers) -> Numbers:
 
 
 class Components:
-    """The connected components of a graph."""
+    """Connected components of a graph."""
 
     def __init__(self, count: int) -> None:
         self.roots: Rows = np.arange(count)
         """The lowest node of each node's component."""
 
     def join(self, first: Rows, second: Rows) -> None:
-        """Links nodes pair by pair: hangs the higher root under the lower one until nothing changes."""
+        """Links pairs of nodes: hangs the higher root under the lower one until nothing changes."""
         while True:
             one, other = self.roots[first], self.roots[second]
             apart = one != other
@@ -282,7 +253,7 @@ class Components:
 
 
 def join_links(links: pa.Table) -> pa.Table:
-    """Joins the clusters that are linked: `name`, rising, and `root`, the lowest name of its joined clusters."""
+    """Joins linked clusters: `name`, rising, and `root`, the lowest name joined to it."""
     ends = np.concatenate([values(links, "first"), values(links, "second")])
     names, node = np.unique(ends, return_inverse=True)
     joined = Components(len(names))
@@ -291,16 +262,17 @@ def join_links(links: pa.Table) -> pa.Table:
 
 
 def rejoin(members: pa.Table, joined: pa.Table | None, buckets: int) -> pa.Table:
-    """Names the members after the clusters that theirs are joined to, and adds their buckets by name."""
+    """Renames members after the joined clusters, and adds their buckets by name."""
     table = members.drop_columns(["looks"])
     if joined is not None:
         own = values(table, "name")
-        table = replaced(table, "name", look_up(values(joined, "name"), values(joined, "root"), own, own))
-    return by_number(table, "name", buckets)
+        found = fingerprints.look_up(values(joined, "name"), values(joined, "root"), own, own)
+        table = replaced(table, "name", found)
+    return fingerprints.by_number(table, "name", buckets)
 
 
 def whole(members: pa.Table) -> pa.Table:
-    """Leaves out the clusters of one row, from all members of some clusters; sorts by cluster and row."""
+    """Leaves out one-row clusters, given all members of some clusters; sorts by cluster and row."""
     ordered = members.sort_by([("name", "ascending"), ("row", "ascending")])
     names = values(ordered, "name")[values(ordered, "first") < 0]
     distinct, counts = np.unique(names, return_counts=True)

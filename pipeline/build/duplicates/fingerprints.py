@@ -1,24 +1,22 @@
-"""The contents of rows, by which rows are compared, and their fingerprints: a few numbers each.
+"""Contents of rows, by which rows are compared, and their fingerprints: a few numbers each.
 
-The content of a row is all its images (`image`, `image_sequence`; the bytes of their files in the source) and texts
-(`text`; their UTF-8) together: an image with another caption is another content. A row without images whose texts are
-empty equals no other. In a dataset without images and texts, all raw columns but the key's are the content.
+A row's content is all its images (`image`, `image_sequence`; their source files' bytes) and texts (`text`; their UTF-8)
+together: the same image with another caption differs. Without images and with empty texts a row equals no other. In a
+dataset without images and texts, all raw columns but the key's are the content.
 
-A file of contents is an Arrow file: for each row `key`, `hash` and `sample` (the position and sample hashes of its
-key), `split`, `digest` (16 bytes of SHA-256; zeros for a row that equals no other), `looks` if images are compared, and
-`row`. There is one for each chunk that a placement look reads, and for each shard.
+A contents file is an Arrow file with a row each: `key`, `hash` and `sample` (the key's position and sample hashes),
+`split`, `digest` (16 bytes of SHA-256; zeros: equals no other), `looks` if images are compared, and `row`. There is one
+for each chunk read by a placement look, and for each shard.
 
-Fingerprints are compared one bucket of rows at a time. Equal rows are in one bucket, so no process holds the
-fingerprints of all rows, and the result depends neither on the number of buckets nor on the order of rows. They have
+Fingerprints are compared bucket by bucket. Equal rows share a bucket: no process holds all fingerprints, and the result
+depends neither on the number of buckets nor on the order of rows. Each use needs some of these columns:
 
-    row             int64: the number of the chunk or shard that holds the row, and the position in it
-    split           int16: the index of the row's split in the spec's `splits`
-    high, low       uint64: the content that is compared; both 0 for a row that equals no other
-    hash, sample    uint64: the hashes of its key, which decide the first row of several
-    unit            uint64: the hash that decides its split: of the key, or of the group
-    looks           the perceptual hashes, where images are compared by these
-
-of which each use needs some.
+    row             int64: the number of its chunk or shard, and its position there
+    split           int16: the index of its split in the spec's `splits`
+    high, low       uint64: the content; both 0 for a row that equals no other
+    hash, sample    uint64: the key's hashes, which decide the first row of several
+    unit            uint64: the hash that decides its split: the key's, or the group's
+    looks           perceptual hashes, if images are compared by them
 
 >>> table = pa.table({"row": numbered(2, np.array([5, 6]))})
 >>> parts_of(table["row"].to_numpy())
@@ -27,7 +25,6 @@ of which each use needs some.
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,43 +32,37 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import RowSchema
-from recordmill.pipeline.build.context.reports import shard_step
 from recordmill.pipeline.dataset.placement import shard_of
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds import base, image, text
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
-SHARD_CONTENTS = "digests/shards"  # the folder of the contents of shards
+SHARD_CONTENTS = "digests/shards"  # folder
 DIGEST, LOOK = 16, 16  # bytes
 NONE = bytes(DIGEST)
 POSITION_BITS = 40
-BUCKET = "@group"  # the column that says the bucket of each row (`worker.packing`)
+BUCKET = "@group"  # the column with each row's bucket (`worker.packing`)
 
 
-def content_features(features: Mapping[str, FeatureOptions], schema: RowSchema) -> list[str]:
-    """Lists the features whose columns are the content; the first of several that read one column alike."""
-    named = [name for name in schema.features if isinstance(features[name], ImageOptions | TextOptions)]
+def content_features(features: Mapping[str, base.FeatureOptions], schema: RowSchema) -> list[str]:
+    """Lists the content features; of several that read one column alike, the first."""
+    named = [name for name in schema.features if isinstance(features[name], image.ImageOptions | text.TextOptions)]
     key = set(schema.key or ()) | {schema.content_key}
     chosen = named or [name for name, column in schema.features.items() if column not in key]
     first = {(schema.features[name], _most_images(features[name])): name for name in reversed(chosen)}
     return [name for name in chosen if name in first.values()]
 
 
-def _most_images(options: FeatureOptions) -> int | None:
-    """Returns the number of images of a sequence that are read; None for other kinds."""
-    return options.max_length if isinstance(options, ImageOptions) else None
+def _most_images(options: base.FeatureOptions) -> int | None:
+    """Returns the most images read of a sequence; None for other kinds."""
+    return options.max_length if isinstance(options, image.ImageOptions) else None
 
 
 def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:
-    """Digests the contents of keyed rows: of the features in `names`.
-
-    `images` are, for each feature of images, the joined SHA-256 digests of each row's files.
-    """
+    """Digests features of keyed rows; `images` holds each row's joined SHA-256 of image files, by feature."""
     parts = [images[name] if name in images else _values(rows[name]) for name in names]
     if len(parts) == 1:
         return [_digest(part) if part else NONE for part in parts[0]]
@@ -92,7 +83,7 @@ def _sized(part: bytes) -> bytes:
 
 
 def _values(column: pa.ChunkedArray) -> Sequence[bytes]:
-    """Returns a column's values as bytes: numbers in the machine's form, the values of a list one after another."""
+    """Returns a column's values as bytes: numbers in native form, lists concatenated."""
     if column.type == pa.binary():
         return column.to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_list(column.type):
@@ -105,12 +96,12 @@ def _values(column: pa.ChunkedArray) -> Sequence[bytes]:
 
 
 def content_table(rows: pa.Table, digests: Sequence[bytes], looks: Mapping[str, Sequence[bytes]]) -> pa.Table:
-    """Makes the table of a file of contents but `row`; `looks` are perceptual hashes by feature."""
+    """Makes the table of a contents file, without `row`; `looks` are perceptual hashes by feature."""
     columns = {name: rows[f"@{name}"] for name in ("key", "hash", "sample")}
     columns["split"] = rows["@split"].cast(pa.int16())
     columns["digest"] = _fixed(b"".join(digests), DIGEST)
     if looks:
-        joined = b"".join(chain.from_iterable(zip(*looks.values(), strict=True)))
+        joined = b"".join(look for row in zip(*looks.values(), strict=True) for look in row)
         columns["looks"] = _fixed(joined, LOOK * len(looks))
     return pa.table(columns)
 
@@ -120,26 +111,22 @@ def _fixed(data: bytes, width: int) -> pa.Array:
 
 
 def write_contents(workspace: Store, group: int, tables: Sequence[pa.Table]) -> None:
-    """Writes the contents of a shard's records, if there are any."""
-    table = pa.concat_tables(tables).combine_chunks() if tables else pa.table({})  # not a batch for each few rows
+    """Writes the contents of a shard's records, if any."""
+    table = pa.concat_tables(tables).combine_chunks() if tables else pa.table({})  # not many small batches
     if table.num_rows:
-        rows = pa.array(numbered(group, np.arange(table.num_rows)))
-        write_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow", table.append_column("row", rows))
+        table = table.append_column("row", pa.array(numbered(group, np.arange(table.num_rows))))
+        arrow_files.write_table(workspace, f"{SHARD_CONTENTS}/{reports.shard_step(group)}.arrow", table)
 
 
 def contents_of_shard(workspace: Store, group: int) -> pa.Table | None:
-    """Reads the contents of a shard's records; None if it has none."""
-    return read_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow")
+    """Reads the contents of a shard's records, if any."""
+    return arrow_files.read_table(workspace, f"{SHARD_CONTENTS}/{reports.shard_step(group)}.arrow")
 
 
 def fingerprints(contents: pa.Table, *columns: str, near: bool = False) -> pa.Table:
-    """Makes the fingerprints of a file of contents.
+    """Makes fingerprints from a contents file's table with `row`; keeps `columns`.
 
-    Args:
-        contents: the file's table, which has `row`.
-        columns: the file's columns that are kept.
-        near: whether images are compared by their look. Images of equal bytes look the same, so the digest counts for
-            rows alone whose images have no look.
+    With `near`, compares images by look. Equal bytes look alike, so the digest only counts without a look.
     """
     digests = as_numbers(contents["digest"])
     kept = ["row", "split", *columns]
@@ -154,7 +141,7 @@ def fingerprints(contents: pa.Table, *columns: str, near: bool = False) -> pa.Ta
 
 
 def numbered(file: int, positions: Rows) -> Rows:
-    """Numbers a file's rows by their positions below 2**40; the numbers rise with the files and positions."""
+    """Numbers a file's rows by position, below 2**40; numbers rise with file and position."""
     return np.int64(file << POSITION_BITS) | positions.astype(np.int64)
 
 
@@ -169,7 +156,7 @@ def values(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 def pairs(table: pa.Table, first: str, second: str) -> Numbers:
-    """Returns two columns side by side, uint64 [rows, 2]."""
+    """Stacks two columns, uint64 [rows, 2]."""
     return np.stack([values(table, first), values(table, second)], axis=1).astype(np.uint64)
 
 
@@ -181,7 +168,7 @@ def replaced(table: pa.Table, name: str, column: npt.NDArray[Any]) -> pa.Table:
 def look_up(
     keys: npt.NDArray[Any], results: npt.NDArray[Any], wanted: npt.NDArray[Any], default: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    """Returns each wanted key's result by the rising keys; its default where it is not among them."""
+    """Looks wanted keys up among sorted keys; returns their results, or defaults for missing keys."""
     if not len(keys):
         return default
     nearest = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -189,22 +176,22 @@ def look_up(
 
 
 def by_hash(table: pa.Table, column: str, buckets: int, first: int = 0) -> pa.Table:
-    """Adds the bucket of each row, by a uniform hash: equal ranges, so that buckets in order hold rising hashes."""
+    """Adds each row's bucket by a uniform hash: equal ranges, in order."""
     return table.append_column(BUCKET, pa.array(first + shard_of(values(table, column), buckets)))
 
 
 def by_number(table: pa.Table, column: str, buckets: int) -> pa.Table:
-    """Adds the bucket of each row, by any number of 0 or more."""
+    """Adds each row's bucket by a number of 0 or more."""
     return table.append_column(BUCKET, pa.array(values(table, column).astype(np.int64) % buckets))
 
 
 def to_one(table: pa.Table) -> pa.Table:
-    """Adds one bucket for all rows."""
+    """Puts all rows into one bucket."""
     return table.append_column(BUCKET, pa.array(np.zeros(table.num_rows, np.int64)))
 
 
 def as_numbers(column: pa.ChunkedArray) -> Numbers:
-    """Returns a column of bytes of one width, a multiple of 8, as big-endian uint64 [rows, width / 8]."""
+    """Reads a column of fixed-width bytes, a multiple of 8, as big-endian uint64 [rows, width / 8]."""
     whole = column.combine_chunks()
     width = whole.type.byte_width // 8
     numbers = np.frombuffer(whole.buffers()[1], ">u8").astype(np.uint64).reshape(-1, width)

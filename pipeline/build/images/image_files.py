@@ -1,6 +1,6 @@
-"""The bytes of images by reference: in files, in pieces of files, or in the row itself. Needs no TensorFlow.
+"""Reads images by reference: files, parts of files, or bytes in the row. Needs no TensorFlow.
 
-Reads of objects begin before they are asked for: a store takes tens of milliseconds to answer, a decoder few.
+Objects are prefetched: a store takes tens of milliseconds to answer, a decoder few.
 
 >>> read = ReadAhead(str.encode, [("a",), ("b",)])
 >>> read("a"), read("b"), read("another")
@@ -23,25 +23,25 @@ from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.transforms.contract.image_header import ImageError
 
-IN_FLIGHT = 32  # requests of this process at a time, and reads of one `ReadAhead` that were begun and not asked for
-HELD_BYTES = 64 << 20  # 64 MiB of this process: beyond, a read begins when it is asked for
+IN_FLIGHT = 32  # concurrent requests of this process, and prefetched reads of one `ReadAhead`
+HELD_BYTES = 64 << 20  # 64 MiB prefetched in this process; beyond, reads start on demand
 
 
 class ReadAhead:
-    """Reads whose arguments are given in the order in which they will be asked for; several threads may ask.
+    """Prefetches reads, given their arguments in the order of use; thread-safe.
 
-    A read that nobody asks for costs its request, and its memory until `close`.
+    An unused read costs its request, and its memory until `close`.
     """
 
     def __init__(self, read: Callable[..., bytes], wanted: Iterable[tuple[Any, ...]]) -> None:
-        """Takes a function of bytes, and its arguments. Begins."""
+        """Starts reading: `read` returns bytes, `wanted` are its arguments."""
         self._read, self._wanted = read, iter(wanted)
         self._begun: dict[tuple[Any, ...], Future[bytes]] = {}
         self._lock = threading.Lock()
         self._begin()
 
     def __call__(self, *wanted: Any) -> bytes:
-        """Returns the bytes, or raises what the function did; reads what was not begun."""
+        """Returns the bytes, or raises the read's error; reads on demand if not prefetched."""
         with self._lock:
             begun = self._begun.pop(wanted, None)
         data = self._read(*wanted) if begun is None else _result(begun)
@@ -53,11 +53,11 @@ class ReadAhead:
             while len(self._begun) < IN_FLIGHT and HELD.bytes < HELD_BYTES:
                 if (each := next(self._wanted, None)) is None:
                     return
-                if each not in self._begun:  # of images that occur twice, the other one is read when it is asked for
+                if each not in self._begun:  # a repeated image is read on demand
                     self._begun[each] = _pool().submit(_held, self._read, each)
 
     def close(self) -> None:
-        """Lets go of what was not asked for."""
+        """Drops unused reads."""
         self._wanted = iter(())
         for begun in self._begun.values():
             if not begun.cancel():
@@ -66,7 +66,7 @@ class ReadAhead:
 
 
 class _Held:
-    """The bytes that were read and not asked for, in this process."""
+    """Counts this process' prefetched, unused bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -107,21 +107,13 @@ class ImageFiles:
     """Reads the bytes of a build's images."""
 
     files: Files
-    roots: Sequence[str]
-    """The folder of each source's images."""
-    scratch: str
-    """The build's scratch folder, for images that cannot be read again from their source in any order."""
-    max_bytes: int = MAX_BYTES
-    """The largest `max_bytes` of the image features."""
-    ahead: ReadAhead | None = None
-    """Reads that have begun."""
+    roots: Sequence[str]  # each source's folder of images
+    scratch: str  # the build's scratch folder, for images without random access in their source
+    max_bytes: int = MAX_BYTES  # the largest `max_bytes` of the image features
+    ahead: ReadAhead | None = None  # prefetched reads
 
     def reading_ahead(self, wanted: Iterable[tuple[int, bytes, int]]) -> Self:
-        """Begins to read images of stores, in the order in which they will be asked for, within a `with`.
-
-        Args:
-            wanted: the arguments of `read`.
-        """
+        """Prefetches images of stores within a `with`; `wanted` are the arguments of `read` in the order of use."""
         is_remote = any("://" in root for root in self.roots)
         return replace(self, ahead=ReadAhead(self.read, wanted)) if is_remote else self
 
@@ -129,7 +121,7 @@ class ImageFiles:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Lets go of what was read and not asked for."""
+        """Drops unused reads."""
         if self.ahead is not None:
             self.ahead.close()
 
@@ -137,8 +129,7 @@ class ImageFiles:
         """Reads an image's bytes, at most `max_bytes`.
 
         Raises:
-            ImageError: `unreadable`: the file is not there; `too_large`: it was not read; `missing_value`: the row's
-                bytes are empty.
+            ImageError: `unreadable`: the file is missing; `too_large`, unread; `missing_value`: empty bytes.
             OSError: the machine, the disk or the network failed.
         """
         most = self.max_bytes if max_bytes is None else max_bytes
@@ -160,11 +151,11 @@ class ImageFiles:
             why = why_absent(error, full, self.files)
             if why is None or parsed.in_scratch:
                 raise
-            hint = "; between folders write `/`, where it has `\\`" if "\\" in parsed.path else ""
+            hint = "; separate folders by `/`, not `\\`" if "\\" in parsed.path else ""
             raise ImageError("unreadable", f"the file {parsed.path}: {why}{hint}", parsed.path) from None
 
     def whole_file(self, source: int, reference: bytes) -> str | None:
-        """Names an image that is a local file, by its source and its path there; None for any other."""
+        """Names a local image file by source and path; None for any other image."""
         path = file_path(reference)
         return None if path is None or "://" in self.roots[source] else f"{source}/{path}"
 
@@ -174,7 +165,7 @@ def _too_large(size: int, most: int) -> ImageError:
 
 
 def image_files(planned: PlannedBuild) -> ImageFiles:
-    """Creates the reader of the bytes of a build's images."""
+    """Creates the reader of a build's images."""
     return ImageFiles(planned.files, planned.roots, planned.scratch, most_bytes(planned))
 
 

@@ -1,7 +1,7 @@
 """The process that decodes images for `images.isolation`: loads the decoders, forks a process for each thread.
 
-Run as a module, with a socket's descriptor and the `module:function` that decodes. TensorFlow runs nothing before the
-fork, so that it has no threads yet that would be lost.
+Run as a module, with a socket's descriptor and the decoder's `module:function`. TensorFlow runs nothing before the
+fork: its threads would be lost.
 """
 
 import importlib
@@ -30,15 +30,11 @@ DECODERS = {
     "WebP": lambda encoded: tf.io.decode_webp(encoded, channels=0),
     "BMP": lambda encoded: tf.io.decode_bmp(encoded, channels=3),
 }
-"""The graph's own, by format; at full size, and in as many channels as there are."""
+"""The graph's decoders by format, at full size and with all channels."""
 
 
 def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
-    """Decodes an image once; returns the bytes of `decodable` for the graph.
-
-    Raises:
-        ImageError: as `decodable`; none where only the graph fails, which says so itself then.
-    """
+    """Decodes an image once, ignoring the graph's failures; returns the bytes of `decodable`. Raises: ImageError."""
     ready = decodable(data, options)
     try:
         DECODERS[read_header(ready).format](tf.constant(ready))
@@ -48,7 +44,7 @@ def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
-    """Returns the answer to a request; `spare` is the address space in bytes that this process had at first."""
+    """Answers a request; `spare` is this process' initial address space in bytes."""
     max_pixels, seconds, is_srgb, compress = REQUEST.unpack_from(request)
     options = {"max_pixels": max_pixels, "color": "srgb" if is_srgb else "ignore", "compress": compress}
     data = request[REQUEST.size :]
@@ -95,13 +91,13 @@ def fork(control: socket.socket, channel: socket.socket, decoder: Decode) -> int
 
 
 def end(pid: int) -> int:
-    """Ends a process; returns how it ended, a signal's number below zero."""
+    """Ends a process; returns its exit code, a negative signal number if killed."""
     os.kill(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def main(descriptor: int, decoder: Decode) -> None:
-    """Forks and ends processes as its socket commands, until that is closed; then it ends them all."""
+    """Forks and ends processes on command, until its socket is closed; then ends them all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's
     control, forked = socket.socket(fileno=descriptor), set[int]()
     control.sendall(b"+")

@@ -1,8 +1,8 @@
-"""Decodes images in processes of their own: a decoder crash loses one image, not the worker.
+"""Decodes images in separate processes: a decoder crash loses one image, not the worker.
 
-A process that has loaded the decoders (`images.isolated_decoder`) forks one for each thread that asks, and another in
-the place of each that died. They have limits of memory and of time, no environment but what they need, and talk through
-sockets: bytes behind their length, no pickles. It needs POSIX; the limit of memory, Linux.
+A process with the decoders loaded (`images.isolated_decoder`) forks one for each thread, and replaces those that died.
+They have memory and time limits and a minimal environment, and talk over sockets: length-prefixed bytes, no pickles.
+Needs POSIX; the memory limit, Linux.
 
     isolation = Isolation()
     isolation.decodable(data, options)  # as pipeline.build.images.transcode.decodable
@@ -27,8 +27,8 @@ from recordmill.transforms.contract.image_header import NAMED, ImageError, check
 
 PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
 DECODER = f"{PROCESS}:decode"
-CPU_SECONDS, PIXELS_A_SECOND = 10, 10_000_000  # an image may take so long, and for every so many pixels a second more
-WALL = 6  # times as long, where the machine is busy
+CPU_SECONDS, PIXELS_A_SECOND = 10, 10_000_000  # per image, plus a second for every so many pixels
+WALL = 6  # times as long on a busy machine
 START_SECONDS = 120  # to load the decoders
 ANSWER_BYTES = 1 << 31  # the largest PNG
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
@@ -42,42 +42,35 @@ SETTINGS = {
     "MALLOC_ARENA_MAX": "1",
 }
 REQUEST = struct.Struct("<QQ??")
-"""The header before an image's bytes: most pixels, most CPU seconds, `color: srgb`, whether a PNG is compressed."""
+"""Header before an image's bytes: most pixels, most CPU seconds, `color: srgb`, whether to compress a PNG."""
 AS_IS, PNG, REJECT = b"=", b"p", b"r"
-"""The first byte of an answer: nothing follows, the bytes of a PNG, or a reason, a NUL and a message."""
+"""First byte of an answer: the image is fine; the bytes of a PNG follow; or a reason, a NUL and a message."""
 COMMAND = struct.Struct("<q")
 FORK = 0
-"""The command, with a socket, to fork; any other is a process to end. The answer is its number, or how it ended."""
+"""The command, with a socket, to fork; any other is a process to end. The answer is its number or its exit code."""
 
 
 class IsolationError(UserError):
-    """The process that forks decoders does not start; the message says why."""
+    """The process that forks decoders does not start."""
 
 
 class Isolation:
-    """Decodes images in other processes; may be called from several threads."""
+    """Decodes images in other processes; thread-safe."""
 
     def __init__(self, decoder: str = DECODER, seconds: int = CPU_SECONDS, wall: float = WALL) -> None:
-        """Starts nothing yet.
-
-        Args:
-            decoder: `module:function` of what decodes, as `pipeline.build.images.isolated_decoder.decode`.
-            seconds: the CPU time that a small image may take.
-            wall: the elapsed time that it may take, as a multiple of the CPU time.
-        """
+        """Takes the decoder's `module:function`, and a small image's limits: CPU seconds, elapsed time per CPU time."""
         self._decoder, self._seconds, self._wall = decoder, seconds, wall
         self._idle: list[_Decoder] = []
         self._starting = threading.Lock()
         self._zygote: _Zygote | None = None
 
     def decodable(self, data: bytes, options: Mapping[str, Any]) -> bytes:
-        """Returns the bytes of `transcode.decodable`, after the image was decoded once without harm.
+        """Returns the bytes of `transcode.decodable`, after decoding the image once without harm.
 
         Raises:
-            ImageError: as there; `too_slow`: it took too long.
-            UndecodableError: as there; or the decoder's process ended, by the image or since memory was short.
+            ImageError, MissingPluginError: as there; `too_slow`: beyond the time limit.
+            UndecodableError: as there; or the decoder's process ended, by the image or for lack of memory.
             IsolationError: no process can be started.
-            MissingPluginError: as there.
         """
         header = check_header(data, options["max_pixels"])
         require_plugin(NAMED[header.format])
@@ -116,7 +109,7 @@ class Isolation:
 
 @functools.cache
 def shared_isolation() -> Isolation:
-    """Returns the isolation that all image readers of this process share."""
+    """Returns the isolation shared by all image readers of this process."""
     return Isolation(DECODER)
 
 
@@ -136,7 +129,7 @@ def _fault(status: int, form: str, seconds: int, is_late: bool) -> ImageError:
 
 
 class _Decoder(NamedTuple):
-    """A process that decodes one image after another."""
+    """A process that decodes images one by one."""
 
     zygote: "_Zygote"
     pid: int
@@ -144,10 +137,10 @@ class _Decoder(NamedTuple):
 
 
 class _Zygote:
-    """The process that forks decoders; it ends them, and itself, when its socket is closed."""
+    """The process that forks decoders; ends them, and itself, when its socket is closed."""
 
     def __init__(self, decoder: str) -> None:
-        """Starts it, and waits until it has loaded the decoders. Raises: IsolationError: it does not start."""
+        """Starts it, and waits until the decoders are loaded. Raises: IsolationError: it does not start."""
         self._lock = threading.Lock()
         self._control, theirs = waiting_pair()
         command = [sys.executable, "-m", PROCESS, str(theirs.fileno()), decoder]
@@ -176,7 +169,7 @@ class _Zygote:
             return _Decoder(self, self._answer(), ours)
 
     def end(self, pid: int) -> int:
-        """Ends a decoder; returns how it ended, a signal's number below zero; 0 where this process has ended, too."""
+        """Ends a decoder; returns its exit code, a negative signal number if killed; 0 if this process ended, too."""
         with self._lock, suppress(OSError):
             self._control.sendall(COMMAND.pack(pid))
             return self._answer()
@@ -192,17 +185,13 @@ class _Zygote:
 
 
 def send(channel: socket.socket, data: bytes) -> None:
-    """Sends bytes behind their length."""
+    """Sends length-prefixed bytes."""
     channel.sendall(struct.pack("<Q", len(data)))
     channel.sendall(data)
 
 
 def receive(channel: socket.socket) -> bytes:
-    """Receives bytes behind their length.
-
-    Raises:
-        OSError: the other end is closed, or too many bytes were announced.
-    """
+    """Receives length-prefixed bytes. Raises: OSError: the other end is closed, or the length is too large."""
     (size,) = struct.unpack("<Q", _receive_all(channel, 8))
     if size > ANSWER_BYTES:
         raise ConnectionError(f"{size} bytes were announced")

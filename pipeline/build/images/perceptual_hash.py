@@ -1,9 +1,9 @@
-"""Perceptual hashes, 16 bytes that differ little between copies scaled, encoded again or brightened; and appearance.
+"""Perceptual hashes, 16 bytes that differ little between scaled, re-encoded or brightened copies; and appearance.
 
 The shape is the hash of C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010), as in
-pHash: 8 x 8 low frequencies of the grey image's cosine transform, each as whether it is above their median. The
-colours are the mean chroma of the image's quarters, since red and blue hearts have one shape. By the appearance of
-images the gate sees inverted, grey, blurred or recoloured ones (`pipeline.compare`).
+pHash: 8 x 8 low frequencies of the grey image's cosine transform, each a bit: above their median or not. The colours
+are the mean chroma of the image's quarters, since red and blue hearts have one shape. By the appearance of images the
+gate detects inverted, grey, blurred or recoloured ones (`pipeline.compare`).
 
 >>> perceptual_hash(open("cat.jpg", "rb").read(), max_pixels=64_000_000).hex()  # doctest: +SKIP
 '4ad90effb1c44ca7826c1a8e7f80807f'
@@ -14,35 +14,25 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
-from PIL.Image import Resampling
 
 from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.exif import RAW
-from recordmill.transforms.contract.image_header import NAMED, ImageFormat, check_header
-from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
+from recordmill.transforms.contract import exif, image_header, image_rules
 
 SIDE = 32
 NONE = bytes(16)
-GREY = (128, 128, 128, 255)
-"""The background of transparent pixels: hardly a drawing's own colour, as black and white are."""
+GREY = (128, 128, 128, 255)  # the background of transparent pixels; drawings rather use black or white
 MIN_DETAIL = 40.0
-"""The least root mean square of the 64 frequencies; those of a flat image are its noise. 8 bits' rounding gives 5."""
+"""The least root mean square of the 64 frequencies; below, an image is flat noise. 8 bits' rounding gives 5."""
 WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None])
-"""Rows 1 to 8 of the cosine transform; the one before is the mean."""
+"""Rows 1 to 8 of the cosine transform; row 0 is the mean."""
 
 
 def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
-    """Returns an image's hashes, 8 bytes of shape and 8 of colours.
+    """Returns a file's hashes, 8 bytes of shape and 8 of colours.
 
-    They are zeros for an image that is flat, damaged, or in a format that is not read.
-
-    Args:
-        data: the file's bytes, whatever they are.
-        max_pixels: an image's option; an image of more is not decoded.
-
-    Raises:
-        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
+    Zeros for a flat, damaged or unsupported image, and for one of more than `max_pixels`.
+    Raises: MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     pixels = small_pixels(data, max_pixels)
     if pixels is None:
@@ -58,21 +48,21 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
 def small_pixels(data: bytes, max_pixels: int) -> npt.NDArray[np.float64] | None:
     """Returns an upright image in luma and chroma, 0 to 255, [32, 32, 3]; None and `Raises` as `perceptual_hash`."""
     try:
-        header = check_header(data, max_pixels)
-        return _small(data, NAMED[header.format], max_pixels)
-    except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
+        header = image_header.check_header(data, max_pixels)
+        return _small(data, image_header.NAMED[header.format], max_pixels)
+    except Exception as error:  # hostile bytes raise any; building the shard rejects the row
         if is_machine_fault(error):
             raise
         return None
 
 
-def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
+def _small(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
     with open_image(data, form, max_pixels) as image:
-        if form.name == "JPEG":  # a HEIF would give its thumbnail, which may show anything
-            image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of its sides
+        if form.name == "JPEG":  # a HEIF's thumbnail may show anything
+            image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of the sides
         image.load()
-        image.info.pop(RAW, None)
-        turn = image.getexif().get(ORIENTATION, 1)
+        image.info.pop(exif.RAW, None)
+        turn = image.getexif().get(image_rules.TAG, 1)
         small = _plain(image)
     if turn in UPRIGHT and not form.turned_by_pillow:
         small = small.transpose(UPRIGHT[turn])
@@ -82,32 +72,28 @@ def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.fl
 def _plain(image: Image.Image) -> Image.Image:
     """Converts a small image to YCbCr without transparency."""
     if image.mode.startswith("I"):  # 16 bits
-        high = np.asarray(image.convert("I").resize((SIDE, SIDE), Resampling.BOX)) >> 8
+        high = np.asarray(image.convert("I").resize((SIDE, SIDE), Image.Resampling.BOX)) >> 8
         image = Image.fromarray(high.clip(0, 255).astype(np.uint8))
     if image.has_transparency_data:
         clear = image if image.mode == "RGBA" else image.convert("RGBA")
-        small = clear.resize((SIDE, SIDE), Resampling.BOX)
+        small = clear.resize((SIDE, SIDE), Image.Resampling.BOX)
         back = Image.new("RGBA", small.size, GREY)
         back.alpha_composite(small)
         return back.convert("RGB").convert("YCbCr")
     plain = image if image.mode in ("L", "RGB", "YCbCr", "CMYK") else image.convert("RGB")
-    small = plain.resize((SIDE, SIDE), Resampling.BOX)
+    small = plain.resize((SIDE, SIDE), Image.Resampling.BOX)
     return small if small.mode == "YCbCr" else small.convert("RGB").convert("YCbCr")
 
 
 MEASURES = ("brightness", "saturation", "blue", "red", "sharpness")
-STEPS = 16  # of a level: so few different values stay exact in a histogram
+STEPS = 16  # of a level: few enough values for an exact histogram
 
 
 def appearance(images: Iterable[bytes], max_pixels: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Measures images at 32 × 32 pixels; one that is damaged, or in a format that is not read, counts nothing.
+    """Measures images at 32 × 32 pixels, leaving out damaged and unsupported ones; Raises as `perceptual_hash`.
 
-    Returns:
-        By measure, in levels of 0 to 255, float32 [measured images] of steps of 1/16: the mean luma; the mean length of
-        chroma; its means along blue and red; and the mean difference of neighbours' luma.
-
-    Raises:
-        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
+    Returns, by measure, in levels of 0 to 255, float32 [measured images] in steps of 1/16: mean luma; mean length of
+    chroma; its means along blue and red; and mean difference of neighbours' luma.
     """
     small = (small_pixels(data, max_pixels) for data in images)
     measured = [_measures(pixels) for pixels in small if pixels is not None]

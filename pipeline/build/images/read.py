@@ -1,20 +1,18 @@
 """Reads images by reference, checks their headers and measures them. A bad image is a reject, never a crash.
 
-Under memory pressure decoders call a good image damaged: TensorFlow's libjpeg says "Invalid JPEG data" where an
-allocation failed. So a failed action is tried once more with nothing else under way in the process, before its error
-counts: alone it has the memory, or fails again.
+Under memory pressure decoders call good images damaged: if an allocation fails, TensorFlow's libjpeg says "Invalid JPEG
+data". So a failed action is retried once, alone in the process: it now has the memory, or fails again.
 
 >>> retry_alone(lambda: 7, "count", (ValueError,))
 7
 """
 
 import ctypes
-import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,15 +27,13 @@ from recordmill.pipeline.build.images.transcode import UndecodableError, decodab
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
-from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import losses
-from recordmill.transforms.contract.image_header import check_header
+from recordmill.transforms.contract import color_profile, image_facts, image_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
-"""Errors of the graph on an image that it cannot decode, and on a good one where memory is short."""
+"""The graph's errors on an undecodable image, and on a good one if memory is short."""
 LARGE_BLOCK = 4 << 20  # 4 MiB
 M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 Result = TypeVar("Result")
@@ -47,14 +43,14 @@ class MemoryGate:
     """Admits threads while memory lasts, or one thread exclusively. Not reentrant."""
 
     def __init__(self, limit: int = 0) -> None:
-        """Takes the bytes that threads may need together; one that needs more waits until no other needs any."""
+        """Takes the bytes for all threads together; one that needs more waits until the others need none."""
         self._limit, self._bytes = limit, 0
         self._changed = threading.Condition()
         self._together, self._waiting, self._is_alone = 0, 0, False
 
     @contextmanager
     def together(self, needs: int = 0) -> Iterator[None]:
-        """Waits while a thread is alone or waits to be, or the others' needs leave no room for so many bytes."""
+        """Waits while a thread is alone or waits to be, or the others' needs leave too little room."""
         with self._changed:
             self._changed.wait_for(lambda: self._admits(needs))
             self._together += 1
@@ -73,7 +69,7 @@ class MemoryGate:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits until all others are done, and keeps others out."""
+        """Waits for all others, then keeps others out."""
         with self._changed:
             self._waiting += 1
             self._changed.wait_for(lambda: not (self._is_alone or self._together))
@@ -88,7 +84,7 @@ class MemoryGate:
 
 
 GATE = MemoryGate(max(768 << 20, cores() * (128 << 20)))  # 768 MiB, or 128 MiB a core
-"""All work of this process that takes much memory goes through it."""
+"""Guards all memory-hungry work of this process."""
 
 
 def retry_alone(
@@ -98,17 +94,10 @@ def retry_alone(
     needs: int = 0,
     gate: MemoryGate = GATE,
 ) -> Result:
-    """Runs an action and returns its result; where memory was short, or after one of `doubtful`, runs it again, alone.
+    """Runs an action and returns its result; if memory was short, retries it alone.
 
-    Args:
-        action: the action.
-        purpose: the action's name in a message.
-        doubtful: other errors that may mean that memory was short.
-        needs: about how many bytes of memory it takes.
-        gate: the gate that the action goes through.
-
-    Raises:
-        OutOfMemoryError: memory is short even alone.
+    `purpose` names it in messages, `doubtful` errors may mean a lack of memory, `needs` are its estimated bytes.
+    Raises: OutOfMemoryError: memory is short even alone.
     """
     try:
         try:
@@ -126,75 +115,70 @@ PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[n
 
 @dataclass(frozen=True)
 class BuildImageReader(ImageFiles):
-    """Reads the images of a build."""
+    """Reads a build's images."""
 
-    isolation: Isolation | None = None
-    """Decodes untrusted images first, in other processes."""
+    isolation: Isolation | None = None  # decodes untrusted images first, in other processes
 
     def load(self, source: int, reference: bytes, options: ImageOptions) -> "Loaded":
-        """Reads an image for the graph: checks its header, and transcodes a format that the graph cannot decode.
+        """Reads an image for the graph: checks its header, and transcodes formats foreign to the graph.
 
         Raises:
             ImageError: `missing_value`, `unreadable`, `too_large`, `unsupported_format`, `too_many_pixels`, `too_slow`
                 or `undecodable_image`.
             OSError: as `read`.
-            OutOfMemoryError: memory is not enough to transcode it.
+            OutOfMemoryError: memory is too short to transcode it.
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
-        header = check_header(data, options.max_pixels, parse(reference).sides)
-        profile = foreign_profile(data, header.format) if options.color == "srgb" else b""
-        pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 and not profile else 12  # more is held at once
+        header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
+        profile = color_profile.foreign_profile(data, header.format) if options.color == "srgb" else b""
+        pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 and not profile else 12
         needs = header.width * header.height * pixel_bytes
-        lost = [("losses", name) for name in losses(data, header.format, options)]
+        lost = [("losses", name) for name in image_facts.losses(data, header.format, options)]
         if header.in_graph and not profile and self.isolation is None:
             return Loaded(data, data, needs, file, lost)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
-        is_kept = options.store == "original" or options.kind != "image"  # in the record, or with all of its row
+        is_kept = options.store == "original" or options.kind != "image"  # in the record, or in memory with its row
         limits = {"max_pixels": options.max_pixels, "color": options.color, "compress": is_kept}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
         transcoded = [] if header.in_graph else [("transcoded", header.format)]
-        profiles = [("profiles", profile_name(profile) if is_converted(ready) else "broken")] if profile else []
+        named = color_profile.profile_name(profile) if is_converted(ready) else "broken"
+        profiles = [("profiles", named)] if profile else []
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
 
 
 class Loaded(NamedTuple):
-    """An image as the graph takes it."""
+    """An image for the graph."""
 
     data: bytes
-    source: bytes
-    """The file as it was read."""
-    needs: int
-    """The estimated bytes of memory to decode it."""
-    file: str | None = None
-    """The name of the file (`ImageFiles.whole_file`), where it is a local one that holds nothing else."""
-    counts: Sequence[tuple[str, str]] = ()
-    """The statistics `COUNTS` that count it, each with a format, with a profile's name or `broken`, or with a loss."""
+    source: bytes  # the original file
+    needs: int  # estimated bytes of memory to decode it
+    file: str | None = None  # its name, if it is a whole local file (`ImageFiles.whole_file`)
+    counts: Sequence[tuple[str, str]] = ()  # entries in `COUNTS`, each with a format, profile or loss
 
 
 def image_reader(context: PlannedBuild) -> BuildImageReader:
-    """Creates the reader of a build's images, on a worker."""
+    """Creates a worker's reader of a build's images."""
     give_back_large_blocks()
     isolation = shared_isolation() if context.isolated else None
     return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation=isolation)
 
 
-@functools.cache
+@cache
 def give_back_large_blocks() -> None:
-    """Lets glibc return freed blocks of `LARGE_BLOCK` and more to the system at once, in this process for good.
+    """Makes glibc return freed blocks of `LARGE_BLOCK` and more at once, for the rest of this process.
 
-    By itself it keeps up to 32 MiB of each such block: images of 64 million pixels left 0.3 GB behind.
+    By default it keeps up to 32 MiB of each: images of 64 million pixels left 0.3 GB behind.
     """
     with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
-References = bytes | Sequence[bytes] | None
-"""A row's image, or images, by reference; None where it is not measured."""
+References = bytes | Sequence[bytes] | None  # a row's image, or images, by reference; None: do not measure
 
 
 def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence[bytes]:
-    """Returns the images of a row that are stored: one or none; a sequence is cut at `max_length`."""
+    """Returns a row's stored images: one, none, or a sequence cut at `max_length`."""
     if isinstance(references, bytes):
         return [references] if references else []
     return references[: options.max_length]
@@ -207,11 +191,7 @@ def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[
 
 
 def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
-    """Returns the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
-
-    Raises:
-        OutOfMemoryError: memory is not enough to decode it.
-    """
+    """Returns the perceptual hash of a row's image, 16 bytes; zeros without one. Raises: OutOfMemoryError."""
     if not loaded:
         return NONE
     image = loaded[0]
@@ -224,16 +204,13 @@ OnBad = Callable[[int, ImageError], None]
 
 
 def pixel_graph(options: ImageOptions) -> Graph:
-    """Traces the function of encoded images, shape [rows], that returns their `pixel_sums`."""
+    """Traces the function from encoded images, shape [rows], to their `pixel_sums`."""
     graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
     return graph.get_concrete_function(tf.TensorSpec([None], tf.string))
 
 
 class PixelMeter:
-    """Measures images after resizing: the number of pixels, their sums and sums of squares by channel.
-
-    May be used by several threads.
-    """
+    """Measures resized images: number of pixels, and by channel their sums and sums of squares. Thread-safe."""
 
     def __init__(self, reader: BuildImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
         self._reader, self._options = reader, options
@@ -244,8 +221,7 @@ class PixelMeter:
     ) -> PixelColumns:
         """Returns int64 columns of shapes [rows], [rows, channels] and [rows, channels].
 
-        They are zeros where the reference is None or the image is bad; several images of a row are summed. `on_bad` is
-        called with the number of a row whose image cannot be loaded.
+        They sum all images of a row; zeros for None and bad images. Calls `on_bad` with the row of an unloadable image.
         """
         rows = list(zip(sources, references, strict=True))
         wanted = ((source, images, self._options) for source, images in rows)
@@ -261,7 +237,7 @@ class PixelMeter:
         for reference in kept(references or b"", self._options):
             try:
                 loaded = reader.load(source, reference, self._options)
-            except ImageError as error:  # the row is rejected where its shard is built
+            except ImageError as error:  # building the shard rejects the row
                 on_bad(error)
                 continue
             with suppress(*UNDECODABLE):

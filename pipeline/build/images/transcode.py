@@ -1,12 +1,12 @@
-"""Transcodes images by Pillow: before the graph to PNG where it would not decode them rightly, after it to JPEG.
+"""Transcodes images by Pillow: to PNG before the graph, for images it would decode wrongly; to JPEG after it.
 
-JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF and AVIF (their first frame), TIFF (its first page),
-HEIF (its primary image), animated WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency
-and their orientation; so does an image whose colour profile is not sRGB's, its colours converted by
-`transforms.numpy.color`. Pillow decodes all but JPEG, which libjpeg-turbo does. A client of the serving model calls the
-same function; it needs Pillow and this package, no TensorFlow. After the graph, its pixels become JPEG with restart
-markers, which a reader cuts parts out of (`transforms.numpy.jpeg_parts`). They are those of the graph's own encoder:
-libjpeg-turbo both times, with the same tables. A marker every few blocks adds one to three percent of bytes.
+JPEG, PNG, still WebP and plain BMP pass unchanged. GIF and AVIF (first frame), TIFF (first page), HEIF (primary image),
+animated WebP, other BMP and lossless JPEG become 8-bit PNG, with transparency and orientation. So do images with a
+colour profile other than sRGB's; `transforms.numpy.color` converts their colours. libjpeg-turbo decodes JPEG, Pillow
+all else. A client of the serving model calls the same function; it needs Pillow and this package, but no TensorFlow.
+After the graph, pixels become JPEG with restart markers, from which a reader decodes parts
+(`transforms.numpy.jpeg_parts`), with the pixels of the graph's own encoder: libjpeg-turbo with the same tables. A
+marker every few blocks adds one to three percent of bytes.
 
     encoded = decodable(data, {"max_pixels": 64_000_000})
 """
@@ -24,76 +24,58 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from PIL.Image import Transpose
 from PIL.PngImagePlugin import PngInfo, putchunk
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.color_profile import foreign_profile
-from recordmill.transforms.contract.exif import EXIF
-from recordmill.transforms.contract.image_header import (
-    FROM_JPEG,
-    NAMED,
-    PNG,
-    Header,
-    ImageError,
-    ImageFormat,
-    check_header,
-    check_pixels,
-    check_tile,
-    png_chunks,
-)
-from recordmill.transforms.contract.image_metadata import without_metadata
-from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
+from recordmill.transforms.contract import color_profile, exif, image_header, image_metadata, image_rules
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
-"""The 8-bit mode that each mode without transparency becomes."""
+"""The 8-bit mode for each mode without transparency."""
 PHOTOMETRIC, BITS = 262, 258  # TIFF's tags
 WHITE_IS_ZERO = 0
 UPRIGHT = {
-    2: Transpose.FLIP_LEFT_RIGHT,
-    3: Transpose.ROTATE_180,
-    4: Transpose.FLIP_TOP_BOTTOM,
-    5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_270,
-    7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_90,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
 }
-"""Pillow's way to make an image of an EXIF orientation upright."""
-TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}  # the inverse; all but the quarter turns are their own
+"""Pillow's transposition that makes an EXIF orientation upright."""
+TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}  # inverses: only quarter turns differ
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
-IN_SRGB = (b"sRGB", b"\1")
-"""PNG's chunk, behind its header, that says that pixels are sRGB's, by the relative colorimetric intent."""
+IN_SRGB = (b"sRGB", b"\1")  # PNG's chunk, behind the header, for sRGB pixels by relative colorimetric intent
 DENSITY = (300, 300)
 INTERVALS = {16: (2, 3, 4, 5, 6, 7, 8), 8: (4, 3, 5, 2, 6, 7, 8)}
-"""The MCUs between two markers, by an MCU's width in pixels, the best first: fewer cost bytes, more cut less finely."""
-LEAST_SIDE = 96  # the shorter side in pixels of images that have markers: to decode less costs less than to cut
+"""MCUs between two markers, by an MCU's width in pixels, best first: fewer cost bytes, more cut less finely."""
+LEAST_SIDE = 96  # pixels; a smaller image has no markers: cutting costs more than decoding
 
 
-# Pillow warns about odd metadata and large images, which `max_pixels` decides. Its warnings cannot be turned
-# off for one thread.
+# Pillow warns about odd metadata, and large images, limited by `max_pixels`; a single thread cannot turn that off.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
-class UndecodableError(ImageError):
-    """Pillow failed: the image is damaged, or memory was short and a codec does not say so."""
+class UndecodableError(image_header.ImageError):
+    """Pillow failed: the image is damaged, or memory was short without the codec saying so."""
 
 
 class MissingPluginError(UserError, ImportError):
-    """This machine lacks the library that decodes a format; the message names the extra. No row is rejected for it."""
+    """This machine lacks a format's decoder; the message names the extra. Rejects no row."""
 
 
 def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
-    """Returns an image's bytes, or those of a PNG where the graph would not decode them rightly.
+    """Returns an image file's bytes, or a PNG's if the graph would decode them wrongly.
 
     Args:
         data: the file.
-        options: those of an image; of them `max_pixels` and `color`, by default `srgb`. `compress: False` makes a PNG
-            that is larger, in a tenth of the time.
+        options: an image's `max_pixels` and `color`, by default `srgb`. `compress: False` makes a larger PNG in a tenth
+            of the time.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile;
@@ -101,48 +83,45 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
         MissingPluginError: an extra is not installed.
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
-    header = check_header(data, options["max_pixels"])
-    profile = foreign_profile(data, header.format) if options.get("color", "srgb") == "srgb" else b""
+    header = image_header.check_header(data, options["max_pixels"])
+    profile = color_profile.foreign_profile(data, header.format) if options.get("color", "srgb") == "srgb" else b""
     if header.in_graph and not profile:
         return data
     try:
         return _to_png(data, header, profile, options["max_pixels"], options.get("compress", True))
-    except ImageError:
+    except image_header.ImageError:
         raise
     except Image.DecompressionBombError:
         message = f"Pillow decodes {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels of a {header.format} at most"
-        raise ImageError("too_many_pixels", message) from None
-    except Exception as error:  # hostile bytes bring out any: struct.error, KeyError, OverflowError, …
+        raise image_header.ImageError("too_many_pixels", message) from None
+    except Exception as error:  # hostile bytes raise any: struct.error, KeyError, OverflowError, …
         if is_machine_fault(error):
             raise
         message = f"the {header.format} is cut off, damaged, or of a kind that Pillow does not decode"
         raise UndecodableError("undecodable_image", message) from None
 
 
-def open_image(data: bytes, form: ImageFormat, max_pixels: int) -> Image.Image:
-    """Opens an image with the one decoder of its format; decodes nothing yet.
+def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> Image.Image:
+    """Opens an image with its format's one decoder, without decoding.
 
-    Raises:
-        ImageError: `too_many_pixels`: a frame or a tile is larger than the file's header says.
-        UndecodableError: a PNG has several headers.
-        MissingPluginError: an extra is not installed.
-        Exception: any other, of hostile bytes.
+    Raises: ImageError: `too_many_pixels`: a frame or tile exceeds the file's header; UndecodableError: a PNG has
+    several headers; MissingPluginError: an extra is not installed; any other, for hostile bytes.
     """
     warn_of_old_pillow()
     if form.plugin:
         require_plugin(form)
         import_module(form.plugin)
-    if form.name == "PNG" and sum(kind == b"IHDR" for kind, *_ in png_chunks(data)) > 1:
-        # Pillow takes the last one's size, and fills a canvas first
+    if form.name == "PNG" and sum(kind == b"IHDR" for kind, *_ in image_header.png_chunks(data)) > 1:
+        # Pillow would fill a canvas of the last one's size
         raise UndecodableError("undecodable_image", "the PNG has more than one header")
     image = Image.open(io.BytesIO(data), formats=[form.pillow])
-    check_pixels(*image.size, max_pixels)
-    check_tile(getattr(image, "tag_v2", {}), max_pixels)
+    image_header.check_pixels(*image.size, max_pixels)
+    image_header.check_tile(getattr(image, "tag_v2", {}), max_pixels)
     return image
 
 
 @cache
-def require_plugin(form: ImageFormat) -> None:
+def require_plugin(form: image_header.ImageFormat) -> None:
     """Raises: MissingPluginError: the format's plugin is not installed."""
     package = form.plugin.partition(".")[0]
     if package and find_spec(package) is None:
@@ -152,15 +131,15 @@ def require_plugin(form: ImageFormat) -> None:
         )
 
 
-def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:
-    form, facts = NAMED[header.format], PngInfo()
+def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:
+    form, facts = image_header.NAMED[header.format], PngInfo()
     with open_image(data, form, max_pixels) as image:
         convert = to_srgb(profile, image.mode) if profile else None
         if header.in_graph and not convert:
             return data
         tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
-        turn = 1 if header.in_graph else image.getexif().get(ORIENTATION, 1)
-        exif: Any = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph has its own rule
+        turn = 1 if header.in_graph else image.getexif().get(image_rules.TAG, 1)
+        metadata: Any = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph has its own rule
         image = _of_jpeg(data, image.mode) if form.name == "JPEG" else image
         image.load()
         plain = image if convert and image.mode == "CMYK" else _plain(image, tags)
@@ -169,32 +148,32 @@ def _to_png(data: bytes, header: Header, profile: bytes, max_pixels: int, compre
         plain = convert(plain)
         facts.add(*IN_SRGB)
         if header.format == "JPEG" and header.in_graph:
-            facts.add(b"tEXt", FROM_JPEG)
+            facts.add(b"tEXt", image_header.FROM_JPEG)
     plain.info.clear()  # a broken colour profile would make a broken PNG
     if turn in TURNED_BACK:
-        exif[ORIENTATION] = turn  # the graph turns it, and knows that it did
+        metadata[image_rules.TAG] = turn  # the graph turns it, and knows that it did
         if form.turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     if not compress:
-        return _uncompressed(plain, facts, exif.tobytes() if turn in TURNED_BACK else exif or b"")
+        return _uncompressed(plain, facts, metadata.tobytes() if turn in TURNED_BACK else metadata or b"")
     file = io.BytesIO()
-    plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=exif, pnginfo=facts)
+    plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=metadata, pnginfo=facts)
     return file.getvalue()
 
 
 def _of_jpeg(data: bytes, mode: str) -> Image.Image:
-    """Decodes a JPEG by libjpeg-turbo, so that nobody chooses Pillow's decoder by a profile."""
+    """Decodes a JPEG by libjpeg-turbo: a profile must not choose Pillow's decoder."""
     pixels = inks(data) if mode == "CMYK" else jpeg(data, len(mode))
     height, width, _ = pixels.shape
     return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
 
 
-def _uncompressed(image: Image.Image, facts: PngInfo, exif: bytes) -> bytes:
-    """Writes a PNG by hand, since Pillow looks for the filter that compresses best, also where nothing does."""
+def _uncompressed(image: Image.Image, facts: PngInfo, metadata: bytes) -> bytes:
+    """Writes a PNG by hand, since Pillow searches for the best filter even without compression."""
     (width, height), colours, file = image.size, {"L": 0, "RGB": 2, "RGBA": 6}[image.mode], io.BytesIO()
-    file.write(PNG)
+    file.write(image_header.PNG)
     putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8, colours, 0, 0, 0))
-    for kind, data, *_ in (*facts.chunks, *([(b"eXIf", exif.removeprefix(EXIF))] if exif else ())):
+    for kind, data, *_ in (*facts.chunks, *([(b"eXIf", metadata.removeprefix(exif.EXIF))] if metadata else ())):
         putchunk(file, kind, data)
     putchunk(file, b"IDAT", zlib.compress(np.insert(np.asarray(image).reshape(height, -1), 0, 0, axis=1).data, 0))
     putchunk(file, b"IEND")
@@ -202,7 +181,7 @@ def _uncompressed(image: Image.Image, facts: PngInfo, exif: bytes) -> bytes:
 
 
 def is_converted(ready: bytes) -> bool:
-    """Whether a PNG of `decodable` had a colour profile, which was applied."""
+    """Whether `decodable` applied a colour profile to this PNG."""
     return ready[37:41] == IN_SRGB[0]
 
 
@@ -216,21 +195,19 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     if image.has_transparency_data:
         return image.convert("RGBA")
     if image.mode not in EIGHT_BITS:
-        message = f"the pixels are of Pillow's mode {image.mode}, which has no range of colours or needs a profile"
-        raise ImageError("unsupported_format", message)
+        message = f"pixels of Pillow's mode {image.mode} have an unknown range of colours or need a profile"
+        raise image_header.ImageError("unsupported_format", message)
     return image.convert(EIGHT_BITS[image.mode])
 
 
 def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
-    """Encodes an image that the transform graph left as Netpbm; strips a stored file of what its options leave out.
+    """Encodes the transform graph's Netpbm as JPEG; strips a stored file of excluded metadata.
 
-    Args:
-        image: Netpbm as `transforms.tensorflow.image_encode` writes it, JPEG, PNG, or nothing for a missing image.
-        options: an image's.
+    `image` is Netpbm from `transforms.tensorflow.image_encode`, JPEG, PNG, or empty if missing.
     """
     header = NETPBM.match(image)
     if header is None:
-        return without_metadata(image) if options.strips else image
+        return image_metadata.without_metadata(image) if options.strips else image
     width, height = int(header[2]), int(header[3])
     mode, data = JPEG_MODES[header[1]], np.frombuffer(image, np.uint8, offset=header.end())  # not a copy
     pixels = Image.frombuffer(mode, (width, height), data, "raw", mode, 0, 1)
@@ -244,6 +221,6 @@ def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
 
 
 def interval(width: int, unit: int) -> int:
-    """Returns the MCUs, `unit` pixels wide (8 or 16), between two restart markers: as many fit a row exactly."""
+    """Returns the MCUs, `unit` pixels wide (8 or 16), between two restart markers; they divide a row evenly."""
     row = -(-width // unit)
     return next((blocks for blocks in INTERVALS[unit] if row % blocks == 0), row)
