@@ -19,7 +19,6 @@ import tensorflow as tf
 from recordmill.pipeline.build.attempt.failures import DiskError, disk_error
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan import free_space
@@ -34,19 +33,18 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
+from tests.messages import raises
 
 Usage = namedtuple("Usage", "total used free")
 MIB = 1 << 20
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> tuple[BuildPlan, PlannedBuild]:
-    """A plan of 8 MiB of text, at work in `run`."""
-    (tmp_path / "run").mkdir()
+def plan(tmp_path: Path) -> BuildPlan:
+    """A plan of 8 MiB of text."""
     (tmp_path / "rows.jsonl").write_text('{"text": "%s"}\n' % ("x" * (8 * MIB - 13)))
     source = f"{{format: jsonl, path: {tmp_path}/rows.jsonl}}"
-    plan = make_plan(parse_spec(f"name: d\nsource: {source}\nfeatures: {{text: {{kind: text}}}}"), BeamFiles())
-    return plan, planned_build(plan, str(tmp_path / "run"), BeamFiles(), inline=False, threads=1)
+    return make_plan(parse_spec(f"name: d\nsource: {source}\nfeatures: {{text: {{kind: text}}}}"), BeamFiles())
 
 
 @pytest.mark.parametrize(
@@ -60,14 +58,16 @@ def planned(tmp_path: Path) -> tuple[BuildPlan, PlannedBuild]:
     ],
 )
 def test_what_surely_does_not_fit_is_refused(
-    planned: Any, monkeypatch: pytest.MonkeyPatch, free: int, kept: int, said: Any
+    plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, kept: int, said: Any
 ) -> None:
     monkeypatch.setattr(free_space.shutil, "disk_usage", lambda folder: Usage(100 * MIB, 0, free * MIB))
+    run = str(tmp_path / "run")
+    check = partial(check_free_space, plan, run, holds_shards=True, holds_rows=True, kept=kept * MIB)
     if said is NoSpaceError:
-        with pytest.raises(NoSpaceError, match=rf"needs about .* of scratch\), and {free}.0 MiB are free: free some"):
-            check_free_space(*planned, kept * MIB)
+        with raises(NoSpaceError, "of scratch", f"{free}.0 MiB are free", "free some"):
+            check()
         return
-    note = check_free_space(*planned, kept * MIB)
+    note = check()
     assert note is None if said is None else note is not None and note.startswith(said)
 
 

@@ -13,8 +13,8 @@ from PIL import Image
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.inputs.input_table import SCHEMA, Group, Remembered
-from recordmill.pipeline.build.inputs.span_sources import SpanSource
+from recordmill.pipeline.build.inputs.input_table import SCHEMA, Remembered
+from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource
 from recordmill.pipeline.build.results.row_origins import _since
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.errors import UserError
@@ -119,7 +119,7 @@ def test_an_object_without_a_digest_is_not_read(tmp_path: Path) -> None:
         def open(self, path: str) -> BinaryIO:
             raise AssertionError(path)
 
-    source = SpanSource(load_spec(write_spec(tmp_path, "*.jsonl")).resolved_sources()[0], 0)
+    source = SpanSource(load_spec(write_spec(tmp_path, "*.jsonl")).resolved_sources()[0], 0, {})
     row = {"source": 0, "span": None, "path": b"a", "bytes": 1, "modified": 0.0, "identity": 0.0, "sha256": None}
     remembered = Remembered(pa.Table.from_pylist([row | {"tag": "old"}], SCHEMA), by_span=False)
     group = Group(source, [FileInfo("a", 1, 0.0, "new")])

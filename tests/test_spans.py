@@ -17,16 +17,17 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan.spans import SpanError
+from recordmill.pipeline.build.plan.given import SpanError
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.errors import ExitCode, code_of
+from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.forget import forget
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
+from tests.messages import raises
 
 from .opened import opened
 
@@ -395,7 +396,7 @@ def test_the_name_of_a_span_alone_is_no_glob(tmp_path: Path, path: str) -> None:
 
 def test_a_span_alone_is_not_put_together(tmp_path: Path) -> None:
     write(tmp_path / "data", {"a": [1, 2, 3]})
-    with pytest.raises(SpanError, match="--span builds some spans and --compact reads all: give one of them"):
+    with raises(UserError, "--span", "--compact", "one of them"):
         build_days(tmp_path / "data", "out", spans=("a",), compact=True)
 
 

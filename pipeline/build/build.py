@@ -19,8 +19,8 @@ from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.journal import Journal
 from recordmill.pipeline.build.outcome import GateBreachedError, Published
 from recordmill.pipeline.build.plan.free_space import check_free_space
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.given import SpanError
+from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
@@ -29,7 +29,7 @@ from recordmill.pipeline.build.runners.worker_environment import without_cloud_c
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
-from recordmill.pipeline.sources.files import Files, LocalFiles, StoreFiles
+from recordmill.pipeline.sources.files import Files, StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
@@ -123,7 +123,8 @@ def _leased(build: Build) -> Iterator[tuple[Build, Lease]]:
     def wait(holder: Holder) -> None:
         waited_for.append(holder)
         build.listener.on_note(f"waiting for {holder}, which builds in {output}")
-        make_plan(build.spec, build.files, build.options)  # a mistake is reported at once
+        with suppress(OutputError, SpanError):  # the other build may mend the output
+            build.plan()  # a mistake is reported at once
 
     try:
         with leases.hold(open_store(output), leases.BUILD, wait) as lease:
@@ -184,8 +185,8 @@ def _check_space(build: Build, plan: BuildPlan) -> None:
     """Refuses a local build that the disk cannot hold, unless an earlier attempt's shards may be there."""
     building = building_folder(build.output, build.options.work)
     if build.options.runner == "local" and plan.build_key[:16] not in builds(building):
-        folder = os.path.join(building, plan.build_key[:16], "run")
-        check_free_space(plan, planned_build(plan, folder, LocalFiles(), inline=False, threads=1), kept=0)
+        run = os.path.join(building, plan.build_key[:16], "run")
+        check_free_space(plan, run, holds_shards=is_local(build.output), holds_rows=True)
 
 
 def _is_of_this_machine(build: Build, plan: BuildPlan) -> bool:

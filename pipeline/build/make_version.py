@@ -51,7 +51,7 @@ from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
-from recordmill.pipeline.versions.stores.open_store import open_store
+from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.tensorflow.transform_graph import export_serving
 
@@ -174,7 +174,13 @@ class _Attempt:
             workspace=run.workspace,
             shards=run.shards,
         )
-        note = check_free_space(self.plan, planned, run.kept.bytes if run.kept else 0)
+        note = check_free_space(
+            self.plan,
+            run.folder,
+            holds_shards=is_local(planned.shards.url),
+            holds_rows=not planned.inline,
+            kept=run.kept.bytes if run.kept else 0,
+        )
         if note is not None:
             self.listener.on_note(note)
         if run.kept is not None:

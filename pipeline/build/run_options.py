@@ -3,14 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import Job
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.build.context.build_context import PlannedBuild
-    from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.errors import UserError
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
@@ -60,13 +56,17 @@ class RunOptions:
     metrics: str | None = None
     """The file of metrics (OpenMetrics) that the build's end replaces."""
 
+    def __post_init__(self) -> None:
+        if self.spans and self.compact:
+            raise UserError("--span builds some spans and --compact reads all: give one of them")
+
 
 @dataclass(frozen=True)
 class Listener:
     """Functions that a build calls as it goes on."""
 
-    on_plan: Callable[["BuildPlan", "PlannedBuild"], None] = lambda plan, planned: None
-    """The work begins."""
+    on_plan: Callable[..., None] = lambda plan, planned: None
+    """The work begins, of a `BuildPlan` and a `PlannedBuild`."""
     on_note: Callable[[str], None] = lambda note: None
     """There is a line for the user."""
     on_publish: Callable[[], None] = lambda: None

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.feather
 
 from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, taken
-from recordmill.pipeline.build.inputs.span_sources import SpanSource
+from recordmill.pipeline.build.inputs.span_sources import Group
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.manifest import Location
 from recordmill.pipeline.dataset.paths import read_inner
@@ -54,13 +54,6 @@ SCHEMA = pa.schema(
     }
 )
 """The columns of `inputs.arrow`, a Feather file; `source` is the number of the source in the spec."""
-
-
-class Group(NamedTuple):
-    """The files of one source, with paths as in `Plan.inputs`."""
-
-    of: SpanSource
-    files: Sequence[FileInfo]
 
 
 class Times:

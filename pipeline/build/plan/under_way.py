@@ -13,8 +13,9 @@ from functools import cached_property
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.build.inputs.input_table import Remembered
 from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.span_sources import list_groups
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan.keys import list_groups, listing_key, sighting_key
+from recordmill.pipeline.build.plan.keys import listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Location, Manifest

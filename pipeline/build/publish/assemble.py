@@ -24,7 +24,7 @@ from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.context.reports import asked_of_stores
-from recordmill.pipeline.build.plan.keys import package_versions
+from recordmill.pipeline.build.plan.given import package_versions
 from recordmill.pipeline.build.publish.features import write_tfds_files, write_tft_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
@@ -254,7 +254,7 @@ def _manifest(
             KEPT_NAMES: {name: len(words) for name, words in plan.kept.items()},
             "inputs_sha256": plan.inputs_sha256,
             "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
-            **plan.spans.provenance(plan.spec),
+            **(plan.keys.provenance if plan.spans.spans else {}),
             **({"user_code": plan.user_code.to_json()} if plan.user_code else {}),
             **({FEATURE_FILES: dict(plan.feature_files)} if plan.feature_files else {}),
             **({ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),

@@ -1,0 +1,196 @@
+"""What a build is given: the user's code and files, the sources' files, and the live version's parts. Read once.
+
+The live version gives ids of classes, a frozen graph, and spans whose shards stay, by the snapshot of the output
+(`pipeline.versions.base`).
+"""
+
+import hashlib
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from recordmill.pipeline import VERSION
+from recordmill.pipeline.build.base import live_analysis
+from recordmill.pipeline.build.base.live_analysis import LiveAnalysis, Names
+from recordmill.pipeline.build.inputs import span_sources
+from recordmill.pipeline.build.inputs.span_sources import ListedSpan, SpanSource
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.options import UserRows
+from recordmill.pipeline.sources.paths import note, planning
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.user_code import UserCode
+from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.versions.base import Base, Forgotten, rolls_back
+from recordmill.pipeline.versions.stores.base import OutputError
+
+PACKAGES = (
+    "apache-beam",
+    "numpy",
+    "pillow",
+    "pyarrow",
+    "sentencepiece",
+    "tensorflow",
+    "tensorflow-text",
+    "tensorflow-transform",
+)
+
+
+class SpanError(UserError):
+    """A single span cannot be built into the live version; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """The parts of the live version that the next one continues; none in a first build."""
+
+    names: Names = field(default_factory=dict)
+    """The class names that keep their ids, by feature."""
+    analysis: LiveAnalysis | None = None
+    """The live version's analysis, frozen or one to add to; None where all is learned."""
+    base: Manifest | None = None
+    """The live version, if shards of its spans may stay."""
+    damaged: tuple[str, ...] = ()
+    """The spans of `base` with missing files."""
+    forgotten: Forgotten = field(default_factory=Forgotten)
+    """The keys to leave out."""
+    notes: tuple[str, ...] = ()
+    """Lines for the user: what cannot be kept, and why."""
+
+    def with_spans(self, kept: Sequence[str]) -> LiveAnalysis | None:
+        """Returns the analysis for a build that keeps some spans; None where it learns all."""
+        needed = self.analysis is not None and (self.analysis.is_frozen or kept)
+        return replace(self.analysis, spans=tuple(kept)) if self.analysis and needed else None
+
+
+@dataclass(frozen=True)
+class Given:
+    """Everything that a build starts from, each listed once."""
+
+    code: UserCode | None
+    """The user's modules that the spec names."""
+    feature_files: Mapping[str, str]
+    """The SHA-256 of each file that features name, in hexadecimal, by feature and option."""
+    inherited: Inherited
+    sources: tuple[SpanSource, ...]
+    """The sources, by span; with `--span` only those of the named spans."""
+    spans: Mapping[str, ListedSpan]
+    """The spans with files of rows; empty where the spec has none."""
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        files: Files,
+        base: Base | None = None,
+        inputs: pa.Table | None = None,
+        options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+        *,
+        keeps_spans: bool = True,
+    ) -> "Given":
+        """Lists what there is, without opening a source's file.
+
+        Args:
+            spec: the dataset.
+            files: lists the sources.
+            base: the output's state; None to inherit nothing.
+            inputs: the live version's, where files without placeholders may have been added.
+            options: the spans to list, if only some are built.
+            keeps_spans: False where the graph of the live version's spans turned out to be another.
+
+        Raises:
+            SourceError: a source is missing or has no file of rows.
+            SpanError: only some spans are to be built, and the others cannot stay.
+            OutputError: the live version is damaged, and some of it must be inherited.
+        """
+        code, feature_files = user_code(spec), digest_files(spec, files)
+        inherited = inherit(spec, base, options, feature_files, keeps_spans=keeps_spans)
+        if options.spans:
+            if not spec.has_templates:
+                raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
+            named = (span_sources.sources_of(spec, span, files) for span in dict.fromkeys(options.spans))
+            sources = tuple(each for of_span in named for each in of_span)
+        elif inherited.base and inherited.base.spans and inputs is not None and not spec.has_templates:
+            sources = span_sources.by_added(spec, files, inherited.base, inputs)
+        else:
+            sources = span_sources.by_span(spec, files)
+        spans = span_sources.list_spans(sources, files) if spec.has_spans else {}
+        if spec.has_spans and not spans and not options.spans:
+            raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
+        return cls(code, feature_files, inherited, sources, spans)
+
+
+def user_code(spec: Spec) -> UserCode | None:
+    """Returns the user's modules that the spec names; None if it names no function."""
+    references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
+    references += [spec.preprocessing] if spec.preprocessing else []
+    return UserCode.of(references, spec.folder) if references else None
+
+
+def package_versions() -> dict[str, str]:
+    """Returns the versions of Recordmill and of the packages that the bytes depend on."""
+    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def digest_files(spec: Spec, files: Files) -> dict[str, str]:
+    """Returns the SHA-256 of each file that features name. Raises: SourceError."""
+    return {name: _file_digest(path, files) for name, path in spec.files().items()}
+
+
+def _file_digest(path: str, files: Files) -> str:
+    with planning(path), files.open(path) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def inherit(
+    spec: Spec, base: Base | None, options: RunOptions, feature_files: Mapping[str, str], *, keeps_spans: bool
+) -> Inherited:
+    """Decides what a build takes from its base: nothing without one. Raises: OutputError, SpanError, as `Given.of`."""
+    if base is None or base.latest is None:
+        return Inherited(forgotten=base.forgotten if base else Forgotten())
+    names, notes, live, frozen = _names(spec, base), list[str](), base.live, False
+    if spec.is_frozen:
+        if live is None:
+            raise live_analysis.damaged(base.output, base.fault)
+        changes = live_analysis.graph_changes(live, spec, package_versions(), feature_files)
+        frozen = not changes
+        if changes:
+            notes.append(f"the frozen analysis cannot be kept, everything is learned and rebuilt: {'; '.join(changes)}")
+    fault = _span_fault(spec, base, frozen, options) if keeps_spans else "its graph is another"
+    if fault and options.spans:
+        raise SpanError(f"--span keeps the other spans of the live version, and cannot: {fault}; build without --span")
+    keeps = live is not None and spec.has_spans and options.limit is None and not fault
+    analysis = LiveAnalysis(base.output, live, is_frozen=frozen) if live and (frozen or keeps) else None
+    damaged = sorted({span for span in base.missing.values() if span}) if keeps else []
+    notes += note("spans read again, since the live version lacks files", damaged)
+    return Inherited(names, analysis, live if keeps else None, tuple(damaged), base.forgotten, tuple(notes))
+
+
+def _names(spec: Spec, base: Base) -> Names:
+    if not any(map(live_analysis.keeps_ids, spec.features.values())):
+        return {}
+    try:
+        if base.live is None:
+            raise DatasetError(base.fault)
+        return live_analysis.names_to_keep(spec, base.folder, base.live)
+    except DatasetError as error:
+        raise OutputError(
+            f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
+            f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
+        ) from None
+
+
+def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> str:
+    """Says why no span of the live version can be kept; empty where they can."""
+    if base.live is None:
+        return f"the live version is damaged: {base.fault}"
+    if base.holds_forgotten_rows:
+        return "the live version holds forgotten rows"
+    if spec.is_frozen:
+        return "" if frozen else "the frozen analysis is another"
+    holds_sums = spec.summaries and "forgotten" not in base.live.provenance
+    return "" if holds_sums and not options.spans else "`analysis: refresh` learns a graph of all rows"
