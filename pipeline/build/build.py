@@ -192,6 +192,6 @@ def _check_space(build: Build, plan: BuildPlan) -> None:
 def _is_of_this_machine(build: Build, plan: BuildPlan) -> bool:
     """Whether a build opens nothing at a URL; code of the user's may open anything."""
     options = build.options
-    if plan.user_code is not None or options.runner != "local" or options.beam_options:
+    if plan.given.code is not None or options.runner != "local" or options.beam_options:
         return False
     return not any("://" in path for path in (*plan.spec.paths(), build.output, options.temp or "", options.work or ""))

@@ -23,6 +23,7 @@ from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import run_job
 from recordmill.pipeline.build.context.graph import pack_graph
 from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.plan.given import Inherited
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import check_unchanged, take_times
@@ -130,7 +131,8 @@ def _rebuild(
     output = str(folder.parents[1])
     live = LiveAnalysis(output, manifest) if ANALYSIS in manifest.provenance else None
     kept, forgotten_keys = names_kept_by(spec, folder, manifest), read_forgotten(open_store(output))
-    plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=forgotten_keys)
+    plan = make_plan(spec, files)
+    plan = replace(plan, given=replace(plan.given, inherited=Inherited(kept, live, forgotten=forgotten_keys)))
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))
     run = attempts.begin(str(folder.parents[1]), building, plan.build_key, plan.pieces)

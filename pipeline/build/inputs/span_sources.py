@@ -95,12 +95,8 @@ class ListedSpan(NamedTuple):
 
 
 def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Group]:
-    """Lists all files that a plan may use, without opening any; with `only`, those of some spans.
-
-    Raises: SourceError: a source is missing. OSError: it cannot be listed.
-    """
-    sources = (each for span in only for each in sources_of(spec, span, files)) if only else by_span(spec, files)
-    return [Group(each, each.listed(files)) for each in sources]
+    """Lists all files that a plan may use, opening none; `only` as in `by_span`. Raises: OSError, and as `by_span`."""
+    return [Group(each, each.listed(files)) for each in by_span(spec, files, only)]
 
 
 def list_spans(sources: Iterable[SpanSource], files: Files, *, again: bool = False) -> dict[str, ListedSpan]:
@@ -138,20 +134,39 @@ def digest_of(
     return digest.hexdigest()
 
 
-def by_span(spec: Spec, files: Files) -> tuple[SpanSource, ...]:
+def by_span(
+    spec: Spec, files: Files, only: Sequence[str] = (), base: Manifest | None = None, inputs: pa.Table | None = None
+) -> tuple[SpanSource, ...]:
     """Returns the sources of a spec, those with placeholders once per span; by span and source.
 
-    Raises: SourceError: the files of a source with placeholders name no span.
+    Args:
+        spec: the dataset.
+        files: lists the sources.
+        only: spans to find, without listing others.
+        base: the live version; files that its spans lack are one more span, if no path has placeholders.
+        inputs: those of `base`, with the columns `source`, `span` and `path`.
+
+    Raises:
+        SourceError: a source is missing, or its files name no span.
     """
-    sources, columns, outside = list[SpanSource](), spec.columns(), BASE if spec.has_spans else None
-    for index, source in enumerate(spec.resolved_sources()):
-        whole = SpanSource(source, index, columns, outside)
-        sources += _parts(whole, files) if is_template(source) else [whole]
-    return tuple(sorted(sources, key=_place))
+    columns, outside = spec.columns(), BASE if spec.has_spans else None
+    whole = [SpanSource(source, index, columns, outside) for index, source in enumerate(spec.resolved_sources())]
+    if only:
+        return tuple(part for span in dict.fromkeys(only) for each in whole for part in _of_span(each, span, files))
+    if base and base.spans and inputs is not None and not spec.has_templates:
+        parts = list(_by_added(whole, files, base, inputs))
+    else:
+        parts = [part for each in whole for part in (_parts(each, files) if is_template(each.source) else [each])]
+    return tuple(sorted(parts, key=lambda part: (part.span or "", part.index)))
 
 
-def _place(each: SpanSource) -> tuple[str, int]:
-    return each.span or "", each.index
+def _of_span(whole: SpanSource, span: str, files: Files) -> Iterator[SpanSource]:
+    if not is_template(whole.source):
+        yield from [whole] if span == BASE else []
+    elif (path := Template(whole.source.path).fill(span)) is not None:
+        with planning(whole.source.path):
+            if any(map(files.match, _patterns(whole.source, path))):
+                yield _part(whole, span)
 
 
 def _parts(whole: SpanSource, files: Files) -> Iterator[SpanSource]:
@@ -176,20 +191,6 @@ def _part(whole: SpanSource, span: str) -> SpanSource:
     return replace(whole, source=source.model_copy(update=paths), span=span, key_prefix=f"{span}/")
 
 
-def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
-    """Returns the sources that have files for one span, without listing others. Raises: SourceError."""
-    columns = spec.columns()
-    for index, source in enumerate(spec.resolved_sources()):
-        whole = SpanSource(source, index, columns, BASE)
-        if not is_template(source):
-            if span == BASE:
-                yield whole
-        elif (path := Template(source.path).fill(span)) is not None:
-            with planning(source.path):
-                if any(map(files.match, _patterns(source, path))):
-                    yield _part(whole, span)
-
-
 def _patterns(source: SourceOptions, path: str) -> list[str]:
     """Returns the patterns of the files at a path and below it, which name spans."""
     below = f"{without_slash(path)}/**"
@@ -199,38 +200,33 @@ def _patterns(source: SourceOptions, path: str) -> list[str]:
 ADDED = re.compile(r"added-([0-9]+)")
 
 
-def by_added(spec: Spec, files: Files, base: Manifest, inputs: pa.Table) -> tuple[SpanSource, ...]:
-    """Returns the sources of a spec by the spans of the live version; files unknown to it are one more span.
-
-    `inputs` has the columns `source`, `span` and `path`. Raises: SourceError: a source is missing.
-    """
+def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs: pa.Table) -> Iterator[SpanSource]:
     names = [name for span in base.spans for name in (base.spans[span].members or [span])]
     new = f"added-{1 + max((int(match[1]) for match in map(ADDED.fullmatch, names) if match), default=0)}"
-    columns, parts = spec.columns(), list[SpanSource]()
-    for index, source in enumerate(spec.resolved_sources()):
-        whole = SpanSource(source, index, columns, BASE)
-        listed = whole.listed(files)
-        if not _are_rows_of_files(source, columns, listed):
-            parts.append(whole)
+    for each in whole:
+        listed = each.listed(files)
+        if not _are_rows_of_files(each, listed):
+            yield each
             continue
-        row = _stem if isinstance(source, ImageFolder) else str
-        known = inputs.filter(pc.equal(inputs["source"], index))
+        row = _stem if isinstance(each.source, ImageFolder) else str
+        known = inputs.filter(pc.equal(inputs["source"], each.index))
         paths = (path.decode("utf-8", "surrogateescape") for path in known["path"].to_pylist())
         span_of = dict(zip(map(row, paths), known["span"].to_pylist(), strict=True))
-        by_span = dict[str, FileList]()
+        of_span = dict[str, FileList]()
         for file in listed:
-            by_span.setdefault(span_of.get(row(file.path), new), FileList()).append(file)
-        parts += [replace(whole, span=span, files=of_span) for span, of_span in by_span.items()]
-    return tuple(sorted(parts, key=_place))
+            of_span.setdefault(span_of.get(row(file.path), new), FileList()).append(file)
+        for span, part in of_span.items():
+            yield replace(each, span=span, files=part)
 
 
-def _are_rows_of_files(source: SourceOptions, columns: Columns, listed: Sequence[FileInfo]) -> bool:
+def _are_rows_of_files(each: SpanSource, listed: Sequence[FileInfo]) -> bool:
     """Whether each row comes from exactly one of the listed files."""
+    source = each.source
     if isinstance(source, ImageFolder):
         return not any(file.path.endswith(NAMES) for file in listed)
     if isinstance(source, AnnotatedImages):
         return False
-    has_images = any(column.type is ColumnType.IMAGE for column in columns.values())
+    has_images = any(column.type is ColumnType.IMAGE for column in each.columns.values())
     return isinstance(source, ArchiveOptions) or (isinstance(source, TableOptions) and not has_images)
 
 

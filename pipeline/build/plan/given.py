@@ -92,36 +92,22 @@ class Given:
         *,
         keeps_spans: bool = True,
     ) -> "Given":
-        """Lists what there is, without opening a source's file.
-
-        Args:
-            spec: the dataset.
-            files: lists the sources.
-            base: the output's state; None to inherit nothing.
-            inputs: the live version's, where files without placeholders may have been added.
-            options: the spans to list, if only some are built.
-            keeps_spans: False where the graph of the live version's spans turned out to be another.
+        """Lists everything, without opening a source's file; the arguments are those of `make_plan`.
 
         Raises:
             SourceError: a source is missing or has no file of rows.
             SpanError: only some spans are to be built, and the others cannot stay.
             OutputError: the live version is damaged, and some of it must be inherited.
         """
-        code, feature_files = user_code(spec), digest_files(spec, files)
+        feature_files = digest_files(spec, files)
         inherited = inherit(spec, base, options, feature_files, keeps_spans=keeps_spans)
-        if options.spans:
-            if not spec.has_templates:
-                raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
-            named = (span_sources.sources_of(spec, span, files) for span in dict.fromkeys(options.spans))
-            sources = tuple(each for of_span in named for each in of_span)
-        elif inherited.base and inherited.base.spans and inputs is not None and not spec.has_templates:
-            sources = span_sources.by_added(spec, files, inherited.base, inputs)
-        else:
-            sources = span_sources.by_span(spec, files)
+        if options.spans and not spec.has_templates:
+            raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
+        sources = span_sources.by_span(spec, files, options.spans, inherited.base, inputs)
         spans = span_sources.list_spans(sources, files) if spec.has_spans else {}
         if spec.has_spans and not spans and not options.spans:
             raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
-        return cls(code, feature_files, inherited, sources, spans)
+        return cls(user_code(spec), feature_files, inherited, sources, spans)
 
 
 def user_code(spec: Spec) -> UserCode | None:

@@ -1,21 +1,16 @@
-"""Plans a build in three reads: what is given, what the build is called, and where its rows go.
-
->>> given = Given.of(spec, files, base)              # doctest: +SKIP
->>> keys = Keys.of(spec, given)                      # doctest: +SKIP
->>> spans = choose(given, keys, options)             # doctest: +SKIP
-"""
+"""Plans a build in three reads: what it is given, what it is called, and where its rows go."""
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.base.live_analysis import LiveAnalysis, Names
+from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, list_spans
-from recordmill.pipeline.build.plan.given import Given
+from recordmill.pipeline.build.plan.given import Given, Inherited
 from recordmill.pipeline.build.plan.keys import Keys, groups_digest, sha256_of, spans_digest
 from recordmill.pipeline.build.plan.spans import SpanChoice, choose
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
@@ -25,9 +20,8 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import ODD, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
-from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
-from recordmill.pipeline.versions.base import Base, Forgotten
+from recordmill.pipeline.versions.base import Base
 from recordmill.transforms.contract.stored import IMAGES
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
@@ -41,12 +35,12 @@ TRIAL_CHUNKS = 32
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The chunks, the layout, the estimates and the keys of a build."""
+    """A build as planned: what it is given, what it is called, and where its rows go."""
 
     spec: Spec
+    given: Given
     keys: Keys
     spans: SpanChoice
-    """The sources to read, and the spans to keep."""
     chunks: list[Chunk]
     """Their `source` is a position in `sources`."""
     rows: int
@@ -64,32 +58,32 @@ class BuildPlan:
     inputs: tuple[Group, ...]
     """The used files, by source."""
     pack_bytes: int
-    user_code: UserCode | None = None
-    """The user's modules that the spec names."""
-    feature_files: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 of each file that features name, in hexadecimal, by feature and option."""
-    kept: Names = field(default_factory=dict)
-    """The class names that keep the ids of the live version, by feature."""
-    forgotten: Forgotten = Forgotten()
-    """The keys of rows to leave out."""
-    live: LiveAnalysis | None = None
-    """The analysis of the live version, if it is frozen or the rows of some spans are not read again."""
     limit: int | None = None
     """About how many rows a trial version holds; None for a build of all rows."""
     row_share: float = 1.0
     """The share of the rows of `chunks` to keep, by the hash of their keys."""
     gaps: frozenset[int] = frozenset()
-    """Chunks, by index, whose line numbers are unknown: a trial skips the part of the file before them."""
-
-    @property
-    def frozen(self) -> LiveAnalysis | None:
-        """The live version's analysis if the build reuses it; None if it learns one from the rows."""
-        return self.live if self.live is not None and self.live.is_frozen else None
+    """Chunks, by index, with unknown line numbers: a trial skips the part of the file before them."""
 
     @property
     def sources(self) -> tuple[SpanSource, ...]:
         """The sources to read: those of the spec, or their parts by span."""
         return self.spans.sources
+
+    @property
+    def inherited(self) -> Inherited:
+        """The parts of the live version that this one continues."""
+        return self.given.inherited
+
+    @cached_property
+    def live(self) -> LiveAnalysis | None:
+        """The analysis of the live version, if it is frozen or spans are kept."""
+        return self.inherited.with_spans(tuple(self.spans.kept))
+
+    @property
+    def frozen(self) -> LiveAnalysis | None:
+        """The live version's analysis if the build reuses it; None if it learns one from the rows."""
+        return self.live if self.live is not None and self.live.is_frozen else None
 
     @cached_property
     def pieces(self) -> list[tuple[int, str, int]]:
@@ -113,17 +107,19 @@ class BuildPlan:
     @property
     def rows_key(self) -> str:
         """The digest of the source key and the forgotten keys."""
-        return self.forgotten.rows_key(self.source_key)
+        return self.inherited.forgotten.rows_key(self.source_key)
 
     @cached_property
     def build_key(self) -> str:
         """The digest of everything that decides a byte: the rows' key, and what the live version gives."""
-        spans = [list(self.spans.spans)] if self.spans.spans else []  # merged spans have other shards
-        if self.live is not None and not self.live.is_frozen:  # kept shards are of its graph
-            spans.append([self.live.digest, *self.live.spans])
-        if not self.kept and self.frozen is None and not spans:
+        names, spans = dict(self.inherited.names), list[list[str]]()
+        if self.spans.spans:
+            spans.append(list(self.spans.spans))  # merged spans have other shards
+        if self.live is not None and not self.live.is_frozen:
+            spans.append([self.live.digest, *self.live.spans])  # kept shards are of its graph
+        if not names and self.frozen is None and not spans:
             return self.rows_key
-        return sha256_of([self.rows_key, dict(self.kept), *([self.frozen.digest] if self.frozen else []), *spans])
+        return sha256_of([self.rows_key, names, *([self.frozen.digest] if self.frozen else []), *spans])
 
 
 def make_plan(
@@ -155,7 +151,7 @@ def make_plan(
 
 def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Files, chunk_bytes: int) -> BuildPlan:
     """Cuts the sources into chunks, and estimates sizes and numbers of shards."""
-    sizes, inherited, sources = _Sizes.of(spec), given.inherited, spans.sources
+    sizes, sources = _Sizes.of(spec), spans.sources
     plans = [each.planned(files, chunk_bytes) for each in sources]
     new_groups = sum(sum(sizes.shards_of(of_span).values()) for of_span in _by_span(sources, plans).values())
     pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, new_groups * BATCH_BYTES))
@@ -167,6 +163,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
     of_sources = dict.fromkeys(note for plan in plans for note in plan.notes)
     return BuildPlan(
         spec=spec,
+        given=given,
         keys=keys,
         spans=spans,
         chunks=[replace(chunk, index=index, source=source) for index, (source, chunk) in enumerate(chunks)],
@@ -176,15 +173,10 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         source_bytes=sum(plan.bytes for plan in plans),
         scratch_bytes=sum(map(sizes.of_packed, plans)),
         layout=sizes.layout(spans, _by_span(sources, plans)),
-        notes=[*spans.notes(), *left_out, *of_sources, *inherited.notes],
+        notes=[*spans.notes(), *left_out, *of_sources, *given.inherited.notes],
         roots=tuple(each.reader.image_root(files) for each in sources),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
-        user_code=given.code,
-        feature_files=given.feature_files,
-        kept=inherited.names,
-        forgotten=inherited.forgotten,
-        live=inherited.with_spans(list(spans.kept)),
     )
 
 

@@ -229,7 +229,7 @@ def _manifest(
     results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any], version: str
 ) -> Manifest:
     plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
-    sources, gone = results.by_source(), plan.forgotten
+    sources, gone = results.by_source(), plan.inherited.forgotten
     return Manifest(
         name=plan.spec.name,
         version=version,
@@ -251,12 +251,12 @@ def _manifest(
             "packages": package_versions(),
             **({ASKED: asked} if asked else {}),
             "source_key": plan.rows_key,
-            KEPT_NAMES: {name: len(words) for name, words in plan.kept.items()},
+            KEPT_NAMES: {name: len(words) for name, words in plan.inherited.names.items()},
             "inputs_sha256": plan.inputs_sha256,
             "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
             **(plan.keys.provenance if plan.spans.spans else {}),
-            **({"user_code": plan.user_code.to_json()} if plan.user_code else {}),
-            **({FEATURE_FILES: dict(plan.feature_files)} if plan.feature_files else {}),
+            **({"user_code": plan.given.code.to_json()} if plan.given.code else {}),
+            **({FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),
             **({ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
             **({SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
             **({FORGOTTEN: gone.entry(plan.source_key)} if gone.keys else {}),

@@ -66,7 +66,8 @@ def find_version(build: Build, plan: BuildPlan) -> Manifest | None:
             return False
         with suppress(UserError):  # a build never goes back to a damaged version
             folder = version_folder(open_location(build.output), version.version)
-            return build.holds(folder, plan) and continues(names_to_keep(plan.spec, folder, version), plan.kept)
+            names = names_to_keep(plan.spec, folder, version)
+            return build.holds(folder, plan) and continues(names, plan.inherited.names)
         return False
 
     return publishing.find_version(build.output, plan.rows_key, fits)
