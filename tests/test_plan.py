@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import given
 from recordmill.pipeline.build.plan import plan as module
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
@@ -149,6 +149,6 @@ def test_what_decides_a_byte_is_in_the_key(rows: Path, what: str) -> None:
 
 def test_versions_of_packages_are_in_the_key(rows: Path) -> None:
     before = planned(rows).build_key
-    assert {"recordmill", "tensorflow", "apache-beam"} < set(given.package_versions())
-    with constants(given, VERSION="99.0"):
+    assert {"recordmill", "tensorflow", "apache-beam"} < set(live_analysis.package_versions())
+    with constants(live_analysis, VERSION="99.0"):
         assert planned(rows).build_key != before

@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 from tensorflow.train import Example
 
+from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan.given import SpanError
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest

@@ -265,7 +265,7 @@ class _Attempt:
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
         """Notes which ids are new, which have moved, and which no longer stand for anything."""
         labels = sum(results.sums.labels.values(), Counter[int]())
-        kept = {} if self.plan.frozen else self.plan.inherited.names  # a frozen analysis is of other rows
+        kept = {} if self.plan.frozen else self.plan.given.inherited.names  # a frozen analysis is of other rows
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # a damaged version is no reason to build none
             notes += drift_lines(results.drift)

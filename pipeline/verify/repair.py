@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from recordmill.pipeline.build.attempt import attempts
+from recordmill.pipeline.build.base.inherited import Inherited
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS, LiveAnalysis, names_kept_by
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import run_job
 from recordmill.pipeline.build.context.graph import pack_graph
-from recordmill.pipeline.build.inputs.listings import Listings
-from recordmill.pipeline.build.plan.given import Inherited
+from recordmill.pipeline.build.inputs.listings import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.under_way import check_unchanged, take_times
+from recordmill.pipeline.build.plan.under_way import check_unchanged
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, write_atomically

@@ -12,12 +12,14 @@ its place. Names that are taken over belong to the build key, and the manifest s
 """
 
 import hashlib
+import importlib.metadata
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.file_names import span_of_file
 from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import read_checked
@@ -58,6 +60,8 @@ def published_spec(spec: Spec) -> dict[str, Any]:
 
 GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
 """The packages that make the graph; another release of the others changes records, but not the graph."""
+PACKAGES = ("apache-beam", "numpy", "pillow", "pyarrow", "sentencepiece", *GRAPH_PACKAGES[1:])
+"""All packages that the bytes depend on."""
 LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
 """The folders of a version that its graph and its tokenizers lie in."""
 FROM_SHARDS = ("lengths", *COUNTS)
@@ -70,6 +74,11 @@ SAMPLE_SHARE = "sample_share"
 LEARNED_PROFILE = "profile/learned.json"
 """The profile of the rows that a graph was learned from, beside that of a version's own rows."""
 SHOWN = 5
+
+
+def package_versions() -> dict[str, str]:
+    """Returns the versions of Recordmill and of `PACKAGES`."""
+    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 class LearnedAnewError(UserError):

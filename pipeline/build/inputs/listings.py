@@ -4,14 +4,19 @@ A file that was touched between two builds has the time that stands for its cont
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from heapq import merge
 from itertools import groupby
 from typing import BinaryIO
 
 from recordmill.pipeline.build.context.arrow_files import HashedRows
-from recordmill.pipeline.build.inputs.input_table import Times
+from recordmill.pipeline.build.inputs.input_table import Remembered, Times
+from recordmill.pipeline.build.inputs.span_sources import list_groups
+from recordmill.pipeline.dataset.manifest import Location
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import FileInfo, Files, StoreFiles
+from recordmill.pipeline.spec.model import Spec
 
 
 class Listings(Files):
@@ -88,3 +93,17 @@ def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterato
             yield path, difference
         elif others[0][0] != file:
             yield path, "is another"
+
+
+def take_times(
+    spec: Spec, folder: Location, files: Listings, only: Sequence[str] = (), *, reads_all: bool = False
+) -> Remembered | None:
+    """Gives files the identity times that a version remembers; returns its inputs, if known.
+
+    Files that may have changed are compared by content, all with `reads_all`. `only` lists the files of some spans.
+    """
+    remembered = Remembered.read(folder, by_span=spec.has_templates)
+    if remembered is not None:
+        with suppress(UserError, OSError):  # the plan says what is wrong
+            files.take(remembered.times(list_groups(spec, files, only), files, reads_all=reads_all))
+    return remembered

@@ -1,8 +1,4 @@
-"""Checks before the work begins that the disk can hold a build.
-
-The inputs' sizes give an estimate: the shards, and in scratch the packed rows of a local build. A build is refused if
-less than a quarter of it is free, and the user gets a note if less than all of it is.
-"""
+"""Checks before the work begins that the disk can hold a build's shards and the packed rows of its scratch."""
 
 import shutil
 from pathlib import Path
@@ -10,26 +6,17 @@ from pathlib import Path
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.errors import UserError
 
-SURELY = 0.25
-"""The part of the estimate that is certain to be written: ids and numbers may take a quarter of their text."""
+SURELY = 0.25  # of the estimate is certain to be written: ids and numbers may take a quarter of their text
 
 
 class NoSpaceError(UserError):
-    """The disk cannot hold the build; the message says how much it needs and how much is free."""
+    """The disk cannot hold the build."""
 
 
 def check_free_space(plan: BuildPlan, run: str, *, holds_shards: bool, holds_rows: bool, kept: int = 0) -> str | None:
     """Compares the estimate with the free space; returns a note for the user if it may not fit.
 
-    Args:
-        plan: the build's.
-        run: an attempt's folder on this disk.
-        holds_shards: whether the shards are written there.
-        holds_rows: whether packed rows are; otherwise the runner shuffles them.
-        kept: the bytes of finished shards.
-
-    Raises:
-        NoSpaceError: it cannot fit.
+    `run` is the attempt's folder, `kept` the bytes of finished shards. Raises: NoSpaceError: less than `SURELY` fits.
     """
     folder = Path(run).absolute()
     shards = max(0, plan.expected_bytes - kept) if holds_shards else 0

@@ -1,70 +1,21 @@
-"""What a build is given: the user's code and files, the sources' files, and the live version's parts. Read once.
-
-The live version gives ids of classes, a frozen graph, and spans whose shards stay, by the snapshot of the output
-(`pipeline.versions.base`).
-"""
+"""What a build is given: the user's code and files, the sources' files, and the live version's parts. Read once."""
 
 import hashlib
-import importlib.metadata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from recordmill.pipeline import VERSION
-from recordmill.pipeline.build.base import live_analysis
-from recordmill.pipeline.build.base.live_analysis import LiveAnalysis, Names
-from recordmill.pipeline.build.inputs import span_sources
-from recordmill.pipeline.build.inputs.span_sources import ListedSpan, SpanSource
+from recordmill.pipeline.build.base.inherited import Inherited, SpanError, inherit
+from recordmill.pipeline.build.inputs.span_sources import ListedSpan, SpanSource, by_span, list_spans
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.paths import note, planning
+from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions.base import Base, Forgotten, rolls_back
-from recordmill.pipeline.versions.stores.base import OutputError
-
-PACKAGES = (
-    "apache-beam",
-    "numpy",
-    "pillow",
-    "pyarrow",
-    "sentencepiece",
-    "tensorflow",
-    "tensorflow-text",
-    "tensorflow-transform",
-)
-
-
-class SpanError(UserError):
-    """A single span cannot be built into the live version; the message says why, and what to do."""
-
-
-@dataclass(frozen=True)
-class Inherited:
-    """The parts of the live version that the next one continues; none in a first build."""
-
-    names: Names = field(default_factory=dict)
-    """The class names that keep their ids, by feature."""
-    analysis: LiveAnalysis | None = None
-    """The live version's analysis, frozen or one to add to; None where all is learned."""
-    base: Manifest | None = None
-    """The live version, if shards of its spans may stay."""
-    damaged: tuple[str, ...] = ()
-    """The spans of `base` with missing files."""
-    forgotten: Forgotten = field(default_factory=Forgotten)
-    """The keys to leave out."""
-    notes: tuple[str, ...] = ()
-    """Lines for the user: what cannot be kept, and why."""
-
-    def with_spans(self, kept: Sequence[str]) -> LiveAnalysis | None:
-        """Returns the analysis for a build that keeps some spans; None where it learns all."""
-        needed = self.analysis is not None and (self.analysis.is_frozen or kept)
-        return replace(self.analysis, spans=tuple(kept)) if self.analysis and needed else None
+from recordmill.pipeline.versions.base import Base
 
 
 @dataclass(frozen=True)
@@ -92,19 +43,13 @@ class Given:
         *,
         keeps_spans: bool = True,
     ) -> "Given":
-        """Lists everything, without opening a source's file; the arguments are those of `make_plan`.
-
-        Raises:
-            SourceError: a source is missing or has no file of rows.
-            SpanError: only some spans are to be built, and the others cannot stay.
-            OutputError: the live version is damaged, and some of it must be inherited.
-        """
+        """Lists everything, without opening a source's file; the arguments and errors are those of `make_plan`."""
         feature_files = digest_files(spec, files)
         inherited = inherit(spec, base, options, feature_files, keeps_spans=keeps_spans)
         if options.spans and not spec.has_templates:
             raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
-        sources = span_sources.by_span(spec, files, options.spans, inherited.base, inputs)
-        spans = span_sources.list_spans(sources, files) if spec.has_spans else {}
+        sources = by_span(spec, files, options.spans, inherited.base, inputs)
+        spans = list_spans(sources, files) if spec.has_spans else {}
         if spec.has_spans and not spans and not options.spans:
             raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
         return cls(user_code(spec), feature_files, inherited, sources, spans)
@@ -117,11 +62,6 @@ def user_code(spec: Spec) -> UserCode | None:
     return UserCode.of(references, spec.folder) if references else None
 
 
-def package_versions() -> dict[str, str]:
-    """Returns the versions of Recordmill and of the packages that the bytes depend on."""
-    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
 def digest_files(spec: Spec, files: Files) -> dict[str, str]:
     """Returns the SHA-256 of each file that features name. Raises: SourceError."""
     return {name: _file_digest(path, files) for name, path in spec.files().items()}
@@ -130,53 +70,3 @@ def digest_files(spec: Spec, files: Files) -> dict[str, str]:
 def _file_digest(path: str, files: Files) -> str:
     with planning(path), files.open(path) as file:
         return hashlib.sha256(file.read()).hexdigest()
-
-
-def inherit(
-    spec: Spec, base: Base | None, options: RunOptions, feature_files: Mapping[str, str], *, keeps_spans: bool
-) -> Inherited:
-    """Decides what a build takes from its base: nothing without one. Raises: OutputError, SpanError, as `Given.of`."""
-    if base is None or base.latest is None:
-        return Inherited(forgotten=base.forgotten if base else Forgotten())
-    names, notes, live, frozen = _names(spec, base), list[str](), base.live, False
-    if spec.is_frozen:
-        if live is None:
-            raise live_analysis.damaged(base.output, base.fault)
-        changes = live_analysis.graph_changes(live, spec, package_versions(), feature_files)
-        frozen = not changes
-        if changes:
-            notes.append(f"the frozen analysis cannot be kept, everything is learned and rebuilt: {'; '.join(changes)}")
-    fault = _span_fault(spec, base, frozen, options) if keeps_spans else "its graph is another"
-    if fault and options.spans:
-        raise SpanError(f"--span keeps the other spans of the live version, and cannot: {fault}; build without --span")
-    keeps = live is not None and spec.has_spans and options.limit is None and not fault
-    analysis = LiveAnalysis(base.output, live, is_frozen=frozen) if live and (frozen or keeps) else None
-    damaged = sorted({span for span in base.missing.values() if span}) if keeps else []
-    notes += note("spans read again, since the live version lacks files", damaged)
-    return Inherited(names, analysis, live if keeps else None, tuple(damaged), base.forgotten, tuple(notes))
-
-
-def _names(spec: Spec, base: Base) -> Names:
-    if not any(map(live_analysis.keeps_ids, spec.features.values())):
-        return {}
-    try:
-        if base.live is None:
-            raise DatasetError(base.fault)
-        return live_analysis.names_to_keep(spec, base.folder, base.live)
-    except DatasetError as error:
-        raise OutputError(
-            f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
-            f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
-        ) from None
-
-
-def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> str:
-    """Says why no span of the live version can be kept; empty where they can."""
-    if base.live is None:
-        return f"the live version is damaged: {base.fault}"
-    if base.holds_forgotten_rows:
-        return "the live version holds forgotten rows"
-    if spec.is_frozen:
-        return "" if frozen else "the frozen analysis is another"
-    holds_sums = spec.summaries and "forgotten" not in base.live.provenance
-    return "" if holds_sums and not options.spans else "`analysis: refresh` learns a graph of all rows"

@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, list_spans
-from recordmill.pipeline.build.plan.given import Given, Inherited
-from recordmill.pipeline.build.plan.keys import Keys, groups_digest, sha256_of, spans_digest
-from recordmill.pipeline.build.plan.spans import SpanChoice, choose
+from recordmill.pipeline.build.plan.given import Given
+from recordmill.pipeline.build.plan.keys import Keys, SpanChoice, choose, groups_digest, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
@@ -70,15 +69,10 @@ class BuildPlan:
         """The sources to read: those of the spec, or their parts by span."""
         return self.spans.sources
 
-    @property
-    def inherited(self) -> Inherited:
-        """The parts of the live version that this one continues."""
-        return self.given.inherited
-
     @cached_property
     def live(self) -> LiveAnalysis | None:
         """The analysis of the live version, if it is frozen or spans are kept."""
-        return self.inherited.with_spans(tuple(self.spans.kept))
+        return self.given.inherited.with_spans(tuple(self.spans.kept))
 
     @property
     def frozen(self) -> LiveAnalysis | None:
@@ -107,12 +101,12 @@ class BuildPlan:
     @property
     def rows_key(self) -> str:
         """The digest of the source key and the forgotten keys."""
-        return self.inherited.forgotten.rows_key(self.source_key)
+        return self.given.inherited.forgotten.rows_key(self.source_key)
 
     @cached_property
     def build_key(self) -> str:
         """The digest of everything that decides a byte: the rows' key, and what the live version gives."""
-        names, spans = dict(self.inherited.names), list[list[str]]()
+        names, spans = dict(self.given.inherited.names), list[list[str]]()
         if self.spans.spans:
             spans.append(list(self.spans.spans))  # merged spans have other shards
         if self.live is not None and not self.live.is_frozen:
@@ -131,13 +125,11 @@ def make_plan(
     *,
     keeps_spans: bool = True,
 ) -> BuildPlan:
-    """Lists the sources and lays out the build, which follows no version without a base.
-
-    `inputs` are those of the live version, where files without placeholders may have been added.
+    """Plans a build, which inherits nothing without a base; `inputs` are those of the live version.
 
     Raises:
         SourceError: a source is missing, empty, or lacks a column.
-        SpanError: as `Given.of` and `choose`.
+        SpanError: only some spans are to be built, and the others cannot stay.
         OutputError: the live version is damaged, and some of it must be inherited.
     """
     given = Given.of(spec, files, base, inputs, options, keeps_spans=keeps_spans)

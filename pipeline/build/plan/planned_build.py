@@ -1,4 +1,4 @@
-"""Tells the workers what they must know of a plan."""
+"""Extracts from a plan what the workers need."""
 
 import math
 import os
@@ -35,8 +35,7 @@ def planned_build(
 
     `folder` is the attempt's on the driver's disk, by default also the workspace, with the shards in `version`.
     """
-    workspace = workspace or LocalStore(os.path.abspath(folder))
-    spec = plan.spec
+    spec, workspace = plan.spec, workspace or LocalStore(os.path.abspath(folder))
     texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
     kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
     train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
@@ -45,7 +44,7 @@ def planned_build(
         workspace=workspace,
         shards=shards or workspace.at("version"),
         scratch=os.path.join(os.path.abspath(folder), "scratch"),
-        features=_keep(spec.options(), plan.inherited.names),
+        features=_keep(spec.options(), plan.given.inherited.names),
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         schema=_row_schema(plan),
         layout=plan.layout,
@@ -61,15 +60,14 @@ def planned_build(
         preprocessing=spec.preprocessing,
         user_code=plan.given.code,
         duplicates=spec.duplicates,
-        forgotten=plan.inherited.forgotten,
+        forgotten=plan.given.inherited.forgotten,
         isolated=isolated,
         row_share=plan.row_share,
     )
 
 
 def _row_schema(plan: BuildPlan) -> RowSchema:
-    spec = plan.spec
-    label = spec.features.get(spec.label or "")
+    spec, label = plan.spec, plan.spec.features.get(plan.spec.label or "")
     return RowSchema(
         columns=spec.columns(),
         features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
@@ -87,7 +85,7 @@ def _row_schema(plan: BuildPlan) -> RowSchema:
 
 
 def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
-    """Returns the label's classes where they are known before the look: the spec gives them, or a frozen analysis."""
+    """Returns the label's classes, if the spec or a frozen analysis gives them."""
     label, name = plan.spec.features.get(plan.spec.label or ""), plan.spec.label
     if not isinstance(label, NamedClasses) or name is None:
         return None
@@ -95,13 +93,13 @@ def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
 
 
 def _sample_share(rows: float, has_spans: bool) -> float:
-    """Returns the share of the rows whose images are measured; that of spans is a power of two, so that sums add up."""
+    """Returns the share of rows with measured images; for spans a power of two, because their sums must add up."""
     share = min(1.0, SAMPLE_IMAGES / rows) if rows else 1.0
     return 2.0 ** math.floor(math.log2(share)) if has_spans else share
 
 
 def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, FeatureOptions]:
-    """Adds the names that are kept to the options of their features."""
+    """Adds the kept names to the options of their features."""
     return {
         name: replace(options, kept=kept[name]) if name in kept and isinstance(options, NameOptions) else options
         for name, options in features.items()

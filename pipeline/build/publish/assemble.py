@@ -18,13 +18,13 @@ from recordmill.pipeline.build.base.live_analysis import (
     KEPT_NAMES,
     LEARNED_PROFILE,
     SAMPLE_SHARE,
+    package_versions,
     published_spec,
 )
 from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.context.reports import asked_of_stores
-from recordmill.pipeline.build.plan.given import package_versions
 from recordmill.pipeline.build.publish.features import write_tfds_files, write_tft_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
@@ -229,7 +229,7 @@ def _manifest(
     results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any], version: str
 ) -> Manifest:
     plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
-    sources, gone = results.by_source(), plan.inherited.forgotten
+    sources, gone = results.by_source(), plan.given.inherited.forgotten
     return Manifest(
         name=plan.spec.name,
         version=version,
@@ -251,7 +251,7 @@ def _manifest(
             "packages": package_versions(),
             **({ASKED: asked} if asked else {}),
             "source_key": plan.rows_key,
-            KEPT_NAMES: {name: len(words) for name, words in plan.inherited.names.items()},
+            KEPT_NAMES: {name: len(words) for name, words in plan.given.inherited.names.items()},
             "inputs_sha256": plan.inputs_sha256,
             "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
             **(plan.keys.provenance if plan.spans.spans else {}),

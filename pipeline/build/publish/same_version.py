@@ -67,7 +67,7 @@ def find_version(build: Build, plan: BuildPlan) -> Manifest | None:
         with suppress(UserError):  # a build never goes back to a damaged version
             folder = version_folder(open_location(build.output), version.version)
             names = names_to_keep(plan.spec, folder, version)
-            return build.holds(folder, plan) and continues(names, plan.inherited.names)
+            return build.holds(folder, plan) and continues(names, plan.given.inherited.names)
         return False
 
     return publishing.find_version(build.output, plan.rows_key, fits)

@@ -91,7 +91,7 @@ class Results:
     @property
     def counted(self) -> tuple[str, ...]:
         """The counts of rows in the manifest; forgotten rows among them where there is a list of them."""
-        return (*COUNTED, FORGOTTEN) if self.plan.inherited.forgotten.keys else COUNTED
+        return (*COUNTED, FORGOTTEN) if self.plan.given.inherited.forgotten.keys else COUNTED
 
     @cached_property
     def _by_part(self) -> list[dict[str, int]]:
