@@ -22,8 +22,7 @@ from recordmill.pipeline.versions.base import Base
 class Given:
     """Everything that a build starts from, each listed once."""
 
-    code: UserCode | None
-    """The user's modules that the spec names."""
+    code: UserCode | None  # of the functions that the spec names
     feature_files: Mapping[str, str]
     """The SHA-256 of each file that features name, in hexadecimal, by feature and option."""
     inherited: Inherited

@@ -70,7 +70,7 @@ class Keys:
         return {RECIPE: self.recipe, SOURCES: sha256_of(self.parts["spec"]["source"])}
 
     def source_key(self, inputs_sha256: str) -> str:
-        """Returns the digest of the spec, the packages and the inputs."""
+        """Digests the spec, the packages and the inputs."""
         return sha256_of({**self.parts, "inputs": inputs_sha256})
 
     def of_spans(self, listed: Mapping[str, ListedSpan]) -> dict[str, Span]:
@@ -93,10 +93,7 @@ def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> di
 
 
 def listing_key(spec: Spec, files: Files) -> str:
-    """Returns the source key of a plan that uses all listed files.
-
-    Raises: UserError: a source, the user's code, or a file that the spec names is missing. OSError: as `list_groups`.
-    """
+    """Returns the source key of a plan that uses all listed files. Raises: UserError, OSError: one is missing."""
     given = Given.of(spec, files)
     keys = Keys.of(spec, given)
     groups = () if spec.has_spans else (Group(each, each.listed(files)) for each in given.sources)
@@ -113,12 +110,10 @@ def sighting_key(spec: Spec, files: Files) -> str:
 class SpanChoice:
     """The spans of a version to be: those to read, and those to keep."""
 
-    sources: tuple[SpanSource, ...]
-    """The sources to read."""
+    sources: tuple[SpanSource, ...]  # to read
     built: Mapping[str, Span] = field(default_factory=dict)
     """The spans to read, without their rows; empty where the spec has no spans."""
     kept: Mapping[str, Span] = field(default_factory=dict)
-    """The spans to keep."""
     base: Manifest | None = None
     """The live version, if its spans may be kept."""
     without_rows: tuple[str, ...] = ()

@@ -40,22 +40,16 @@ class BuildPlan:
     given: Given
     keys: Keys
     spans: SpanChoice
-    chunks: list[Chunk]
-    """Their `source` is a position in `sources`."""
-    rows: int
-    """The number of rows, or an estimate."""
+    chunks: list[Chunk]  # `source` is a position in `sources`
+    rows: int  # exact or estimated
     rows_are_exact: bool
-    expected_bytes: int
-    """The estimated size of the shards in bytes."""
-    source_bytes: int
-    """The bytes to read, including images."""
-    scratch_bytes: int
-    """The estimated size of the packed rows in bytes, with the images inside them."""
+    expected_bytes: int  # of the shards, estimated
+    source_bytes: int  # to read, images included
+    scratch_bytes: int  # of the packed rows and the images inside them, estimated
     layout: Layout
     notes: list[str]
     roots: tuple[str, ...]
-    inputs: tuple[Group, ...]
-    """The used files, by source."""
+    inputs: tuple[Group, ...]  # the used files, by source
     pack_bytes: int
     limit: int | None = None
     """About how many rows a trial version holds; None for a build of all rows."""
@@ -184,10 +178,8 @@ class _Sizes(NamedTuple):
     """The figures of a spec that sizes and numbers of shards follow from."""
 
     splits: dict[str, float]
-    shards: Mapping[str, int]
-    """The numbers of shards that the spec gives."""
-    image_bytes: int | None
-    """The expected bytes of a row's images; None where rows have none."""
+    shards: Mapping[str, int]  # as the spec gives them
+    image_bytes: int | None  # expected of a row; None where rows have no images
 
     @classmethod
     def of(cls, spec: Spec) -> "_Sizes":
@@ -264,10 +256,7 @@ def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
 
 
 def inputs_digest(plan: BuildPlan, files: Files) -> str:
-    """Returns the `BuildPlan.inputs_sha256` of the inputs as they are now, kept spans aside.
-
-    Raises: SourceError: as `make_plan`.
-    """
+    """Computes `BuildPlan.inputs_sha256` of the inputs as they are now, except kept spans'. Raises: SourceError."""
     if not plan.spec.has_spans:
         return groups_digest(Group(each, each.planned(files, CHUNK_BYTES).inputs) for each in plan.sources)
     return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))

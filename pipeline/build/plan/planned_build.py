@@ -39,6 +39,7 @@ def planned_build(
     texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
     kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
     train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
+    share = min(1.0, SAMPLE_IMAGES / train) if train else 1.0
     return PlannedBuild(
         name=spec.name,
         workspace=workspace,
@@ -55,7 +56,7 @@ def planned_build(
         inline=inline,
         pack_bytes=plan.pack_bytes,
         set_threads=threads,
-        sample_share=_sample_share(train, spec.has_spans),
+        sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
         models={name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model},
         preprocessing=spec.preprocessing,
         user_code=plan.given.code,
@@ -90,12 +91,6 @@ def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
     if not isinstance(label, NamedClasses) or name is None:
         return None
     return plan.frozen.words(name) if plan.frozen is not None and label.analyzed else label.given_classes
-
-
-def _sample_share(rows: float, has_spans: bool) -> float:
-    """Returns the share of rows with measured images; for spans a power of two, because their sums must add up."""
-    share = min(1.0, SAMPLE_IMAGES / rows) if rows else 1.0
-    return 2.0 ** math.floor(math.log2(share)) if has_spans else share
 
 
 def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, FeatureOptions]:

@@ -35,10 +35,8 @@ class Build:
     """
 
     spec: Spec
-    output: str
-    """The dataset's folder, or its URL."""
+    output: str  # the dataset's folder, or its URL
     files: Listings
-    """The sources' files, each with its identity time."""
     options: RunOptions = RunOptions()
     listener: Listener = Listener()
 
@@ -97,9 +95,8 @@ class Build:
     @cached_property
     def remembered(self) -> Remembered | None:
         """The inputs of the live version, if known; `files` then has the identity times of `take_times`."""
-        if self.base.live is None:
-            return None
-        return take_times(self.spec, self.base.folder, self.files, self.options.spans, reads_all=self.options.again)
+        spans, again = self.options.spans, self.options.again
+        return take_times(self.spec, self.base.folder, self.files, spans, reads_all=again) if self.base.live else None
 
     def holds(self, folder: Location, plan: BuildPlan) -> bool:
         """Whether a version of the plan's key was built from the files' present content."""
