@@ -26,7 +26,8 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import acts, base, build_folders, publishing
-from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Lease, LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError

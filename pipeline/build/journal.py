@@ -24,8 +24,8 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import now
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
+from recordmill.pipeline.versions.latest import now
 from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind
 
 if TYPE_CHECKING:

@@ -39,9 +39,10 @@ from recordmill.pipeline.verify.files import check_file, check_graph, refuse
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.shards import ShardNumber, index_of, shard_numbers
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import latest_of, read_forgotten
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.files import replace_file
+from recordmill.pipeline.versions.forgotten import read_forgotten
+from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.stores.open_store import open_store
 

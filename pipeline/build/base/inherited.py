@@ -13,7 +13,9 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions.base import Base, Forgotten, rolls_back
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.latest import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 
 

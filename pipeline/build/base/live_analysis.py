@@ -33,7 +33,7 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions.base import rolls_back
+from recordmill.pipeline.versions.latest import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.image_facts import COUNTS

@@ -14,7 +14,7 @@ from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
 from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, Report, read_report
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.placement import Layout
-from recordmill.pipeline.versions.base import rolls_back
+from recordmill.pipeline.versions.latest import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 

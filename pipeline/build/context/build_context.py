@@ -17,7 +17,7 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
-from recordmill.pipeline.versions.base import Forgotten
+from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions

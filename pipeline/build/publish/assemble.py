@@ -37,9 +37,9 @@ from recordmill.pipeline.dataset.version import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import FORGOTTEN
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
+from recordmill.pipeline.versions.forgotten import FORGOTTEN
 from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription

@@ -1,0 +1,133 @@
+"""The forgotten keys of an output: `forgotten.json`, written by `recordmill versions forget` and honoured by builds.
+
+Each is the digest by which rows are placed (`pipeline.dataset.placement`): a forgotten row is found in any version
+without reading all, and the list contains no keys. Whoever has the list can still confirm a guess.
+
+>>> add_forgotten(open_store("out"), [b"cats/17.jpg"]).holds(b"cats/17.jpg")  # doctest: +SKIP
+True
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.manifest import Json, Manifest, read_manifest, version_folder
+from recordmill.pipeline.dataset.placement import Hashes, digest
+from recordmill.pipeline.json_values import check_format, parse_json
+from recordmill.pipeline.versions.latest import now, swap
+from recordmill.pipeline.versions.stores.base import Content, OutputError, Store, UnsettledOutputError
+
+FORGOTTEN_FILE = "forgotten.json"
+FORMAT = 1
+FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
+"""The entry of a manifest's provenance on the keys left out of the version."""
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The digests of forgotten keys, 24 bytes each as 48 hexadecimal digits, with the times in UTC."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The digests, 24 bytes each."""
+        return [bytes.fromhex(key) for key in self.keys]
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the list, without the times, in hex; empty for an empty list."""
+        return hashlib.sha256("\n".join(sorted(self.keys)).encode()).hexdigest() if self.keys else ""
+
+    @cached_property
+    def _known(self) -> frozenset[bytes]:
+        return frozenset(self.digests)
+
+    @cached_property
+    def _positions(self) -> Hashes:
+        numbers = np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)
+        return numbers[:, 1].astype(np.uint64)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a key was forgotten."""
+        return digest(key) in self._known
+
+    def near(self, positions: Hashes) -> npt.NDArray[np.int64]:
+        """Finds the few keys that may be forgotten by their position hashes: int64 [keys found], increasing."""
+        return np.flatnonzero(np.isin(positions, self._positions))
+
+    def are_left_out_of(self, manifest: Manifest) -> bool:
+        """Whether a version was made without all keys of this list."""
+        entry = manifest.provenance.get(FORGOTTEN) or {}
+        return str(entry.get("keys_sha256", "")) == self.sha256
+
+    def rows_key(self, key: str) -> str:
+        """Makes the key of a build or version that leaves these rows out of the key of one that does not."""
+        return hashlib.sha256(f"{key}\nforgotten {self.sha256}".encode()).hexdigest() if self.keys else key
+
+    def entry(self, source_key: str, learned_of: str | None = None) -> Json:
+        """Describes the list in a manifest's provenance, with the source key of a build that leaves nothing out.
+
+        `learned_of` is the version that the statistics are of, where these rows were taken out later.
+        """
+        entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
+        return entry | ({LEARNED_OF: learned_of} if learned_of else {})
+
+    def to_text(self) -> str:
+        """Formats the list as its file holds it."""
+        return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
+
+
+def check_forgotten(store: Store, version: str) -> None:
+    """Refuses to make a version live that was built before some keys were forgotten.
+
+    Raises:
+        UnsettledOutputError: it was. OutputError: the list is broken. DatasetError: the manifest is.
+    """
+    forgotten = read_forgotten(store)
+    if forgotten.keys and not forgotten.are_left_out_of(read_manifest(version_folder(store.location, version))):
+        raise UnsettledOutputError(f"keys were forgotten in {store.url} since {version} was built: build again")
+
+
+def source_key_of(manifest: Manifest) -> str:
+    """Returns the source key that a version would have if nothing had been forgotten."""
+    entry = manifest.provenance.get(FORGOTTEN) or {}
+    return str(entry.get("source_key", manifest.source_key))
+
+
+def read_forgotten(store: Store) -> Forgotten:
+    """Reads the list of an output; an empty one where nothing was forgotten. Raises: OutputError if it is broken."""
+    return _parse_forgotten(store, store.read_tagged(FORGOTTEN_FILE))
+
+
+def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
+    """Adds keys to the list, and returns all of it. Raises: OutputError if it is broken or cannot be written."""
+    lists = list[Forgotten]()
+
+    def text(content: Content | None) -> bytes | None:
+        before = _parse_forgotten(store, content)
+        lists.append(Forgotten({**dict.fromkeys((digest(key).hex() for key in keys), now()), **before.keys}))
+        return None if lists[-1].keys == before.keys else lists[-1].to_text().encode()
+
+    swap(store, FORGOTTEN_FILE, text)
+    return lists[-1]
+
+
+def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
+    if content is None:
+        return Forgotten()
+    try:
+        parsed = parse_json(content.data)
+        check_format(parsed, FORMAT)
+        keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
+        if len(keys) != len(parsed["keys"]):
+            raise ValueError("a digest has another length than 24 bytes")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
+        # Nobody may build as if nothing had been forgotten.
+        raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None
+    return Forgotten(keys)

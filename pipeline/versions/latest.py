@@ -1,0 +1,100 @@
+"""`LATEST`, replaced by compare-and-swap: read, decide, write if nobody wrote meanwhile, else retry.
+
+>>> compare_and_swap(open_store("out"), lambda latest: moved(latest, "20261120T120000Z-4f1c9a2e", 7))  # doctest: +SKIP
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from recordmill.pipeline.dataset.manifest import LATEST_FILE, Latest
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import NewerFormatError, parse_json
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
+
+TRIES, PAUSE_SECONDS = 50, 0.2
+
+
+def latest_of(store: Store) -> Latest | None:
+    """Reads `LATEST`; None if nothing is published. Raises: OutputError: it is broken, or the store cannot be read."""
+    return _parse_latest(store, store.read_tagged(LATEST_FILE), mend=False)
+
+
+def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]) -> None:
+    """Replaces an object atomically by what `edit` makes of it, None where it is not there; None leaves it.
+
+    `edit` is called again if another process wrote first.
+
+    Raises:
+        UnsettledOutputError: others replace it again and again. OutputError: it cannot be read or written.
+    """
+    with store.locked():
+        for _ in range(TRIES):
+            content = store.read_tagged(name)
+            data = edit(content)
+            if data is None:
+                return
+            with suppress(Conflict):
+                store.write_if(name, data, content.tag if content else None)
+                return
+            time.sleep(PAUSE_SECONDS)
+    raise UnsettledOutputError(f"other processes keep changing {store.location / name}: run the same command again")
+
+
+def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
+    """Replaces `LATEST` atomically by what `edit` makes of it.
+
+    `edit` takes the pointer, None if nothing is published, and returns the new one. It is called again if another
+    process wrote first. With `mend`, a broken `LATEST` counts as missing.
+
+    Raises:
+        OutputError: it is broken, cannot be written, or others replace it again and again.
+    """
+    edited = list[Latest]()
+
+    def text(content: Content | None) -> bytes | None:
+        latest = _parse_latest(store, content, mend)
+        edited.append(edit(latest))
+        return None if edited[-1] == latest else edited[-1].to_text().encode()
+
+    swap(store, LATEST_FILE, text)
+    return edited[-1]
+
+
+def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
+    """Points `LATEST` to another version, and notes when the previous one stopped being live.
+
+    Raises:
+        OutputError: the version is being deleted.
+    """
+    if latest is None:
+        return Latest(version, sequence)
+    if version in latest.removing:
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
+    retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
+    retired = {name: time for name, time in retired.items() if name != version}
+    same = latest.same if latest.version == version else ()
+    return replace(latest, version=version, sequence=sequence, retired=retired, same=same)
+
+
+def now() -> str:
+    """Formats this machine's time, in UTC, as `LATEST` holds it."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest | None:
+    if content is None:
+        return None
+    try:
+        return Latest.from_json(parse_json(content.data))
+    except DatasetError as error:
+        if mend and not isinstance(error, NewerFormatError):
+            return None
+        raise OutputError(f"{store.location / LATEST_FILE} is broken ({error}): {rolls_back(store.url)}") from None
+
+
+def rolls_back(output: str) -> str:
+    """Says which command mends an output whose `LATEST` or live version is damaged."""
+    return f"`recordmill versions rollback {output} VERSION` makes a version live"
