@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from recordmill import RunOptions, build, parse_spec
-from recordmill.pipeline.build.journal import Journal, to_openmetrics, write_metrics
+from recordmill.pipeline.build.journal import Journal
+from recordmill.pipeline.build.metrics import to_openmetrics, write_metrics
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span
