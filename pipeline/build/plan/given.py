@@ -43,7 +43,7 @@ class Given:
         keeps_spans: bool = True,
     ) -> "Given":
         """Lists everything, without opening a source's file; the arguments and errors are those of `make_plan`."""
-        feature_files = digest_files(spec, files)
+        code, feature_files = user_code(spec), digest_files(spec, files)
         inherited = inherit(spec, base, options, feature_files, keeps_spans=keeps_spans)
         if options.spans and not spec.has_templates:
             raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
@@ -51,7 +51,7 @@ class Given:
         spans = list_spans(sources, files) if spec.has_spans else {}
         if spec.has_spans and not spans and not options.spans:
             raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
-        return cls(user_code(spec), feature_files, inherited, sources, spans)
+        return cls(code, feature_files, inherited, sources, spans)
 
 
 def user_code(spec: Spec) -> UserCode | None:
