@@ -27,6 +27,7 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
+from tests.messages import assert_names, raises
 from tests.published import graph
 
 SPEC = """
@@ -99,7 +100,7 @@ def test_a_frozen_build_takes_over_the_graph_of_the_live_version(tmp_path: Path)
             }
     assert second.manifest.rejects["by_reason"] == {"unknown_label": 1}  # the emu
     rejects = Path(second.folder, second.manifest.rejects["files"][0]["file"]).read_text()
-    assert "the label is not among the classes of the frozen analysis" in rejects
+    assert_names(rejects, "label", "frozen")
     assert open_dataset(tmp_path / "out").classes == ["cat", "dog"]
 
     refreshed = output.build(FIRST + MORE, ("analysis: frozen", "analysis: refresh"))
@@ -115,8 +116,8 @@ def test_a_frozen_build_takes_over_the_graph_of_the_live_version(tmp_path: Path)
 @pytest.mark.parametrize(
     ("file", "operations", "why"),
     [
-        ("transform_fn/saved_model.pb", ("Identity", "WriteFile"), "the operation 'WriteFile', 2 times"),
-        ("transform_fn/saved_model.pbtxt", (), "TensorFlow might load it instead"),
+        ("transform_fn/saved_model.pb", ("Identity", "WriteFile"), "'WriteFile', 2 times"),
+        ("transform_fn/saved_model.pbtxt", (), "saved_model.pbtxt"),
     ],
 )
 def test_a_graph_of_somebody_elses_that_does_more_than_compute_is_not_taken_over(
@@ -125,7 +126,7 @@ def test_a_graph_of_somebody_elses_that_does_more_than_compute_is_not_taken_over
     files = {"transform_fn/saved_model.pb": graph(), "transform_fn/assets/a.txt": b"a", file: graph(operations)}
     live: Any = SimpleNamespace(files=files, read=files.__getitem__)
     planned: Any = SimpleNamespace(scratch=str(tmp_path), workspace=LocalStore(str(tmp_path)))
-    with pytest.raises(UnsafeGraphError, match=why):
+    with raises(UnsafeGraphError, why):
         keep_graph(planned, live)
     del files[file]
     keep_graph(planned, live)
@@ -149,7 +150,7 @@ def test_drift_is_in_standard_deviations_of_what_the_graph_was_made_of(tmp_path:
     assert features["color"].items() >= shares.items()
     line = "weight: mean +3.00 standard deviations, Jensen–Shannon 1.000"
     assert f"{line}, since {first.manifest.version}" in output.notes
-    assert any(note.startswith("color: 50.00% without an id (before 0.00%), ") for note in output.notes)
+    assert any("color: 50.00%" in note and "before 0.00%" in note for note in output.notes)
     again = output.build([("cat", "red", "a", 3), ("cat", "red", "a", 1)]).manifest.drift["features"]
     assert (again["text"]["unknown_share"], again["text"]["psi"], again["weight"]["mean_shift"]) == (0.0, 0.0, 0.0)
 
@@ -159,16 +160,13 @@ def test_a_graph_that_cannot_be_kept_is_learned_anew_and_a_note_says_why(tmp_pat
     output = Output(tmp_path)
     first = output.build(FIRST)
     changed = output.build(FIRST, ("{kind: text}", "{kind: text, case: keep}"))
-    begins = "the frozen analysis cannot be kept, all is learned and built anew: "
-    assert output.notes[0] == f"{begins}features.text.case: lower → keep"
+    assert_names(output.notes[0], "frozen analysis", "features.text.case: lower → keep")
     assert "analysis" not in changed.manifest.provenance
     assert graph_of(changed) != graph_of(first)
 
     graph = Path(changed.folder, "transform_fn/saved_model.pb")
     graph.write_bytes(graph.read_bytes()[:-1])
-    with pytest.raises(
-        OutputError, match=r"saved_model.pb is not what it was; `recordmill versions rollback .*out VERSION` makes"
-    ):
+    with raises(OutputError, "saved_model.pb", f"`recordmill versions rollback {tmp_path}/out VERSION`"):
         output.build(FIRST + MORE, ("{kind: text}", "{kind: text, case: keep}"))
 
 

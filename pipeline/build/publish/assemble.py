@@ -1,4 +1,4 @@
-"""Assembles a version in the build's folder, with the files of the spans that are taken over, and describes it."""
+"""Assembles a version in the build's folder, with the files of kept spans, and describes it."""
 
 import hashlib
 import json
@@ -12,15 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
-from recordmill.pipeline.build.base.live_analysis import (
-    ANALYSIS,
-    FEATURE_FILES,
-    KEPT_NAMES,
-    LEARNED_PROFILE,
-    SAMPLE_SHARE,
-    package_versions,
-    published_spec,
-)
+from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
@@ -47,21 +39,17 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 
 @dataclass(frozen=True)
 class TakenOver:
-    """The files that were taken over."""
+    """The files of kept spans."""
 
-    shards: Mapping[int, Shard] = field(default_factory=dict)
-    """The shards by group."""
+    shards: Mapping[int, Shard] = field(default_factory=dict)  # by group
     entries: Mapping[str, Json] = field(default_factory=dict)
-    """`bytes` and `sha256` of their indexes and of the spans' small files, by path."""
+    """`bytes` and `sha256` of the shards' indexes and the spans' small files, by path."""
 
 
 def take_over(results: Results, output: str, assembled: str, version: str, on_note: Callable[[str], None]) -> TakenOver:
-    """Takes the files of kept spans over into an assembled version.
+    """Links or copies the files of kept spans into an assembled version.
 
-    Raises:
-        DatasetError: the live version lacks one.
-        OSError: one can be neither linked nor copied.
-        OutputError: the store cannot copy one.
+    Raises: DatasetError: the live version lacks one. OSError, OutputError: one can be neither linked nor copied.
     """
     base, spans, layout = results.plan.spans.base, results.plan.spans.kept, results.context.layout
     if base is None or not spans:
@@ -77,7 +65,7 @@ def take_over(results: Results, output: str, assembled: str, version: str, on_no
 
 
 def write_span_files(results: Results, assembled: Path) -> None:
-    """Writes the reports and the rejected rows of the spans that were built."""
+    """Writes the reports and the rejected rows of new spans."""
     for span in results.plan.spans.built:
         files = {REPORT: json.dumps(results.span_report(span)).encode(), REJECTED: results.rejected_of(span)}
         for name, data in files.items():
@@ -97,12 +85,12 @@ def assemble(
     more: Mapping[str, bytes] = MappingProxyType({}),
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Manifest:
-    """Assembles a version of a finished job, whose shards and serving model lie in the run's folder `version`.
+    """Assembles a version from a finished job's shards and serving model, in the run's folder `version`.
 
-    It gets a name, unless its shards lie in its folder already, and the files of `more` by their names.
+    It gets a name, unless its shards already lie in its folder, and the files of `more` by name.
 
     Returns:
-        Its manifest, which is not written yet.
+        Its manifest, to be written last.
     """
     assembled = Path(results.context.assembled)
     vocabularies = _vocabularies(results, described)
@@ -140,10 +128,10 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
 
 
 def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any]]:
-    """Writes the shards that have no rows; gives the reports of all that are not taken over, by group."""
+    """Writes the empty shards; returns the reports of all new shards, by group."""
     layout, reports = results.context.layout, results.built
     shard_files = [report[what] for report in reports.values() for what in ("file", "index")]
-    clear(assembled, {SERVING_FOLDER, *shard_files})  # a runner may have killed a worker while it wrote
+    clear(assembled, {SERVING_FOLDER, *shard_files})  # a killed worker may have left others
     for group in range(layout.groups):
         if group not in reports and layout.span_of_group(group) not in results.kept:
             reports[group] = _empty_shard(results.context, *layout.shard_of_group(group))
@@ -151,7 +139,7 @@ def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any
 
 
 def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: TakenOver) -> dict[str, dict[str, Any]]:
-    """Lists the version's files; indexes by their shards' reports, since in a bucket they are there already."""
+    """Lists the version's files; indexes by their shards' reports, because they may be in a bucket."""
     indexes = {
         report["index"]: {"bytes": index_bytes(report["records"]), "sha256": report["index_sha256"]}
         for report in reports
@@ -161,7 +149,7 @@ def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: T
 
 
 def clear(folder: Path, but: Collection[str] = ()) -> None:
-    """Removes what is in a folder, except for the entries of these names."""
+    """Removes the entries of a folder, except these names."""
     for entry in [entry for entry in entries(folder) if entry.name not in but]:
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -206,7 +194,7 @@ def _write_profile(results: Results, assembled: Path) -> None:
     path_within(assembled, FILE).write_text(to_text(results.sums.profiles()), encoding="ascii")
     learned = results.plan.frozen.learned_profile if results.plan.frozen else None
     if learned is not None:
-        path_within(assembled, LEARNED_PROFILE).write_bytes(learned)
+        path_within(assembled, live_analysis.LEARNED_PROFILE).write_bytes(learned)
 
 
 def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
@@ -220,7 +208,7 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
 
 
 def _sample_share(results: Results) -> float:
-    """Returns the share of the images that the statistics of every span are of."""
+    """Returns the least share of images in the statistics of any span."""
     live = results.plan.live
     return min(results.context.sample_share, live.sample_share if live and live.spans else 1.0)
 
@@ -245,20 +233,20 @@ def _manifest(
         duplicates=results.duplicates,
         drift=results.drift,
         spans=results.spans,
-        spec=published_spec(plan.spec),
+        spec=live_analysis.published_spec(plan.spec),
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
-            "packages": package_versions(),
+            "packages": live_analysis.package_versions(),
             **({ASKED: asked} if asked else {}),
             "source_key": plan.rows_key,
-            KEPT_NAMES: {name: len(words) for name, words in plan.given.inherited.names.items()},
+            live_analysis.KEPT_NAMES: {name: len(words) for name, words in plan.given.inherited.names.items()},
             "inputs_sha256": plan.inputs_sha256,
             "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
             **(plan.keys.provenance if plan.spans.spans else {}),
             **({"user_code": plan.given.code.to_json()} if plan.given.code else {}),
-            **({FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),
-            **({ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
-            **({SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
+            **({live_analysis.FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),
+            **({live_analysis.ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
+            **({live_analysis.SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
             **({FORGOTTEN: gone.entry(plan.source_key)} if gone.keys else {}),
         },
     )
