@@ -1,6 +1,6 @@
-"""Follows one build and writes down its end, whatever it is; nothing here makes a build fail.
+"""Follows one build and records its end, whatever it is; errors here fail no build.
 
-The entry, which holds no options, is a line of the output's `history.jsonl` and the source of `--metrics`.
+The entry, without options, is a line of the output's `history.jsonl` and the source of `--metrics`.
 
 >>> journal = Journal("out/emoji", options)                                                # doctest: +SKIP
 >>> published = run(spec, "out/emoji", options, journal.follow(Listener(), "emoji"))  # doctest: +SKIP
@@ -37,12 +37,12 @@ ENDS = {
     ExitCode.INTERRUPTED: STOPPED,
     ExitCode.TERMINATED: STOPPED,
 }
-"""The end by the exit code; any other is `failed`."""
+"""The end by exit code; all others are `failed`."""
 DRY_RUN, TRIAL = "dry_run", "trial"
 
 
 class Journal:
-    """Follows one build by its listener, and writes down its end, once."""
+    """Follows one build by its listener, and records its end, once."""
 
     def __init__(self, output: str, options: RunOptions) -> None:
         self._output, self._options = output, options
@@ -58,7 +58,7 @@ class Journal:
         }
 
     def follow(self, listener: Listener, name: str) -> Listener:
-        """Returns a listener that follows the build of a dataset of this name, and calls another listener."""
+        """Returns a listener that records the build of a dataset of this name, and calls `listener`."""
         self.entry["name"] = name
         with suppress(UserError):
             self.entry["live_before"] = publishing.live_version(self._output)
@@ -78,10 +78,10 @@ class Journal:
         return replace(listener, on_plan=on_plan, on_stage=on_stage)
 
     def end(self, exit_code: ExitCode, message: str | None = None, published: Published | None = None) -> list[str]:
-        """Writes down the build's end, with the error as the user sees it, or the version; only the first call counts.
+        """Records the build's end, with the error for the user, or the version; only the first call counts.
 
         Returns:
-            A warning for each of the history and the metrics that could not be written for another reason.
+            Warnings that the history or the metrics were not written.
         """
         if not self._once.acquire(blocking=False):
             return []
@@ -93,7 +93,7 @@ class Journal:
         self.entry |= {
             "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
             "exit_code": int(exit_code),
-            "name": self.entry["name"] or (live and live.name),  # of a spec that cannot be read
+            "name": self.entry["name"] or (live and live.name),  # of an unreadable spec
             "message": message and public_message(message),
             "ended_at": now(),
             "seconds": round(time.monotonic() - self._began, 3),
@@ -114,7 +114,7 @@ class Journal:
         self._stage, self._since = stage, now
 
     def _asked(self, published: Published | None) -> dict[str, dict[str, int]]:
-        """Returns the requests to object stores: of a new version as far as its manifest has them, and since."""
+        """Returns the requests to object stores: those in a new version's manifest, and later ones."""
         counts, asked = Counter(TRAFFIC.take()), dict[str, dict[str, int]]()
         if published is not None and published.is_new:
             asked = published.manifest.provenance.get(ASKED, {})
@@ -129,7 +129,7 @@ class Journal:
         return {}
 
     def _rows_so_far(self) -> dict[str, int]:
-        """The rows of a build that did not come to its end, as its counters have them."""
+        """Returns the rows of an unfinished build from its counters."""
         if self._planned is None:
             return {}
         counts = self._progress()

@@ -15,15 +15,15 @@ HELP = {
     "build_exit_code": "The exit code of the last build: docs/rebuilds.md.",
     "build_ended_timestamp_seconds": "When the last build ended.",
     "build_duration_seconds": "How long the last build took, by stage.",
-    "build_rows": "Rows of the last build's version, by what became of them.",
+    "build_rows": "Rows of the last build's version, by outcome.",
     "build_rejected_rows": "Rejected rows of the last build's version, by reason.",
     "build_bytes": "Bytes of the shards of the last build's version.",
     "build_store_requests": "Requests of the last build to object stores, by kind.",
-    "build_store_bytes": "Bytes that it sent to them and got from them, by kind.",
-    "build_store_retries": "Requests that were repeated, by kind.",
-    "build_store_milliseconds": "Milliseconds that all requests took together, by kind.",
+    "build_store_bytes": "Bytes sent to them and received, by kind.",
+    "build_store_retries": "Retried requests, by kind.",
+    "build_store_milliseconds": "Milliseconds of all requests together, by kind.",
     "build_spans": "Spans of the last build's version, built or kept.",
-    "gate_figure": "What the last build's version was compared with the live one by, by the gate's rule.",
+    "gate_figure": "The last build's version compared with the live one, by the gate's rule.",
     "gate_breaches": "Figures of the gate beyond their limits.",
     "live_built_timestamp_seconds": "When the live version was built.",
     "live_info": "The live version's name.",
@@ -43,7 +43,7 @@ def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) ->
 
 
 def to_openmetrics(entry: Mapping[str, Any], live: Manifest | None) -> str:
-    """Formats an entry of the history, and the live version's age."""
+    """Formats an entry of the history, and facts of the live version."""
     samples: dict[str, list[str]] = {}
     for name, labels, value in _samples(entry, live):
         texts = {"dataset": entry["name"] or "", **labels}.items()

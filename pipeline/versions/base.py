@@ -1,4 +1,4 @@
-"""A snapshot of an output for the next version, and which of its versions await approval.
+"""A snapshot of an output for the next version, and the versions awaiting approval.
 
 >>> Base.read("out").live.version  # doctest: +SKIP
 '20261120T120000Z-4f1c9a2e'
@@ -26,39 +26,39 @@ from recordmill.pipeline.versions.stores.open_store import open_location, open_s
 
 
 def awaits_approval(latest: Latest | None, manifest: Manifest) -> bool:
-    """Whether only a person makes a version live: the gate held it back, or a person rolled back its inputs."""
+    """Whether a version needs approval: the gate held it back, or a person rolled back its inputs."""
     was_live = {latest.version, *latest.retired} if latest else set()
     held = bool(manifest.gate.get("breaches")) and manifest.version not in was_live
     return held or is_rolled_back(latest, manifest)
 
 
 def is_held_back(latest: Latest | None, manifest: Manifest) -> bool:
-    """Whether a version awaits approval, and was never live."""
+    """Whether a version awaits approval and was never live."""
     return awaits_approval(latest, manifest) and not (latest and manifest.version in latest.retired)
 
 
 def is_rolled_back(latest: Latest | None, manifest: Manifest) -> bool:
-    """Whether a person rolled back a version of these inputs or rows, and made none of them live since."""
+    """Whether a person rolled back a version of these inputs or rows, and made none live since."""
     if latest is None or latest.version == manifest.version:
         return False
     return not _marks(manifest).isdisjoint(latest.rolled_back)
 
 
 def rolled_back(latest: Latest | None, chosen: Manifest, left: Iterable[Manifest] = ()) -> tuple[str, ...]:
-    """Returns the marks of what is rolled back: those so far, and of newer versions that are left; not the chosen's."""
+    """Returns the marks of rolled back versions: earlier ones and those of newer `left`, except the chosen's."""
     marks = {*latest.rolled_back} if latest else set()
     newer = (_marks(each) for each in left if each.sequence > chosen.sequence and not each.trial)
     return tuple(sorted(marks.union(*newer) - _marks(chosen)))
 
 
 def _marks(manifest: Manifest) -> set[str]:
-    """Returns what a rollback remembers of a version: its source key and, as files may be touched, its shards."""
+    """Returns a version's marks for rollbacks: its source key and, because files may be touched, its shards' digest."""
     shards = "".join(shard.sha256 for shard in manifest.shards)
     return {source_key_of(manifest), hashlib.sha256(shards.encode()).hexdigest()}
 
 
 def missing_files(store: Store, manifest: Manifest) -> dict[str, str | None]:
-    """Maps the files of a version that are not there with their sizes to their spans; None for those of no span."""
+    """Maps missing or mis-sized files of a version to their spans (None: no span)."""
     own = f"{VERSIONS_FOLDER}/{manifest.version}"
     files = {f"{own}/{path}": (entry["bytes"], span_of_file(path)) for path, entry in manifest.files.items()}
     for shard in manifest.shards:
@@ -72,23 +72,21 @@ def missing_files(store: Store, manifest: Manifest) -> dict[str, str | None]:
 
 @dataclass(frozen=True)
 class Base:
-    """A snapshot of an output: the version that is live, and the keys that must not come back."""
+    """A snapshot of an output: the live version and the forgotten keys."""
 
     output: str
     latest: Latest | None = None
-    live: Manifest | None = None
-    """The manifest of the live version; None where nothing is live, or it cannot be read."""
-    fault: str = ""
-    """Why the manifest of the live version cannot be read."""
+    live: Manifest | None = None  # if readable
+    fault: str = ""  # of an unreadable manifest
     forgotten: Forgotten = field(default_factory=Forgotten)
 
     @classmethod
     def read(cls, output: str, name: str | None = None) -> "Base":
-        """Reads what an output holds now, of the dataset of a name, or of any.
+        """Reads an output of the dataset `name`, or of any.
 
         Raises:
-            OutputError: `LATEST` or the list of forgotten keys is broken, the output cannot be read, or it holds a
-                dataset of another name.
+            OutputError: `LATEST` or the list of forgotten keys is broken, the output is not readable, or it has
+                another dataset.
         """
         store = open_store(output)
         latest, live, fault = latest_of(store), None, ""
@@ -105,17 +103,17 @@ class Base:
 
     @property
     def version(self) -> str | None:
-        """The name of the live version; None where nothing is live."""
+        """The name of the live version, if any."""
         return self.latest.version if self.latest else None
 
     @property
     def folder(self) -> Location:
-        """The folder of the live version, which there must be."""
+        """The folder of the live version, which must exist."""
         return version_folder(open_location(self.output), self.version or "")
 
     @property
     def holds_forgotten_rows(self) -> bool:
-        """Whether the live version was made before some keys were forgotten."""
+        """Whether keys were forgotten after the live version was made."""
         return self.live is not None and not self.forgotten.are_left_out_of(self.live)
 
     @cached_property
@@ -124,16 +122,12 @@ class Base:
         return missing_files(open_store(self.output), self.live) if self.live else {}
 
     def is_current(self) -> bool:
-        """Whether the output still holds this. Raises: OutputError, as `read`."""
+        """Whether the output is unchanged. Raises: OutputError, as `read`."""
         store = open_store(self.output)
         return latest_of(store) == self.latest and read_forgotten(store).sha256 == self.forgotten.sha256
 
     def check(self, latest: Latest | None) -> None:
-        """Checks that an output, whose `LATEST` is given, still holds this.
-
-        Raises:
-            UnsettledOutputError: another version is live, or more keys are forgotten.
-        """
+        """Checks that the output, with its present `latest`, is unchanged. Raises: UnsettledOutputError."""
         if (latest and latest.version) != self.version:
             raise UnsettledOutputError(
                 f"another version of {self.output} became live meanwhile: run the same command again"

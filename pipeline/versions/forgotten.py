@@ -1,7 +1,7 @@
 """The forgotten keys of an output: `forgotten.json`, written by `recordmill versions forget` and honoured by builds.
 
-Each is the digest by which rows are placed (`pipeline.dataset.placement`): a forgotten row is found in any version
-without reading all, and the list contains no keys. Whoever has the list can still confirm a guess.
+Each is the digest that places its row (`pipeline.dataset.placement`): a forgotten row is found in any version without
+reading all of it, and the list contains no keys. Whoever has the list can confirm a guess.
 
 >>> add_forgotten(open_store("out"), [b"cats/17.jpg"]).holds(b"cats/17.jpg")  # doctest: +SKIP
 True
@@ -25,12 +25,12 @@ from recordmill.pipeline.versions.stores.base import Content, OutputError, Store
 FORGOTTEN_FILE = "forgotten.json"
 FORMAT = 1
 FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
-"""The entry of a manifest's provenance on the keys left out of the version."""
+"""The entry of a manifest's provenance on keys left out, and one name in it."""
 
 
 @dataclass(frozen=True)
 class Forgotten:
-    """The digests of forgotten keys, 24 bytes each as 48 hexadecimal digits, with the times in UTC."""
+    """The digests of forgotten keys, each 48 hexadecimal digits, with times in UTC."""
 
     keys: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,36 +58,35 @@ class Forgotten:
         return digest(key) in self._known
 
     def near(self, positions: Hashes) -> npt.NDArray[np.int64]:
-        """Finds the few keys that may be forgotten by their position hashes: int64 [keys found], increasing."""
+        """Finds the few keys that may be forgotten, by position hash: int64 [keys found], increasing."""
         return np.flatnonzero(np.isin(positions, self._positions))
 
     def are_left_out_of(self, manifest: Manifest) -> bool:
-        """Whether a version was made without all keys of this list."""
+        """Whether a version was made without the keys of this list."""
         entry = manifest.provenance.get(FORGOTTEN) or {}
         return str(entry.get("keys_sha256", "")) == self.sha256
 
     def rows_key(self, key: str) -> str:
-        """Makes the key of a build or version that leaves these rows out of the key of one that does not."""
+        """Makes the key of a build without these rows from the key of one with them."""
         return hashlib.sha256(f"{key}\nforgotten {self.sha256}".encode()).hexdigest() if self.keys else key
 
     def entry(self, source_key: str, learned_of: str | None = None) -> Json:
-        """Describes the list in a manifest's provenance, with the source key of a build that leaves nothing out.
+        """Describes the list in a manifest's provenance, with the source key of a build of all rows.
 
-        `learned_of` is the version that the statistics are of, where these rows were taken out later.
+        `learned_of` is the version with the statistics, if these rows were removed later.
         """
         entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
         return entry | ({LEARNED_OF: learned_of} if learned_of else {})
 
     def to_text(self) -> str:
-        """Formats the list as its file holds it."""
+        """Formats the list for its file."""
         return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
 
 
 def check_forgotten(store: Store, version: str) -> None:
-    """Refuses to make a version live that was built before some keys were forgotten.
+    """Refuses to make a version live that is older than some forgotten keys.
 
-    Raises:
-        UnsettledOutputError: it was. OutputError: the list is broken. DatasetError: the manifest is.
+    Raises: UnsettledOutputError: it is. OutputError: the list is broken. DatasetError: the manifest is.
     """
     forgotten = read_forgotten(store)
     if forgotten.keys and not forgotten.are_left_out_of(read_manifest(version_folder(store.location, version))):
@@ -95,18 +94,18 @@ def check_forgotten(store: Store, version: str) -> None:
 
 
 def source_key_of(manifest: Manifest) -> str:
-    """Returns the source key that a version would have if nothing had been forgotten."""
+    """Returns the source key of a version with all rows, forgotten ones included."""
     entry = manifest.provenance.get(FORGOTTEN) or {}
     return str(entry.get("source_key", manifest.source_key))
 
 
 def read_forgotten(store: Store) -> Forgotten:
-    """Reads the list of an output; an empty one where nothing was forgotten. Raises: OutputError if it is broken."""
+    """Reads the list of an output, perhaps empty. Raises: OutputError if it is broken."""
     return _parse_forgotten(store, store.read_tagged(FORGOTTEN_FILE))
 
 
 def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
-    """Adds keys to the list, and returns all of it. Raises: OutputError if it is broken or cannot be written."""
+    """Adds keys to the list, and returns it. Raises: OutputError if it is broken or not writable."""
     lists = list[Forgotten]()
 
     def text(content: Content | None) -> bytes | None:
@@ -128,6 +127,6 @@ def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
         if len(keys) != len(parsed["keys"]):
             raise ValueError("a digest has another length than 24 bytes")
     except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
-        # Nobody may build as if nothing had been forgotten.
+        # No build may ignore the list.
         raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None
     return Forgotten(keys)

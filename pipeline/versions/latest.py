@@ -18,17 +18,14 @@ TRIES, PAUSE_SECONDS = 50, 0.2
 
 
 def latest_of(store: Store) -> Latest | None:
-    """Reads `LATEST`; None if nothing is published. Raises: OutputError: it is broken, or the store cannot be read."""
+    """Reads `LATEST`, if a version is published. Raises: OutputError: it is broken or not readable."""
     return _parse_latest(store, store.read_tagged(LATEST_FILE), mend=False)
 
 
 def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]) -> None:
-    """Replaces an object atomically by what `edit` makes of it, None where it is not there; None leaves it.
+    """Replaces an object atomically by `edit(content)`; None stands for a missing object, and as result for no change.
 
-    `edit` is called again if another process wrote first.
-
-    Raises:
-        UnsettledOutputError: others replace it again and again. OutputError: it cannot be read or written.
+    Retries if another process wrote first. Raises: UnsettledOutputError after `TRIES`, OutputError.
     """
     with store.locked():
         for _ in range(TRIES):
@@ -44,13 +41,9 @@ def swap(store: Store, name: str, edit: Callable[[Content | None], bytes | None]
 
 
 def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
-    """Replaces `LATEST` atomically by what `edit` makes of it.
+    """Replaces `LATEST` atomically by `edit(latest)`, of None without a version; retries as `swap`.
 
-    `edit` takes the pointer, None if nothing is published, and returns the new one. It is called again if another
-    process wrote first. With `mend`, a broken `LATEST` counts as missing.
-
-    Raises:
-        OutputError: it is broken, cannot be written, or others replace it again and again.
+    With `mend`, a broken `LATEST` counts as missing. Raises: OutputError, as `latest_of` and `swap`.
     """
     edited = list[Latest]()
 
@@ -64,10 +57,9 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
 
 
 def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version, and notes when the previous one stopped being live.
+    """Points `LATEST` to another version, and notes when the previous one was retired.
 
-    Raises:
-        OutputError: the version is being deleted.
+    Raises: UnsettledOutputError: the version is being deleted.
     """
     if latest is None:
         return Latest(version, sequence)
@@ -80,7 +72,7 @@ def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
 
 
 def now() -> str:
-    """Formats this machine's time, in UTC, as `LATEST` holds it."""
+    """Formats the present time, in UTC, as in `LATEST`."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -96,5 +88,5 @@ def _parse_latest(store: Store, content: Content | None, mend: bool) -> Latest |
 
 
 def rolls_back(output: str) -> str:
-    """Says which command mends an output whose `LATEST` or live version is damaged."""
+    """Names the command that mends an output with a damaged `LATEST` or live version."""
     return f"`recordmill versions rollback {output} VERSION` makes a version live"

@@ -55,7 +55,7 @@ def begin(
 ) -> Run:
     """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the output's lease.
 
-    Drops attempts at other chunks than `pieces`, or with a rejected row that `is_doubtful`. Raises: OSError, OutputError.
+    Drops attempts at other chunks than `pieces`, or with a doubtful rejected row. Raises: OSError, OutputError.
     """
     place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()

@@ -51,8 +51,8 @@ def _chain(error: BaseException) -> list[BaseException]:
 def _is_failure(error: BaseException, number: int) -> bool:
     """Whether an error is a failure of this `errno`, by attribute or text.
 
-    Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's `OpError` and Arrow's errors only the
-    operating system's words, and `shutil.Error` a list of texts.
+    Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's `OpError` and Arrow's errors only
+    the operating system's words, and `shutil.Error` a list of texts.
     """
     return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
 
@@ -91,7 +91,7 @@ class Watch:
         threading.excepthook = self._excepthook
 
     def follow(self, check: Callable[[], None], pause_seconds: float = 0.0) -> None:
-        """Sets a quick check: it raises UserError if the build must end, and is called at most every `pause_seconds`."""
+        """Sets a quick check, called at most every `pause_seconds`; its UserError ends the build."""
         self._check, self._pause = check, pause_seconds
 
     def look(self) -> None:

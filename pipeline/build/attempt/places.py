@@ -47,8 +47,7 @@ class Kept:
     shards: dict[int, dict[str, Any]]  # the reports of finished shards, by group
     groups: frozenset[int]  # without finished shards
     chunks: frozenset[int]  # with rows of these groups
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """The progress of the finished steps."""
+    counts: Mapping[str, int] = field(default_factory=dict)  # progress of the finished steps
 
     def __str__(self) -> str:
         return f"the transform graph and {len(self.shards)} of {len(self.shards) + len(self.groups)} shards"

@@ -1,6 +1,6 @@
-"""The parts of the live version that a build continues: ids of classes, a frozen graph, spans whose shards stay.
+"""The parts of the live version that a build continues: ids of classes, a frozen graph, shards of spans.
 
-All follow from the snapshot of the output (`pipeline.versions.base`), before anything is planned.
+They are decided by the snapshot of the output (`pipeline.versions.base`), before anything is planned.
 """
 
 from collections.abc import Mapping
@@ -27,21 +27,16 @@ class SpanError(UserError):
 class Inherited:
     """The parts of the live version that the next one continues; none in a first build."""
 
-    names: Names = field(default_factory=dict)
-    """The class names that keep their ids, by feature."""
+    names: Names = field(default_factory=dict)  # class names that keep their ids, by feature
     analysis: LiveAnalysis | None = None
     """The live version's analysis, frozen or one to add to; None where all is learned."""
-    base: Manifest | None = None
-    """The live version, if shards of its spans may stay."""
-    damaged: tuple[str, ...] = ()
-    """The spans of `base` with missing files."""
-    forgotten: Forgotten = field(default_factory=Forgotten)
-    """The keys to leave out."""
-    notes: tuple[str, ...] = ()
-    """Lines for the user: what cannot be kept, and why."""
+    base: Manifest | None = None  # live version, if its spans may be kept
+    damaged: tuple[str, ...] = ()  # spans of `base` with missing files
+    forgotten: Forgotten = field(default_factory=Forgotten)  # keys to leave out
+    notes: tuple[str, ...] = ()  # lines for the user: what cannot be kept, and why
 
     def with_spans(self, kept: tuple[str, ...]) -> LiveAnalysis | None:
-        """Returns the analysis for a build that keeps some spans; None where it learns all."""
+        """Returns the analysis for a build that keeps these spans; None if it learns everything."""
         needed = self.analysis is not None and (self.analysis.is_frozen or kept)
         return replace(self.analysis, spans=kept) if self.analysis and needed else None
 
@@ -85,7 +80,7 @@ def _names(spec: Spec, base: Base) -> Names:
 
 
 def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> str:
-    """Says why no span of the live version can be kept; empty where they can."""
+    """Says why no span of the live version can be kept; empty if they can."""
     if base.live is None:
         return f"the live version is damaged: {base.fault}"
     if base.holds_forgotten_rows:

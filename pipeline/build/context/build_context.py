@@ -37,18 +37,15 @@ MAX_BUCKETS = 1024  # each chunk and shard sends an element to each
 class RowSchema:
     """The columns of rows: those to read, each feature's, and those that decide a row's key and split."""
 
-    columns: Columns
-    """The raw columns to read."""
-    features: Mapping[str, str]
-    """The column of each feature that has one."""
+    columns: Columns  # raw columns to read
+    features: Mapping[str, str]  # column of each feature that has one
     key: Sequence[str] | None
     label: str | None
     classes: tuple[str, ...] | None
     """The label's classes, from the spec or a frozen analysis; None if the data decide."""
     fills: Mapping[str, Any] = field(default_factory=dict)
     """The default for a missing value, by optional feature."""
-    content_key: str | None = None
-    """The column with the key as its content."""
+    content_key: str | None = None  # the key digests this column
     split_by: SplitBy | None = None
     together: tuple[tuple[str, ...], ...] = ()
     """Groups of features with lists of equal lengths in each row."""
@@ -56,8 +53,7 @@ class RowSchema:
     """Whether a frozen analysis gives the label's classes."""
     source_splits: tuple[str | None, ...] = ()
     """The split for all rows of a source, if the spec names one."""
-    key_prefixes: tuple[bytes, ...] = ()
-    """The prefix of default keys, by source; empty without spans."""
+    key_prefixes: tuple[bytes, ...] = ()  # prefix of default keys, by source; empty without spans
 
     def final_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of a feature's column in keyed rows."""
@@ -89,12 +85,10 @@ class RowSchema:
 class RowDecisions:
     """Decisions about rows by the jobs before the look; None where no job ran."""
 
-    strata: Strata | None = None
-    """The bounds of each class, if the split is by class."""
+    strata: Strata | None = None  # bounds of each class, if the split is by class
     moved: str | None = None
     """The folder of units moved to the split of their duplicates, a file per chunk."""
-    dropped: str | None = None
-    """The folder of dropped duplicates, a file per chunk."""
+    dropped: str | None = None  # folder of dropped duplicates, a file per chunk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,49 +98,35 @@ class PlannedBuild:
     name: str
     workspace: Store
     """The attempt's: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)."""
-    shards: Store
-    """The folder of shards and indexes; it becomes the version's, or already is."""
-    scratch: str
-    """A folder on the driver's disk, for the driver and local workers."""
+    shards: Store  # folder of shards and indexes; it becomes the version's, or already is
+    scratch: str  # a folder on the driver's disk, for the driver and local workers
     features: Mapping[str, FeatureOptions]
     """The features' options; with models, words and classes once the graph is made."""
-    analyzed: frozenset[str]
-    """The features that the analysis reads."""
+    analyzed: frozenset[str]  # features that the analysis reads
     schema: RowSchema
     layout: Layout
     readers: tuple[SourceReader[Any], ...]
     """The readers of the sources; with spans, one for each part of a source."""
-    spans: tuple[str | None, ...]
-    """The span of each source; None without spans."""
-    roots: tuple[str, ...]
-    """The folder of each source's images."""
+    spans: tuple[str | None, ...]  # span of each source; None without spans
+    roots: tuple[str, ...]  # folder of each source's images
     files: Files
     inline: bool
     """Whether packed rows cross the shuffle; otherwise they are in scratch files."""
-    pack_bytes: int
-    """The bytes of rows to pack together: a smaller batch is not worth its cost."""
-    set_threads: int
-    """The threads of the transform graph per worker; 0: the number of cores."""
-    sample_share: float
-    """The share of the train split's images in pixel statistics, 0..1."""
+    pack_bytes: int  # bytes of rows to pack together: a smaller batch is not worth its cost
+    set_threads: int  # threads of the transform graph per worker; 0: the number of cores
+    sample_share: float  # share of the train split's images in pixel statistics, 0..1
     duplicates: Duplicates
-    models: Mapping[str, str]
-    """The feature that each tokenizer model is named after, by feature."""
-    forgotten: Forgotten = Forgotten()
-    """The keys of rows to leave out."""
-    preprocessing: str | None = None
-    """The user's own function, `module:function`."""
-    user_code: UserCode | None = None
-    """The user's modules."""
-    row_share: float = 1.0
-    """The share of rows to keep, by key hash; below 1 for a trial."""
+    models: Mapping[str, str]  # feature that each tokenizer model is named after, by feature
+    forgotten: Forgotten = Forgotten()  # keys of rows to leave out
+    preprocessing: str | None = None  # user's own function, `module:function`
+    user_code: UserCode | None = None  # user's modules
+    row_share: float = 1.0  # share of rows to keep, by key hash; below 1 for a trial
     isolated: bool = False
     """Whether each image is decoded first in a process that may crash (`pipeline.build.images.isolation`)."""
     decisions: RowDecisions = RowDecisions()
     export: str = ""
     """The archive of tf.Transform's export (`context.graph`), once the graph is made."""
-    groups: frozenset[int] | None = None
-    """The groups of shards to build; None: all."""
+    groups: frozenset[int] | None = None  # groups of shards to build; None: all
 
     @property
     def threads(self) -> int:

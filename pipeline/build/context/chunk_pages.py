@@ -32,8 +32,7 @@ class ChunkPages:
     workspace: Store
     digests: tuple[bytes, ...]
     """The digest of each page, its file's name: a worker unpickles only what the driver wrote."""
-    bounds: tuple[int, ...]
-    """The position of each page's first chunk and, last, the number of chunks."""
+    bounds: tuple[int, ...]  # position of each page's first chunk and, last, the number of chunks
 
     @classmethod
     def write(cls, workspace: Store, chunks: Sequence[Chunk]) -> Self:

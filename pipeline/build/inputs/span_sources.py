@@ -1,4 +1,4 @@
-"""The sources of a spec by span, and their files: a source with placeholders is one source per span of its files.
+"""The sources of a spec by span, and their files: a source with placeholders counts once per span.
 
 >>> [(each.span, each.source.path) for each in by_span(spec, files)]  # doctest: +SKIP
 [('2026-11-19', 'data/2026-11-19'), ('2026-11-20', 'data/2026-11-20')]
@@ -42,16 +42,12 @@ class SpanSource:
     """A source to read: one of the spec, or its part of one span."""
 
     source: SourceOptions
-    index: int
-    """The number of the source in the spec."""
-    columns: Columns
-    """The columns to read."""
-    span: str | None = None
-    """The span of its rows; None where the spec has none."""
-    member: str | None = None
-    """The span in its files' names, where `--compact` merges spans."""
+    index: int  # of the source in the spec
+    columns: Columns  # to read
+    span: str | None = None  # of its rows, if the spec has spans
+    member: str | None = None  # span in its files' names, where `--compact` merges spans
     key_prefix: str = ""
-    """The beginning of its rows' default keys: two days' `1.jpg` are two rows."""
+    """The prefix of default keys: two days' `1.jpg` are two rows."""
     files: Sequence[FileInfo] | None = None
     """The files that it reads, with paths relative to its root; None for all."""
 
@@ -90,8 +86,7 @@ class ListedSpan(NamedTuple):
     sources: tuple[SpanSource, ...]
     files: int
     bytes: int
-    sha256: str
-    """The digest of the listing: names, sizes and times."""
+    sha256: str  # of the names, sizes and times
 
 
 def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Group]:
@@ -178,12 +173,12 @@ def _parts(whole: SpanSource, files: Files) -> Iterator[SpanSource]:
     if not spans:
         raise SourceError(f"{source.path}: no file names a span")
     for span in {BASE, COMPACT} & set(spans):
-        raise SourceError(f"{source.path}: no span can be named {span}: Recordmill names one of its own so")
+        raise SourceError(f"{source.path}: no span can be named {span}: Recordmill uses that name")
     return (_part(whole, span) for span in spans)
 
 
 def _part(whole: SpanSource, span: str) -> SpanSource:
-    """Returns the part of a source that is one span; its paths contain the span's name."""
+    """Returns a source's part of one span; its paths contain the span's name."""
     source = whole.source
     given = {name: path for name in PATHS if (path := getattr(source, name, None))}
     filled = {name: Template(source.path).fill(span, path) or "" for name, path in given.items()}

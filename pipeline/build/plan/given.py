@@ -26,10 +26,8 @@ class Given:
     feature_files: Mapping[str, str]
     """The SHA-256 of each file that features name, in hexadecimal, by feature and option."""
     inherited: Inherited
-    sources: tuple[SpanSource, ...]
-    """The sources, by span; with `--span` only those of the named spans."""
-    spans: Mapping[str, ListedSpan]
-    """The spans with files of rows; empty where the spec has none."""
+    sources: tuple[SpanSource, ...]  # sources, by span; with `--span` only those of the named spans
+    spans: Mapping[str, ListedSpan]  # spans with files of rows; empty where the spec has none
 
     @classmethod
     def of(

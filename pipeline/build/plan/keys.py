@@ -1,4 +1,4 @@
-"""The keys of a build and of its spans: digests of everything that decides a byte; spans of an unchanged key are kept.
+"""The keys of a build and of spans: digests of everything that decides a byte; spans of an unchanged key are kept.
 
 These are the spec, our version and those of the packages at work, the user's modules, and the listed inputs with their
 sizes and times of change. `BuildPlan.build_key` adds the live version's part. A kept span's shards stay if the build
@@ -37,19 +37,17 @@ RECIPE, SOURCES = "recipe_sha256", "sources_sha256"
 
 
 class NoDataError(SourceError):
-    """A span to build has no data, perhaps not yet."""
+    """A span to build lacks data, perhaps not for long."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The names of a build and of its spans: digests of what they are made of."""
+    """The keys of a build and of spans."""
 
-    parts: Mapping[str, Any]
-    """All that decides a byte, except the inputs and the live version."""
-    spans: Mapping[str, Span]
-    """The listed spans with their keys, without rows; empty where the spec has no spans."""
+    parts: Mapping[str, Any]  # all that decides a byte, except the inputs and the live version
+    spans: Mapping[str, Span]  # listed spans with keys, without rows; empty if the spec names none
 
     @classmethod
     def of(cls, spec: Spec, given: Given, limit: int | None = None) -> "Keys":
@@ -112,10 +110,9 @@ class SpanChoice:
 
     sources: tuple[SpanSource, ...]  # to read
     built: Mapping[str, Span] = field(default_factory=dict)
-    """The spans to read, without their rows; empty where the spec has no spans."""
+    """The spans to read, without their rows; empty if the spec names none."""
     kept: Mapping[str, Span] = field(default_factory=dict)
-    base: Manifest | None = None
-    """The live version, if its spans may be kept."""
+    base: Manifest | None = None  # live version, if its spans may be kept
     without_rows: tuple[str, ...] = ()
     """Spans left out, since their files hold no row: an empty file, or a caption without its image."""
 
@@ -130,8 +127,8 @@ class SpanChoice:
         if self.base is None or not self.base.spans or self.spans.keys() == {BASE}:
             return empty
         gone = [name for name in self.base.spans if name not in self.spans and not self.base.spans[name].members]
-        notes = empty + note("spans that are read", list(self.built)) + note("spans that are kept", list(self.kept))
-        return notes + note("spans that are gone", [] if COMPACT in self.built else gone)
+        notes = empty + note("spans read", list(self.built)) + note("spans kept", list(self.kept))
+        return notes + note("spans gone", [] if COMPACT in self.built else gone)
 
     def kept_shards(self, split: str) -> Counter[str]:
         """Returns the number of a split's shards in each kept span."""
@@ -186,7 +183,7 @@ def _only(given: Given, keys: Keys, sources: tuple[SpanSource, ...], only: tuple
         )
     for span in only:
         if span not in built or not built[span].files:
-            raise NoDataError(f"--span {span}: there is no data for it in any source")
+            raise NoDataError(f"--span {span}: no source has data for it")
     kept = {name: span for name, span in base.spans.items() if name not in built} if base else {}
     for span in only:
         if any(span in each.members for each in kept.values()):
@@ -205,7 +202,7 @@ def groups_digest(groups: Iterable[Group], content: str = "keyed") -> str:
 
 
 def spans_digest(*spans: Mapping[str, Span]) -> str:
-    """Digests the inputs of spans; of merged ones, the keys of their members."""
+    """Digests the inputs of spans; for merged ones, the members' keys."""
     keys = dict[str, str]()
     for name, span in (pair for some in spans for pair in some.items()):
         keys |= span.members or {name: span.key}

@@ -53,8 +53,7 @@ class BuildPlan:
     pack_bytes: int
     limit: int | None = None
     """About how many rows a trial version holds; None for a build of all rows."""
-    row_share: float = 1.0
-    """The share of the rows of `chunks` to keep, by the hash of their keys."""
+    row_share: float = 1.0  # share of the rows of `chunks` to keep, by key hash
     gaps: frozenset[int] = frozenset()
     """Chunks, by index, with unknown line numbers: a trial skips the part of the file before them."""
 
@@ -79,7 +78,7 @@ class BuildPlan:
         prefixes = [source.key_prefix for source in self.sources]  # of spans: two days' files may have one name
         listed = [(chunk.source, prefixes[chunk.source] + chunk.file, chunk.bytes) for chunk in self.chunks]
         if any(isinstance(source, UserRows) and not source.inputs for source in self.spec.source):
-            listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
+            listed.append((-1, uuid.uuid4().hex, 0))  # with unknown inputs no earlier work fits
         return [*listed, (-1, groups_digest(self.inputs, "seen"), 0)]
 
     @cached_property
@@ -104,7 +103,7 @@ class BuildPlan:
         if self.spans.spans:
             spans.append(list(self.spans.spans))  # merged spans have other shards
         if self.live is not None and not self.live.is_frozen:
-            spans.append([self.live.digest, *self.live.spans])  # kept shards are of its graph
+            spans.append([self.live.digest, *self.live.spans])  # kept shards need its graph
         if not names and self.frozen is None and not spans:
             return self.rows_key
         return sha256_of([self.rows_key, names, *([self.frozen.digest] if self.frozen else []), *spans])
@@ -179,7 +178,7 @@ class _Sizes(NamedTuple):
 
     splits: dict[str, float]
     shards: Mapping[str, int]  # as the spec gives them
-    image_bytes: int | None  # expected of a row; None where rows have no images
+    image_bytes: int | None  # expected of a row; None without images
 
     @classmethod
     def of(cls, spec: Spec) -> "_Sizes":
@@ -190,7 +189,7 @@ class _Sizes(NamedTuple):
         return cls(dict(spec.splits), given, image_bytes if images else None)
 
     def layout(self, spans: SpanChoice, plans: Mapping[str, Sequence[Plan]]) -> Layout:
-        """Returns the layout; kept spans have their shards as they are."""
+        """Returns the layout; kept spans keep their numbers of shards."""
         if not spans.spans:
             return Layout(self.splits, self.shards_of(plans[""]))
         kept = {split: spans.kept_shards(split) for split in self.splits}
@@ -213,7 +212,7 @@ class _Sizes(NamedTuple):
         return int(self.image_bytes * sum(plan.rows for plan in plans))
 
     def of_packed(self, plan: Plan) -> int:
-        """Estimates the bytes of a source's packed rows: all of its bytes except images that rows only refer to."""
+        """Estimates the bytes of a source's packed rows: all except images that rows only refer to."""
         refers = plan.referred_bytes > 0 or self.image_bytes is not None
         return plan.bytes - plan.referred_bytes + (plan.rows * REFERENCE_BYTES if refers else 0)
 
@@ -243,7 +242,7 @@ def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
 
 
 def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
-    """Returns the positions in `chosen` of chunks that follow a part of their file outside `chosen`."""
+    """Returns the positions of chosen chunks that follow a part of the same file outside `chosen`."""
     numbers = {chunk.index for chunk in chosen}
     befores = [chunks[chunk.index - 1] if chunk.index else None for chunk in chosen]
     return frozenset(
@@ -256,7 +255,7 @@ def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
 
 
 def inputs_digest(plan: BuildPlan, files: Files) -> str:
-    """Computes `BuildPlan.inputs_sha256` of the inputs as they are now, except kept spans'. Raises: SourceError."""
+    """Computes `BuildPlan.inputs_sha256` again, listing all except kept spans. Raises: SourceError."""
     if not plan.spec.has_spans:
         return groups_digest(Group(each, each.planned(files, CHUNK_BYTES).inputs) for each in plan.sources)
     return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))

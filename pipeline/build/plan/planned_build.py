@@ -94,7 +94,7 @@ def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
 
 
 def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, FeatureOptions]:
-    """Adds the kept names to the options of their features."""
+    """Adds kept names to the features' options."""
     return {
         name: replace(options, kept=kept[name]) if name in kept and isinstance(options, NameOptions) else options
         for name, options in features.items()

@@ -59,7 +59,7 @@ class Build:
         return self.live()
 
     def again(self) -> "Build":
-        """Begins again, with the output and the sources as they are now."""
+        """Begins again: reads the output and lists the sources."""
         return replace(self, files=self.files.again())
 
     def plan(self, *, keeps_spans: bool = True) -> BuildPlan:
@@ -68,7 +68,7 @@ class Build:
         return make_plan(self.spec, self.files, self.options, self.base, inputs, keeps_spans=keeps_spans)
 
     def repeats(self, version: Manifest) -> bool:
-        """Whether `--again` applies to a version: some of its rows were rejected."""
+        """Whether `--again` applies to a version: some rows were rejected."""
         return bool(self.options.again and version.rejects.get("files"))
 
     def live(self) -> Published:

@@ -1,4 +1,4 @@
-"""Describes stored features, the spec's and `preprocessing`'s, for the manifest, TensorFlow Datasets and tf.Transform."""
+"""Describes stored features, also `preprocessing`'s, for the manifest, TensorFlow Datasets and tf.Transform."""
 
 import json
 import posixpath
