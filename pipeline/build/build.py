@@ -2,10 +2,6 @@
 
 TensorFlow and Beam, which take five to ten seconds to load, come late: a mistake in the spec, a source or the output is
 reported before, and a build with nothing to do ends without them.
-
->>> published = build(load_spec("dataset.yaml"), "out/emoji")  # doctest: +SKIP
->>> published.folder                                           # doctest: +SKIP
-'out/emoji/versions/20261120T120000Z-4f1c9a2e'
 """
 
 import os

@@ -1,11 +1,6 @@
 """Follows one build and records its end, whatever it is; errors here fail no build.
 
 The entry, without options, is a line of the output's `history.jsonl` and the source of `--metrics`.
-
->>> journal = Journal("out/emoji", options)                                                # doctest: +SKIP
->>> published = run(spec, "out/emoji", options, journal.follow(Listener(), "emoji"))  # doctest: +SKIP
->>> journal.end(published.exit_code, published=published)                             # doctest: +SKIP
-[]
 """
 
 import threading

@@ -172,12 +172,9 @@ class _Attempt:
             workspace=run.workspace,
             shards=run.shards,
         )
+        kept, holds_shards = run.kept.bytes if run.kept else 0, is_local(planned.shards.url)
         note = check_free_space(
-            self.plan,
-            run.folder,
-            holds_shards=is_local(planned.shards.url),
-            holds_rows=not planned.inline,
-            kept=run.kept.bytes if run.kept else 0,
+            self.plan, run.folder, holds_shards=holds_shards, holds_rows=not planned.inline, kept=kept
         )
         if note is not None:
             self.listener.on_note(note)

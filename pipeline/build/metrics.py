@@ -1,7 +1,4 @@
-"""Writes the metrics of a build's end (OpenMetrics) from its entry in the history, for `--metrics`.
-
->>> write_metrics("build.prom", entry, live)  # doctest: +SKIP
-"""
+"""Writes the metrics of a build's end (OpenMetrics) from its entry in the history, for `--metrics`."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -1,8 +1,4 @@
-"""A snapshot of an output for the next version, and the versions awaiting approval.
-
->>> Base.read("out").live.version  # doctest: +SKIP
-'20261120T120000Z-4f1c9a2e'
-"""
+"""A snapshot of an output for the next version, and the versions awaiting approval."""
 
 import hashlib
 from collections.abc import Iterable
@@ -12,13 +8,13 @@ from functools import cached_property
 from recordmill.pipeline.dataset.file_names import inner_sizes, span_of_file
 from recordmill.pipeline.dataset.manifest import (
     VERSIONS_FOLDER,
-    DatasetError,
     Latest,
     Location,
     Manifest,
     read_manifest,
     version_folder,
 )
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.forgotten import Forgotten, read_forgotten, source_key_of
 from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.stores.base import OutputError, Store, UnsettledOutputError

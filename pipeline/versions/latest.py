@@ -1,7 +1,4 @@
-"""`LATEST`, replaced by compare-and-swap: read, decide, write if nobody wrote meanwhile, else retry.
-
->>> compare_and_swap(open_store("out"), lambda latest: moved(latest, "20261120T120000Z-4f1c9a2e", 7))  # doctest: +SKIP
-"""
+"""`LATEST`, replaced by compare-and-swap: read, decide, write if nobody wrote meanwhile, else retry."""
 
 import time
 from collections.abc import Callable

@@ -25,16 +25,7 @@ from typing import Any
 
 from recordmill.pipeline.build.attempt.places import PASSES, PLAN, BucketPlace, Kept, LocalPlace, Run
 from recordmill.pipeline.build.attempt.reconcile import take_groups
-from recordmill.pipeline.build.context.reports import (
-    ANALYSIS,
-    FOLDERS,
-    chunk_step,
-    read_rejects,
-    read_report,
-    read_reports,
-    shard_step,
-    write_report,
-)
+from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.runners.job import Rest
 from recordmill.pipeline.dataset.file_names import index_bytes
@@ -62,7 +53,7 @@ def begin(
     fitting = [
         run
         for run in place.runs()
-        if (read_report(run.workspace, PLAN) or {}).get("chunks") == digest
+        if (reports.read_report(run.workspace, PLAN) or {}).get("chunks") == digest
         and not any(map(is_doubtful, _rejects(run.workspace)))
     ]
     taken = None
@@ -71,30 +62,30 @@ def begin(
         chunks = sum(source >= 0 for source, *_ in pieces)  # the others mark what fits no other command
         taken = place.take_over(most, lambda run: finished_work(run, chunks))
     run = taken or place.new_run()
-    write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
+    reports.write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
     place.remove_others(run)
     shutil.rmtree(Path(run.folder, "scratch"), ignore_errors=True)
     if not is_local(output):  # readers of the bucket may not read this machine's cache
         Path(run.folder).mkdir(0o700, parents=True, exist_ok=True)
-    for name in FOLDERS:
+    for name in reports.FOLDERS:
         Path(run.folder, name).mkdir(parents=True, exist_ok=True)
     return run
 
 
 def finished_work(run: Run, chunks: int) -> Kept | None:
     """Returns the finished work of an attempt, possibly still running; None unless all chunks were read."""
-    analysis = read_report(run.workspace, f"reports/{ANALYSIS}")
-    steps, read, expected = list(map(chunk_step, range(chunks))), list[Report](), Counter[int]()
-    for report in filter(None, read_reports(run.workspace, steps)):
+    analysis = reports.read_report(run.workspace, f"reports/{reports.ANALYSIS}")
+    steps, read, expected = list(map(reports.chunk_step, range(chunks))), list[Report](), Counter[int]()
+    for report in filter(None, reports.read_reports(run.workspace, steps)):
         read.append(report)
         expected.update(take_groups(report))
     if analysis is None or len(read) < chunks or analysis["export"] not in run.workspace.names("analysis"):
         return None
     sizes = run.shards.sizes()
-    reports = zip(expected, read_reports(run.workspace, map(shard_step, expected)), strict=True)
-    shards = {group: report for group, report in reports if report and _is_whole(report, sizes)}
+    read_shards = zip(expected, reports.read_reports(run.workspace, map(reports.shard_step, expected)), strict=True)
+    shards = {group: report for group, report in read_shards if report and _is_whole(report, sizes)}
     groups = frozenset(expected.keys() - shards.keys())
-    again = enumerate(read_reports(run.workspace, steps)) if groups else ()  # read again: together they fill the memory
+    again = enumerate(reports.read_reports(run.workspace, steps)) if groups else ()  # together they fill the memory
     wanted = frozenset(chunk for chunk, report in again if report and groups & take_groups(report).keys())
     finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
     return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
@@ -138,4 +129,4 @@ def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
 def _rejects(workspace: Store) -> Iterator[Reject]:
     """Reads the rejects of all jobs of an attempt."""
     names = [name for folder in ("rejects", *PASSES) for name in workspace.names(folder)]
-    return read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])
+    return reports.read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])

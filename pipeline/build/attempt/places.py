@@ -19,22 +19,13 @@ from typing import Any
 from recordmill.pipeline.build.context.reports import read_report, shard_step
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
 from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished, locate
-from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.build_folders import (
-    BUILDING_FOLDER,
-    PLAN_FILE,
-    RUN,
-    end_upload,
-    remove_run,
-    runs,
-    uploads,
-)
+from recordmill.pipeline.versions import build_folders, publishing
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, Store
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 
-PLAN = PLAN_FILE.removesuffix(".json")
+PLAN = build_folders.PLAN_FILE.removesuffix(".json")
 """The first report of an attempt: a digest of its chunks, and in a bucket the version's name."""
 PASSES = ("placement", "look")  # the folders of the jobs before the writing one: every file in them is finished
 
@@ -95,7 +86,7 @@ class Run:
 
     def is_there(self) -> bool:
         """Whether the workspace still exists."""
-        return self.workspace.read(PLAN_FILE) is not None
+        return self.workspace.read(build_folders.PLAN_FILE) is not None
 
     def remove(self) -> None:
         """Removes it, with the shards of an unpublished version."""
@@ -105,7 +96,7 @@ class Run:
         """Removes what no other attempt can use: scratch, or everything if no step is finished."""
         shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
         finished = {name for folder in ("reports", *PASSES) for name in self.workspace.names(folder)}
-        if finished <= {PLAN_FILE}:
+        if finished <= {build_folders.PLAN_FILE}:
             self.remove()
 
 
@@ -118,7 +109,7 @@ class LocalPlace:
 
     def runs(self) -> list[Run]:
         """Lists the earlier attempts."""
-        return [self._run(folder) for folder in runs(self._folder)]
+        return [self._run(folder) for folder in build_folders.runs(self._folder)]
 
     def new_run(self) -> Run:
         """Begins an attempt without earlier work."""
@@ -143,12 +134,12 @@ class LocalPlace:
         return replace(taken, kept=kept)
 
     def remove_others(self, run: Run) -> None:
-        for other in runs(self._folder):
+        for other in build_folders.runs(self._folder):
             if str(other) != run.folder:
-                remove_run(other)
+                build_folders.remove_run(other)
 
     def remove(self, run: Run) -> None:
-        remove_run(run.folder)
+        build_folders.remove_run(run.folder)
 
     def _run(self, folder: Path) -> Run:
         workspace = LocalStore(str(folder))
@@ -156,7 +147,7 @@ class LocalPlace:
 
 
 def _new_name() -> str:
-    return f"{RUN}{uuid.uuid4().hex[:12]}"
+    return f"{build_folders.RUN}{uuid.uuid4().hex[:12]}"
 
 
 class BucketPlace:
@@ -164,7 +155,7 @@ class BucketPlace:
 
     def __init__(self, output: str, building: str, build_key: str) -> None:
         self._store, self._key = open_bucket(output), build_key
-        self._folder = f"{BUILDING_FOLDER}/{build_key[:16]}"
+        self._folder = f"{build_folders.BUILDING_FOLDER}/{build_key[:16]}"
         self._scratch = Path(building, build_key[:16])
 
     def runs(self) -> list[Run]:
@@ -201,7 +192,7 @@ class BucketPlace:
         """Copies the small files but the plan; deletes the unfinished files of the version."""
         kept, name = find(run), _new_name()
         made = self._workspace(name)
-        names = [file for file in run.workspace.names() if is_kept(file, kept) and file != PLAN_FILE]
+        names = [file for file in run.workspace.names() if is_kept(file, kept) and file != build_folders.PLAN_FILE]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda file: run.workspace.copy(file, made, file), names))
         folder = f"{VERSIONS_FOLDER}/{run.version}"
@@ -217,14 +208,14 @@ class BucketPlace:
         """Also removes versions that other attempts at this build began."""
         for name in self._store.children(self._folder):
             if name != Path(run.folder).name:
-                self._store.remove(f"{self._folder}/{name}", PLAN_FILE)
-        for version, holder in uploads(self._store).items():
+                self._store.remove(f"{self._folder}/{name}", build_folders.PLAN_FILE)
+        for version, holder in build_folders.uploads(self._store).items():
             if holder == self._key[:16] and version != run.version:
-                end_upload(self._store, version)
-        for folder in runs(self._scratch):
-            remove_run(folder)
+                build_folders.end_upload(self._store, version)
+        for folder in build_folders.runs(self._scratch):
+            build_folders.remove_run(folder)
 
     def remove(self, run: Run) -> None:
-        remove_run(run.folder)
-        self._store.remove(f"{self._folder}/{Path(run.folder).name}", PLAN_FILE)
-        end_upload(self._store, run.version)
+        build_folders.remove_run(run.folder)
+        self._store.remove(f"{self._folder}/{Path(run.folder).name}", build_folders.PLAN_FILE)
+        build_folders.end_upload(self._store, run.version)

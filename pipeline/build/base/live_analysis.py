@@ -5,9 +5,6 @@ service. It is relearned if the features, the packages that make it, or the user
 
 A class keeps its id from the live version, even without rows; new names are appended. Inherited names belong to the
 build key, and the manifest has their number.
-
->>> graph_changes(live, spec, package_versions(), digest_files(spec, files))    # doctest: +SKIP
-['features.price.normalize: z_score → min_max']
 """
 
 import hashlib

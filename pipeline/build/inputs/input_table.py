@@ -189,13 +189,7 @@ Digest = bytes | None
 
 
 class TableInMaking:
-    """Digests local files in a thread, except remembered ones, and images, which the job reads.
-
-    >>> with TableInMaking(plan.inputs, files, files.times, None) as table:  # doctest: +SKIP
-    ...     run_job()
-    ...     table.finish(FileDigests(workspace))
-    ...     data = table.feather()
-    """
+    """Digests local files in a thread, except remembered ones, and images, which the job reads."""
 
     def __init__(
         self,

@@ -17,12 +17,7 @@ from recordmill.pipeline.spec.model import Spec
 
 
 class Listings(Files):
-    """Files with cached listings, which have identity times.
-
-    >>> files = Listings(StoreFiles(…))   # doctest: +SKIP
-    >>> plan = make_plan(spec, files)     # doctest: +SKIP
-    >>> check_unchanged(plan, files)      # doctest: +SKIP
-    """
+    """Files with cached listings, which have identity times."""
 
     def __init__(self, files: Files, times: Times | None = None) -> None:
         """Takes the files, and the identity times of some."""

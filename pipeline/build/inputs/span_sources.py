@@ -16,19 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.sources import options
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import Template, is_literal, is_template, literal_prefix, without_slash
-from recordmill.pipeline.sources.options import (
-    PATHS,
-    AnnotatedImages,
-    ArchiveOptions,
-    ImageFolder,
-    SourceOptions,
-    TableOptions,
-)
 from recordmill.pipeline.sources.paths import is_image, planning
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.spec.model import Spec
@@ -41,7 +34,7 @@ COMPACT = "compact"  # the span that `--compact` merges all rows into
 class SpanSource:
     """A source to read: one of the spec, or its part of one span."""
 
-    source: SourceOptions
+    source: options.SourceOptions
     index: int  # of the source in the spec
     columns: Columns  # to read
     span: str | None = None  # of its rows, if the spec has spans
@@ -113,7 +106,7 @@ def _list_span(sources: Sequence[SpanSource], files: Files, again: bool) -> List
 
 def _has_rows(group: Group) -> bool:
     """Whether any file may hold a row: images beside a table's files hold none."""
-    is_folder = isinstance(group.of.source, ImageFolder)
+    is_folder = isinstance(group.of.source, options.ImageFolder)
     return bool(group.files) and (is_folder or not all(is_image(file.path) for file in group.files))
 
 
@@ -180,16 +173,16 @@ def _parts(whole: SpanSource, files: Files) -> Iterator[SpanSource]:
 def _part(whole: SpanSource, span: str) -> SpanSource:
     """Returns a source's part of one span; its paths contain the span's name."""
     source = whole.source
-    given = {name: path for name in PATHS if (path := getattr(source, name, None))}
+    given = {name: path for name in options.PATHS if (path := getattr(source, name, None))}
     filled = {name: Template(source.path).fill(span, path) or "" for name, path in given.items()}
     paths = {name: literal_prefix(path) if is_literal(path) else path for name, path in filled.items()}
     return replace(whole, source=source.model_copy(update=paths), span=span, key_prefix=f"{span}/")
 
 
-def _patterns(source: SourceOptions, path: str) -> list[str]:
+def _patterns(source: options.SourceOptions, path: str) -> list[str]:
     """Returns the patterns of the files at a path and below it, which name spans."""
     below = f"{without_slash(path)}/**"
-    return [below] if isinstance(source, ImageFolder) else [path, below]
+    return [below] if isinstance(source, options.ImageFolder) else [path, below]
 
 
 ADDED = re.compile(r"added-([0-9]+)")
@@ -203,7 +196,7 @@ def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs:
         if not _are_rows_of_files(each, listed):
             yield each
             continue
-        row = _stem if isinstance(each.source, ImageFolder) else str
+        row = _stem if isinstance(each.source, options.ImageFolder) else str
         known = inputs.filter(pc.equal(inputs["source"], each.index))
         paths = (path.decode("utf-8", "surrogateescape") for path in known["path"].to_pylist())
         span_of = dict(zip(map(row, paths), known["span"].to_pylist(), strict=True))
@@ -217,12 +210,12 @@ def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs:
 def _are_rows_of_files(each: SpanSource, listed: Sequence[FileInfo]) -> bool:
     """Whether each row comes from exactly one of the listed files."""
     source = each.source
-    if isinstance(source, ImageFolder):
+    if isinstance(source, options.ImageFolder):
         return not any(file.path.endswith(NAMES) for file in listed)
-    if isinstance(source, AnnotatedImages):
+    if isinstance(source, options.AnnotatedImages):
         return False
     has_images = any(column.type is ColumnType.IMAGE for column in each.columns.values())
-    return isinstance(source, ArchiveOptions) or (isinstance(source, TableOptions) and not has_images)
+    return isinstance(source, options.ArchiveOptions) or (isinstance(source, options.TableOptions) and not has_images)
 
 
 def _stem(path: str) -> str:

@@ -29,11 +29,7 @@ from recordmill.pipeline.versions.forgotten import source_key_of
 
 @dataclass(frozen=True)
 class Build:
-    """A build under way: the request, and a snapshot of the output, read once.
-
-    >>> build = Build(spec, "out/emoji", Listings(files))                   # doctest: +SKIP
-    >>> published = build.done or make_version(build, build.plan(), lease)  # doctest: +SKIP
-    """
+    """A build under way: the request, and a snapshot of the output, read once."""
 
     spec: Spec
     output: str  # the dataset's folder, or its URL
