@@ -84,10 +84,7 @@ def build(
 
 
 def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alone: bool = False) -> Published:
-    """Builds as `build` does, for a caller with a journal; returns a version held back.
-
-    `alone` says that this process uses Beam for this build only.
-    """
+    """Builds as `build`, without journal; returns a version held back. `alone`: no other build uses Beam here."""
     if options.runner == "flink":
         FlinkCluster(options.flink).jar()  # raises if an option is missing or the cluster does not answer
     publishing.check_output(output)
@@ -109,10 +106,7 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
 
 @contextmanager
 def _leased(build: Build) -> Iterator[tuple[Build, Lease]]:
-    """Holds the lease of the output; yields the build, begun again if others built meanwhile, and the lease.
-
-    Removes a folder made for the lease, if it stays empty.
-    """
+    """Holds the output's lease; yields the build, begun again after others, and the lease. Removes an empty output."""
     output, waited_for = build.output, list[Holder]()
     was_there = os.path.lexists(output)
 

@@ -73,11 +73,7 @@ class Journal:
         return replace(listener, on_plan=on_plan, on_stage=on_stage)
 
     def end(self, exit_code: ExitCode, message: str | None = None, published: Published | None = None) -> list[str]:
-        """Records the build's end, with the error for the user, or the version; only the first call counts.
-
-        Returns:
-            Warnings that the history or the metrics were not written.
-        """
+        """Records the build's end, its error or version, at the first call; returns warnings of failed writes."""
         if not self._once.acquire(blocking=False):
             return []
         live = None

@@ -78,12 +78,7 @@ class Base:
 
     @classmethod
     def read(cls, output: str, name: str | None = None) -> "Base":
-        """Reads an output of the dataset `name`, or of any.
-
-        Raises:
-            OutputError: `LATEST` or the list of forgotten keys is broken, the output is not readable, or it has
-                another dataset.
-        """
+        """Reads an output of the dataset `name`, or of any. Raises: OutputError: it is broken, or has another one."""
         store = open_store(output)
         latest, live, fault = latest_of(store), None, ""
         if latest is not None:

@@ -68,10 +68,7 @@ class Forgotten:
         return hashlib.sha256(f"{key}\nforgotten {self.sha256}".encode()).hexdigest() if self.keys else key
 
     def entry(self, source_key: str, learned_of: str | None = None) -> Json:
-        """Describes the list in a manifest's provenance, with the source key of a build of all rows.
-
-        `learned_of` is the version with the statistics, if these rows were removed later.
-        """
+        """Returns a manifest's entry, with the source key of all rows, and the version of the statistics, if older."""
         entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
         return entry | ({LEARNED_OF: learned_of} if learned_of else {})
 
@@ -81,10 +78,7 @@ class Forgotten:
 
 
 def check_forgotten(store: Store, version: str) -> None:
-    """Refuses to make a version live that is older than some forgotten keys.
-
-    Raises: UnsettledOutputError: it is. OutputError: the list is broken. DatasetError: the manifest is.
-    """
+    """Checks that a version lacks all forgotten keys. Raises: UnsettledOutputError, OutputError, DatasetError."""
     forgotten = read_forgotten(store)
     if forgotten.keys and not forgotten.are_left_out_of(read_manifest(version_folder(store.location, version))):
         raise UnsettledOutputError(f"keys were forgotten in {store.url} since {version} was built: build again")

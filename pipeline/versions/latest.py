@@ -54,10 +54,7 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
 
 
 def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version, and notes when the previous one was retired.
-
-    Raises: UnsettledOutputError: the version is being deleted.
-    """
+    """Moves `LATEST` to a version, and retires the previous one. Raises: UnsettledOutputError: it is being deleted."""
     if latest is None:
         return Latest(version, sequence)
     if version in latest.removing:

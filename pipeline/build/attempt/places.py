@@ -77,8 +77,7 @@ class Run:
 
     workspace: Store
     shards: Store  # with the indexes
-    folder: str
-    """Its absolute folder on this machine: the workspace, or only scratch if that is in a bucket."""
+    folder: str  # its absolute folder on this machine: the workspace, or only scratch if that is in a bucket
     place: "LocalPlace | BucketPlace"
     version: str = ""
     """The name of the version to be, if its shards already lie in its folder."""

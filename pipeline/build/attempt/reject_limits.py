@@ -1,9 +1,6 @@
 """The limits on rejects: a build that exceeds one ends as soon as that is certain, and names the faults of its rows.
 
 The driver adds up the reports of finished steps while the job runs, and at its end.
-
-    limits = RejectLimits(plan, planned)
-    limits()            # raises TooManyRejectsError, or returns
 """
 
 import json

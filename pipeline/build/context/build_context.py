@@ -43,16 +43,12 @@ class RowSchema:
     label: str | None
     classes: tuple[str, ...] | None
     """The label's classes, from the spec or a frozen analysis; None if the data decide."""
-    fills: Mapping[str, Any] = field(default_factory=dict)
-    """The default for a missing value, by optional feature."""
+    fills: Mapping[str, Any] = field(default_factory=dict)  # default for a missing value, by optional feature
     content_key: str | None = None  # the key digests this column
     split_by: SplitBy | None = None
-    together: tuple[tuple[str, ...], ...] = ()
-    """Groups of features with lists of equal lengths in each row."""
-    frozen_classes: bool = False
-    """Whether a frozen analysis gives the label's classes."""
-    source_splits: tuple[str | None, ...] = ()
-    """The split for all rows of a source, if the spec names one."""
+    together: tuple[tuple[str, ...], ...] = ()  # groups of features with lists of equal lengths in each row
+    frozen_classes: bool = False  # whether a frozen analysis gives the label's classes
+    source_splits: tuple[str | None, ...] = ()  # split for all rows of a source, if the spec names one
     key_prefixes: tuple[bytes, ...] = ()  # prefix of default keys, by source; empty without spans
 
     def final_type(self, feature: str) -> pa.DataType:
@@ -86,8 +82,7 @@ class RowDecisions:
     """Decisions about rows by the jobs before the look; None where no job ran."""
 
     strata: Strata | None = None  # bounds of each class, if the split is by class
-    moved: str | None = None
-    """The folder of units moved to the split of their duplicates, a file per chunk."""
+    moved: str | None = None  # folder of units moved to the split of their duplicates, a file per chunk
     dropped: str | None = None  # folder of dropped duplicates, a file per chunk
 
 
@@ -96,8 +91,7 @@ class PlannedBuild:
     """A build for its workers: the plan, and what the jobs have decided and learned so far."""
 
     name: str
-    workspace: Store
-    """The attempt's: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)."""
+    workspace: Store  # attempt's: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)
     shards: Store  # folder of shards and indexes; it becomes the version's, or already is
     scratch: str  # a folder on the driver's disk, for the driver and local workers
     features: Mapping[str, FeatureOptions]
@@ -105,13 +99,11 @@ class PlannedBuild:
     analyzed: frozenset[str]  # features that the analysis reads
     schema: RowSchema
     layout: Layout
-    readers: tuple[SourceReader[Any], ...]
-    """The readers of the sources; with spans, one for each part of a source."""
+    readers: tuple[SourceReader[Any], ...]  # readers of the sources; with spans, one for each part of a source
     spans: tuple[str | None, ...]  # span of each source; None without spans
     roots: tuple[str, ...]  # folder of each source's images
     files: Files
-    inline: bool
-    """Whether packed rows cross the shuffle; otherwise they are in scratch files."""
+    inline: bool  # whether packed rows cross the shuffle; otherwise they are in scratch files
     pack_bytes: int  # bytes of rows to pack together: a smaller batch is not worth its cost
     set_threads: int  # threads of the transform graph per worker; 0: the number of cores
     sample_share: float  # share of the train split's images in pixel statistics, 0..1

@@ -1,9 +1,6 @@
 """The chunks of a job, in pages in the workspace; the job's graph contains only positions and the pages' digests.
 
 A chunk may carry thousands of names, and a runner refuses a large graph (Dataflow: 10 MB).
-
-    pages = ChunkPages.write(workspace, chunks)     # the driver, before the job
-    pages.read(7)                                   # a worker: the chunk at position 7
 """
 
 import hashlib

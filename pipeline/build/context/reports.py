@@ -204,10 +204,7 @@ def left_error(workspace: Store, end: str = "") -> WorkerError | JobFailedError 
 
 @contextmanager
 def raising_left_error(workspace: Store) -> Iterator[None]:
-    """Replaces a runner's error by the one that a worker left.
-
-    Raises: WorkerError: every attempt would fail. JobFailedError: the error may pass.
-    """
+    """Replaces a runner's error by the one left by a worker. Raises: WorkerError; JobFailedError: it may pass."""
     workspace.delete(f"{ERROR}.json")  # that of an earlier job
     try:
         yield

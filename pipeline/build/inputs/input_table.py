@@ -90,10 +90,7 @@ class Remembered:
 
     @classmethod
     def read(cls, folder: Location, *, by_span: bool) -> "Remembered | None":
-        """Reads those of a version; None if its file is missing, damaged or empty, because they only save work.
-
-        `by_span` says that paths are relative to their spans: files of two spans may have one path.
-        """
+        """Reads those of a version; None if its file is unusable. `by_span`: files of two spans may have one path."""
         with suppress(UserError):
             table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA)
             return cls(table, by_span=by_span) if table.num_rows else None
@@ -115,7 +112,8 @@ class Remembered:
 
     def sha256(self, group: Group) -> list[bytes | None]:
         """Returns the remembered digest of each file with the same identity time; None for others."""
-        rows, times = self._rows(group), _times(group)
+        rows = self._rows(group)
+        times = np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
         known = (rows >= 0) & (self._identity[rows] == times)
         return taken(self.table["sha256"], np.where(known, rows, -1))
 
@@ -168,10 +166,6 @@ def file_sha256(files: Files, path: str) -> bytes | None:
             digest.update(data)
         return digest.digest()
     return None
-
-
-def _times(group: Group) -> npt.NDArray[np.float64]:
-    return np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
 
 
 def _hashed(tags: Iterable[str | None]) -> npt.NDArray[np.int64]:

@@ -90,9 +90,9 @@ def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterato
 def take_times(
     spec: Spec, folder: Location, files: Listings, only: Sequence[str] = (), *, reads_all: bool = False
 ) -> Remembered | None:
-    """Gives files the identity times that a version remembers; returns its inputs, if known.
+    """Sets identity times by a version's inputs, and returns these, if known; `reads_all` compares every content.
 
-    Files that may have changed are compared by content, all with `reads_all`. `only` lists the files of some spans.
+    `only` lists the files of some spans.
     """
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     if remembered is not None:

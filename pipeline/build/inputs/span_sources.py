@@ -1,13 +1,9 @@
-"""The sources of a spec by span, and their files: a source with placeholders counts once per span.
-
->>> [(each.span, each.source.path) for each in by_span(spec, files)]  # doctest: +SKIP
-[('2026-11-19', 'data/2026-11-19'), ('2026-11-20', 'data/2026-11-20')]
-"""
+"""The sources of a spec by span, and their files: a source with placeholders counts once per span."""
 
 import hashlib
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, BinaryIO, NamedTuple
@@ -110,14 +106,12 @@ def _has_rows(group: Group) -> bool:
     return bool(group.files) and (is_folder or not all(is_image(file.path) for file in group.files))
 
 
-def digest_of(
-    listings: Iterable[tuple[int, Iterable[FileInfo]]], content: Callable[[FileInfo], str] = attrgetter("keyed")
-) -> str:
-    """Digests the names and sizes of numbered sources' files, and what stands for their content."""
-    digest = hashlib.sha256()
+def digest_of(listings: Iterable[tuple[int, Iterable[FileInfo]]], content: str = "keyed") -> str:
+    """Digests the names and sizes of numbered sources' files, and an attribute that stands for their content."""
+    digest, content_of = hashlib.sha256(), attrgetter(content)
     for index, files in listings:
         for file in files:
-            line = f"{index}\0{file.path}\0{file.bytes}\0{content(file)}\n"
+            line = f"{index}\0{file.path}\0{file.bytes}\0{content_of(file)}\n"
             digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
@@ -127,15 +121,10 @@ def by_span(
 ) -> tuple[SpanSource, ...]:
     """Returns the sources of a spec, those with placeholders once per span; by span and source.
 
-    Args:
-        spec: the dataset.
-        files: lists the sources.
-        only: spans to find, without listing others.
-        base: the live version; files that its spans lack are one more span, if no path has placeholders.
-        inputs: those of `base`, with the columns `source`, `span` and `path`.
+    `only` names spans to find, without listing others. If no path has placeholders, files missing from the spans of
+    `base`, the live version, are one more span; `inputs` are its, with columns `source`, `span` and `path`.
 
-    Raises:
-        SourceError: a source is missing, or its files name no span.
+    Raises: SourceError: a source is missing, or its files name no span.
     """
     columns, outside = spec.columns(), BASE if spec.has_spans else None
     whole = [SpanSource(source, index, columns, outside) for index, source in enumerate(spec.resolved_sources())]

@@ -14,9 +14,9 @@ class NoSpaceError(UserError):
 
 
 def check_free_space(plan: BuildPlan, run: str, *, holds_shards: bool, holds_rows: bool, kept: int = 0) -> str | None:
-    """Compares the estimate with the free space; returns a note for the user if it may not fit.
+    """Returns a note for the user if a run's folder may be too small for the estimate, less `kept` bytes of shards.
 
-    `run` is the attempt's folder, `kept` the bytes of finished shards. Raises: NoSpaceError: less than `SURELY` fits.
+    Raises: NoSpaceError: less than `SURELY` fits.
     """
     folder = Path(run).absolute()
     shards = max(0, plan.expected_bytes - kept) if holds_shards else 0

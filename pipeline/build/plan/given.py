@@ -61,9 +61,8 @@ def user_code(spec: Spec) -> UserCode | None:
 
 def digest_files(spec: Spec, files: Files) -> dict[str, str]:
     """Returns the SHA-256 of each file that features name. Raises: SourceError."""
-    return {name: _file_digest(path, files) for name, path in spec.files().items()}
-
-
-def _file_digest(path: str, files: Files) -> str:
-    with planning(path), files.open(path) as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    digests = dict[str, str]()
+    for name, path in spec.files().items():
+        with planning(path), files.open(path) as file:
+            digests[name] = hashlib.sha256(file.read()).hexdigest()
+    return digests

@@ -1,23 +1,20 @@
 """The keys of a build and of spans: digests of everything that decides a byte; spans of an unchanged key are kept.
 
-These are the spec, our version and those of the packages at work, the user's modules, and the listed inputs with their
-sizes and times of change. `BuildPlan.build_key` adds the live version's part. A kept span's shards stay if the build
-keeps that version's graph: no file of it is opened; with `--span` it is not even listed.
+Digested are the spec, the versions of Recordmill and its packages, the user's modules, and the listed inputs with sizes
+and times. `BuildPlan.build_key` adds the live version's part. No file of a kept span is opened.
 """
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import attrgetter
 from typing import Any
 
 from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.base.live_analysis import package_versions
-from recordmill.pipeline.build.inputs import span_sources
-from recordmill.pipeline.build.inputs.span_sources import BASE, COMPACT, Group, ListedSpan, SpanSource
+from recordmill.pipeline.build.inputs.span_sources import BASE, COMPACT, ListedSpan, SpanSource, digest_of, list_groups
 from recordmill.pipeline.build.plan.given import Given, digest_files, user_code
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
@@ -30,8 +27,7 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 
 NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
-"""Options left out of the source key: a stopped build continues after its limit is raised; an inherited graph's digest
-is in the build key; descriptions change no byte."""
+"""A stopped build continues with a raised limit; an inherited graph is in the build key; descriptions change no byte."""
 RECIPE, SOURCES = "recipe_sha256", "sources_sha256"
 """Names in a manifest's provenance: the digests of what decides the records of all spans, and of the sources."""
 
@@ -94,14 +90,15 @@ def listing_key(spec: Spec, files: Files) -> str:
     """Returns the source key of a plan that uses all listed files. Raises: UserError, OSError: one is missing."""
     given = Given.of(spec, files)
     keys = Keys.of(spec, given)
-    groups = () if spec.has_spans else (Group(each, each.listed(files)) for each in given.sources)
-    return keys.source_key(spans_digest(keys.spans) if spec.has_spans else groups_digest(groups))
+    if spec.has_spans:
+        return keys.source_key(spans_digest(keys.spans))
+    return keys.source_key(digest_of(enumerate(each.listed(files) for each in given.sources)))
 
 
 def sighting_key(spec: Spec, files: Files) -> str:
     """Digests as `listing_key`, and for local files also their tags on this machine. Raises: as `listing_key`."""
     parts = key_parts(spec, user_code(spec), digest_files(spec, files))
-    return sha256_of(parts | {"seen": groups_digest(span_sources.list_groups(spec, files), "seen")})
+    return sha256_of(parts | {"seen": digest_of(enumerate(group.files for group in list_groups(spec, files)), "seen")})
 
 
 @dataclass(frozen=True)
@@ -137,12 +134,7 @@ class SpanChoice:
 
 
 def choose(given: Given, keys: Keys, options: RunOptions) -> SpanChoice:
-    """Chooses the spans to read: those named, all merged, or those that changed, are damaged or have rejects to mend.
-
-    Raises:
-        NoDataError: a named span has no data.
-        SpanError: the named spans do not fit the live version, or one of the others cannot be kept.
-    """
+    """Chooses spans to read: named, merged, changed, damaged, or with rejects to mend. Raises: SpanError, NoDataError."""
     full = tuple(source for span in given.spans.values() for source in span.sources)
     if options.spans:
         return _only(given, keys, full, tuple(dict.fromkeys(options.spans)))
@@ -194,11 +186,6 @@ def _only(given: Given, keys: Keys, sources: tuple[SpanSource, ...], only: tuple
         if base and span_file(span, REPORT) not in base.files:
             raise SpanError(f"--span keeps the span {span}, but rows of it were forgotten: build without --span")
     return SpanChoice(sources, built, kept, base)
-
-
-def groups_digest(groups: Iterable[Group], content: str = "keyed") -> str:
-    """Digests the files of sources by an attribute that stands for their content."""
-    return span_sources.digest_of(enumerate(group.files for group in groups), attrgetter(content))
 
 
 def spans_digest(*spans: Mapping[str, Span]) -> str:

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
-from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, list_spans
+from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, list_spans
 from recordmill.pipeline.build.plan.given import Given
-from recordmill.pipeline.build.plan.keys import Keys, SpanChoice, choose, groups_digest, sha256_of, spans_digest
+from recordmill.pipeline.build.plan.keys import Keys, SpanChoice, choose, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
@@ -51,8 +51,7 @@ class BuildPlan:
     roots: tuple[str, ...]
     inputs: tuple[Group, ...]  # the used files, by source
     pack_bytes: int
-    limit: int | None = None
-    """About how many rows a trial version holds; None for a build of all rows."""
+    limit: int | None = None  # about how many rows a trial version holds; None for a build of all rows
     row_share: float = 1.0  # share of the rows of `chunks` to keep, by key hash
     gaps: frozenset[int] = frozenset()
     """Chunks, by index, with unknown line numbers: a trial skips the part of the file before them."""
@@ -79,12 +78,14 @@ class BuildPlan:
         listed = [(chunk.source, prefixes[chunk.source] + chunk.file, chunk.bytes) for chunk in self.chunks]
         if any(isinstance(source, UserRows) and not source.inputs for source in self.spec.source):
             listed.append((-1, uuid.uuid4().hex, 0))  # with unknown inputs no earlier work fits
-        return [*listed, (-1, groups_digest(self.inputs, "seen"), 0)]
+        return [*listed, (-1, digest_of(enumerate(group.files for group in self.inputs), "seen"), 0)]
 
     @cached_property
     def inputs_sha256(self) -> str:
-        """The digest of all inputs; for kept spans, of those that they were built from."""
-        return spans_digest(self.spans.spans) if self.spec.has_spans else groups_digest(self.inputs)
+        """The digest of all inputs; kept spans' are those of their build."""
+        if self.spec.has_spans:
+            return spans_digest(self.spans.spans)
+        return digest_of(enumerate(group.files for group in self.inputs))
 
     @property
     def source_key(self) -> str:
@@ -120,10 +121,8 @@ def make_plan(
 ) -> BuildPlan:
     """Plans a build, which inherits nothing without a base; `inputs` are those of the live version.
 
-    Raises:
-        SourceError: a source is missing, empty, or lacks a column.
-        SpanError: only some spans are to be built, and the others cannot stay.
-        OutputError: the live version is damaged, and some of it must be inherited.
+    Raises: SourceError: a source is missing, empty, or lacks a column. SpanError: only some spans are to be built, and
+        the others cannot stay. OutputError: the live version is damaged, and some of it must be inherited.
     """
     given = Given.of(spec, files, base, inputs, options, keeps_spans=keeps_spans)
     keys = Keys.of(spec, given, options.limit)
@@ -257,5 +256,5 @@ def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
 def inputs_digest(plan: BuildPlan, files: Files) -> str:
     """Computes `BuildPlan.inputs_sha256` again, listing all except kept spans. Raises: SourceError."""
     if not plan.spec.has_spans:
-        return groups_digest(Group(each, each.planned(files, CHUNK_BYTES).inputs) for each in plan.sources)
+        return digest_of(enumerate(each.planned(files, CHUNK_BYTES).inputs for each in plan.sources))
     return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))

@@ -2,10 +2,8 @@
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 
-from recordmill.pipeline.build.base.live_analysis import Names
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.sources.files import Files
@@ -13,7 +11,6 @@ from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 
@@ -31,11 +28,11 @@ def planned_build(
     workspace: Store | None = None,
     shards: Store | None = None,
 ) -> PlannedBuild:
-    """Returns what the workers know of a plan.
-
-    `folder` is the attempt's on the driver's disk, by default also the workspace, with the shards in `version`.
-    """
+    """Returns the workers' part of a plan; `folder` is by default the workspace, with the shards in `version`."""
     spec, workspace = plan.spec, workspace or LocalStore(os.path.abspath(folder))
+    features, names = spec.options(), plan.given.inherited.names
+    for name, each in features.items():
+        features[name] = replace(each, kept=names[name]) if name in names and isinstance(each, NameOptions) else each
     texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
     kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
     train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
@@ -45,7 +42,7 @@ def planned_build(
         workspace=workspace,
         shards=shards or workspace.at("version"),
         scratch=os.path.join(os.path.abspath(folder), "scratch"),
-        features=_keep(spec.options(), plan.given.inherited.names),
+        features=features,
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         schema=_row_schema(plan),
         layout=plan.layout,
@@ -91,11 +88,3 @@ def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
     if not isinstance(label, NamedClasses) or name is None:
         return None
     return plan.frozen.words(name) if plan.frozen is not None and label.analyzed else label.given_classes
-
-
-def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, FeatureOptions]:
-    """Adds kept names to the features' options."""
-    return {
-        name: replace(options, kept=kept[name]) if name in kept and isinstance(options, NameOptions) else options
-        for name, options in features.items()
-    }

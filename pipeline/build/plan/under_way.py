@@ -1,8 +1,7 @@
 """A build under way: the request, the base, and the listed inputs.
 
-A build first compares the inputs with those of the live version; if nothing changed, it loads neither TensorFlow nor
-Beam. `LATEST` remembers a listing by its `sighting_key`, so the next build opens no file, and by its source key where a
-build uses fewer files than are listed.
+A build first compares the inputs with those of the live version, without TensorFlow and Beam. `LATEST` remembers a
+listing by its `sighting_key`: the next build opens no file; and by its source key if a build uses only some files.
 """
 
 from collections.abc import Callable
@@ -119,13 +118,13 @@ class Build:
         return set()
 
 
+SHOWN = 3
+
+
 class InputsChangedError(UserError):
     """The inputs changed since the build began; the message names some."""
 
     exit_code = ExitCode.TRY_AGAIN
-
-
-SHOWN = 3
 
 
 def check_unchanged(plan: BuildPlan, files: Listings) -> None:

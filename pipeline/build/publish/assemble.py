@@ -47,10 +47,7 @@ class TakenOver:
 
 
 def take_over(results: Results, output: str, assembled: str, version: str, on_note: Callable[[str], None]) -> TakenOver:
-    """Links or copies the files of kept spans into an assembled version.
-
-    Raises: DatasetError: the live version lacks one. OSError, OutputError: one can be neither linked nor copied.
-    """
+    """Links or copies the files of kept spans into an assembled version. Raises: DatasetError, OSError, OutputError."""
     base, spans, layout = results.plan.spans.base, results.plan.spans.kept, results.context.layout
     if base is None or not spans:
         return TakenOver()
@@ -85,12 +82,9 @@ def assemble(
     more: Mapping[str, bytes] = MappingProxyType({}),
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Manifest:
-    """Assembles a version from a finished job's shards and serving model, in the run's folder `version`.
+    """Assembles a version from a finished job's shards and serving model; returns its manifest, to be written last.
 
     It gets a name, unless its shards already lie in its folder, and the files of `more` by name.
-
-    Returns:
-        Its manifest, to be written last.
     """
     assembled = Path(results.context.assembled)
     vocabularies = _vocabularies(results, described)
