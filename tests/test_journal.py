@@ -103,7 +103,7 @@ def test_what_cannot_be_written_is_a_warning(output: str, tmp_path: Path) -> Non
 
 def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
     forever = threading.Event()
-    assert_names(within(0.01, "the history", forever.wait), "the history", "0 seconds")
+    assert_names(within(0.01, "the history", forever.wait), "history", "0 seconds")
     forever.set()
 
 

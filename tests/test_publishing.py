@@ -194,7 +194,7 @@ def test_what_became_live_meanwhile_is_not_replaced(output: str, tmp_path: Path)
     (tmp_path / "made").mkdir()
     (tmp_path / "made/data").write_bytes(DATA)
     with hold(open_store(output), BUILD) as lease:
-        with raises(UnsettledOutputError, "another version", output, "run the same command"):
+        with raises(UnsettledOutputError, "another version", output, "same command"):
             publishing.publish(base, str(tmp_path / "made"), manifest("v3"), lease, live=True)
     assert live(output).version == "v1"
     assert [one.version for one in publishing.published(open_store(output))] == ["v1", "v2"]
@@ -286,7 +286,7 @@ def test_a_build_that_is_overtaken_just_before_its_manifest_takes_it_back(
             return reveal(self, *arguments)
 
         monkeypatch.setattr(type(store), "reveal", reveal_late)
-        with raises(UserError, "lease of this process" if taken == "lease" else "v1/data"):
+        with raises(UserError, "lease" if taken == "lease" else "v1/data"):
             publish(output, tmp_path, "v1", lease=lease)
         assert publishing.published(store) == []
         assert not store.exists("LATEST")
@@ -467,7 +467,7 @@ def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / "LATEST").write_text(Latest("v", time.time_ns()).to_text())
         return Latest("mine", 1)
 
-    with raises(OutputError, "LATEST", "run the same command"):
+    with raises(OutputError, "LATEST", "same command"):
         compare_and_swap(store, busy)
 
 
@@ -487,7 +487,7 @@ def test_a_pointer_names_versions_alone(tmp_path: Path, key: str, name: object) 
 def test_what_was_removed_meanwhile_is_not_made_live(tmp_path: Path) -> None:
     output = str(tmp_path)
     publish(output, tmp_path, "v1")
-    with raises(OutputError, "v2", "removed", "run the same command"):
+    with raises(OutputError, "v2", "removed", "same command"):
         publishing.make_live(open_store(output), lambda latest: manifest("v2"))
     assert live(output) == Latest("v1", 1)
 

@@ -105,7 +105,7 @@ def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Store, data: b
 @pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
 def test_other_content_of_the_name_is_an_error_and_stays(workspace: Store, data: bytes) -> None:
     create(workspace, "a", b"first")
-    with raises(OutputError, "/a", "other content", "run the same command"):
+    with raises(OutputError, "/a", "other content", "same command"):
         create(workspace, "a", data)
     assert workspace.sizes() == {"a": 5}
     assert workspace.read("a") == b"first"

@@ -62,7 +62,7 @@ class NothingMendedError(UserError):
 
 
 def make_version(build: Build, plan: BuildPlan, lease: Lease) -> Published:
-    """Builds and publishes a version under the output's lease. Raises: LearnedAnewError: kept spans need another graph."""
+    """Builds and publishes a version under the output's lease. Raises: LearnedAnewError: kept spans are outdated."""
     with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
         return _Attempt(build, plan, lease, runner).publish()

@@ -1,9 +1,6 @@
 """The transform graph in a process that runs it: its inputs as tensors, its archive, and the code that it needs.
 
 The graph is one file of the workspace, unpacked once by each process.
-
-    name = pack_graph(workspace, folder)        # `folder` has `transform_fn` and `transformed_metadata`
-    tft.TFTransformOutput(unpack_graph(workspace, name))
 """
 
 import io

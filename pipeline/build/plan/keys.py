@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 
 NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
-"""A stopped build continues with a raised limit; an inherited graph is in the build key; descriptions change no byte."""
+"""Stopped builds continue with a raised limit; an inherited graph is in the build key; descriptions change no byte."""
 RECIPE, SOURCES = "recipe_sha256", "sources_sha256"
 """Names in a manifest's provenance: the digests of what decides the records of all spans, and of the sources."""
 
@@ -134,7 +134,7 @@ class SpanChoice:
 
 
 def choose(given: Given, keys: Keys, options: RunOptions) -> SpanChoice:
-    """Chooses spans to read: named, merged, changed, damaged, or with rejects to mend. Raises: SpanError, NoDataError."""
+    """Chooses spans to read: named, merged, changed, damaged, or with rejects. Raises: SpanError, NoDataError."""
     full = tuple(source for span in given.spans.values() for source in span.sources)
     if options.spans:
         return _only(given, keys, full, tuple(dict.fromkeys(options.spans)))
