@@ -207,7 +207,7 @@ class _Attempt:
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
-                f"the {len(results.rejects):,} rejected rows of {before.version} are rejected again: mend them; "
+                f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: mend them; "
                 "no version is published"
             )
 

@@ -1,4 +1,4 @@
-"""What a build is given: the user's code and files, the sources' files, and the live version's parts. Read once."""
+"""The givens of a build, read once: the user's code and files, the sources' files, and the live version's parts."""
 
 import hashlib
 from collections.abc import Mapping
