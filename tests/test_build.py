@@ -107,7 +107,7 @@ def test_every_bad_row_is_a_reject_with_its_reason_and_place(folder: Path) -> No
     assert [reject["id"] for reject in rejects[3:9]] == ["k103", "k104", "k105", "k106", "k107", "k7"]
     assert found == [(GOOD + 2 + place, reason, column) for place, (_, reason, column) in enumerate(BAD)]
     assert {(reject["source"], reject["file"]) for reject in rejects} == {(0, "rows.jsonl")}
-    assert "rows.jsonl, line 8, which stays" in rejects[8]["message"]
+    assert "rows.jsonl, line 8" in rejects[8]["message"]
     assert set(rejects[0]) == {"id", "column", "code", "message", "source", "file", "line"}
     late = {"unreadable", "undecodable_image", "unsupported_format", "duplicate_key"}  # found when shards are built
     keys = [reject["id"].encode() for reject in rejects if reject["code"] in late]
