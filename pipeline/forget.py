@@ -36,19 +36,19 @@ from recordmill.pipeline.rows import (
     without_rejects,
 )
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import (
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
+from recordmill.pipeline.versions.files import KeptFiles, inventory
+from recordmill.pipeline.versions.forgotten import (
     FORGOTTEN,
     LEARNED_OF,
-    Base,
     Forgotten,
     add_forgotten,
-    latest_of,
     read_forgotten,
     source_key_of,
 )
-from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.history import Entry, recorded
+from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded

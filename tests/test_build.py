@@ -26,6 +26,7 @@ from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.versions.publishing import OutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
+from tests.messages import raises
 
 SPEC = """
 name: pets
@@ -106,7 +107,7 @@ def test_every_bad_row_is_a_reject_with_its_reason_and_place(folder: Path) -> No
     assert [reject["id"] for reject in rejects[3:9]] == ["k103", "k104", "k105", "k106", "k107", "k7"]
     assert found == [(GOOD + 2 + place, reason, column) for place, (_, reason, column) in enumerate(BAD)]
     assert {(reject["source"], reject["file"]) for reject in rejects} == {(0, "rows.jsonl")}
-    assert "rows.jsonl, line 8, which stays" in rejects[8]["message"]
+    assert "rows.jsonl, line 8" in rejects[8]["message"]
     assert set(rejects[0]) == {"id", "column", "code", "message", "source", "file", "line"}
     late = {"unreadable", "undecodable_image", "unsupported_format", "duplicate_key"}  # found when shards are built
     keys = [reject["id"].encode() for reject in rejects if reject["code"] in late]
@@ -184,20 +185,24 @@ def test_a_copy_elsewhere_is_the_same_dataset_and_names_no_folder(built: Path, t
 
 
 @pytest.mark.parametrize(
-    ("lines", "error", "message"),
+    ("lines", "error", "facts"),
     [
-        (["nonsense"] * 5, UserError, "rows.jsonl"),
-        ([json.dumps(_row(n, photo="none.png")) for n in range(20)], NothingToPublishError, r"unreadable: 20.*line 1"),
-        ([], UserError, "empty"),
-        ([json.dumps(_row(n, weight=...)) for n in range(5)], UserError, r"no column 'weight'.*it has"),
+        (["nonsense"] * 5, UserError, ["rows.jsonl"]),
+        (
+            [json.dumps(_row(n, photo="none.png")) for n in range(20)],
+            NothingToPublishError,
+            ["unreadable: 20", "line 1"],
+        ),
+        ([], UserError, ["empty"]),
+        ([json.dumps(_row(n, weight=...)) for n in range(5)], UserError, ["column 'weight'", "caption"]),
     ],
 )
 def test_nothing_to_publish_is_one_clear_line(
-    live: Path, lines: list[str | bytes], error: type[UserError], message: str
+    live: Path, lines: list[str | bytes], error: type[UserError], facts: list[str]
 ) -> None:
     before = open_dataset(live / "out").version
     _write(live, lines)
-    with pytest.raises(error, match=message) as raised:
+    with raises(error, *facts) as raised:
         _build_photos(live)
     assert "\n" not in str(raised.value)
     assert open_dataset(live / "out").version == before
@@ -212,7 +217,7 @@ def test_rows_that_the_runner_loses_stop_the_build(folder: Path, monkeypatch: py
         return data.replace(b'"records": ', b'"records": 1') if data and "/shard-0" in name else data
 
     monkeypatch.setattr(LocalStore, "read", lossy)
-    with pytest.raises(ReconcileError, match="rows were read for shard 0 of train"):
+    with raises(ReconcileError, "shard 0 of train"):
         _build(folder)
     assert not (folder / "out/LATEST").exists()
 
@@ -226,7 +231,7 @@ def test_what_the_look_saw_is_reconciled_too(folder: Path, monkeypatch: pytest.M
         return data.replace(b'"train": ', b'"train": 9') if data and name.endswith("analysis.json") else data
 
     monkeypatch.setattr(LocalStore, "read", lossy)
-    with pytest.raises(ReconcileError, match="the statistics are of 9\\d+ rows of the split 'train'"):
+    with raises(ReconcileError, "statistics", "split 'train'"):
         _build(folder)
 
 
@@ -249,7 +254,7 @@ def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monk
         return real(files, path)
 
     monkeypatch.setattr(BeamFiles, "open", failing)
-    with pytest.raises(Exception, match="Too many open files"):
+    with raises(Exception, "Too many open files"):
         _build_photos(folder)
     assert not (folder / "out/LATEST").exists()
 
@@ -257,44 +262,42 @@ def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monk
 def test_another_datasets_folder_is_refused(live: Path) -> None:
     before = open_dataset(live / "out").version
     other = _spec(live).model_copy(update={"name": "toys"})
-    with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
+    with raises(OutputError, "dataset 'pets'", "'toys'"):
         build(other, str(live / "out"))
     assert open_dataset(live / "out").version == before
 
 
 def test_an_output_of_another_scheme_is_refused(folder: Path) -> None:
     _write(folder, _good())
-    with pytest.raises(
-        OutputError, match="http://host/out is neither a path nor a URL like gs://bucket/folder or s3://"
-    ):
+    with raises(OutputError, "http://host/out", "gs://bucket/folder"):
         build(_spec(folder), "http://host/out")
 
 
 def test_an_output_that_cannot_be_written(folder: Path) -> None:
     _write(folder, _good())
     (folder / "out").write_text("a file in the way")
-    with pytest.raises(OutputError, match="cannot be written"):
+    with raises(OutputError, "cannot be written"):
         _build(folder)
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("option", "fact"),
     [
-        ("--direct_running_mode=multi_threading", "silently loses records"),
+        ("--direct_running_mode=multi_threading", "loses records"),
         ("--direct_num_wokers=2", "did you mean --direct_num_workers"),
-        ("--direct_num_workers=2", "use `--processes N`"),
-        ("--direct_running_mode=nonsense", "does not take these options"),
-        ("--help", "does not take these options"),
-        ("stray.yaml", "'stray.yaml' is one too many"),
+        ("--direct_num_workers=2", "`--processes N`"),
+        ("--direct_running_mode=nonsense", "these options"),
+        ("--help", "these options"),
+        ("stray.yaml", "'stray.yaml'"),
     ],
 )
-def test_options_that_are_refused(folder: Path, option: str, message: str) -> None:
+def test_options_that_are_refused(folder: Path, option: str, fact: str) -> None:
     _write(folder, _good())
-    with pytest.raises(RunnerError, match=message):
+    with raises(RunnerError, fact):
         _build(folder, beam_options=(option,))
 
 
 def test_processes_are_the_local_runners(folder: Path) -> None:
     _write(folder, _good())
-    with pytest.raises(RunnerError, match="give PortableRunner its parallelism"):
+    with raises(RunnerError, "PortableRunner", "parallelism"):
         _build(folder, runner="PortableRunner", processes=2)

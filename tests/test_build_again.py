@@ -14,6 +14,7 @@ from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill
+from tests.messages import assert_names, raises
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ def test_a_file_that_can_be_read_again_is_in_the_new_version(tmp_path: Path, mon
         patch.setattr(BeamFiles, "open", refuse)
         first = built(tmp_path, again=False)
         assert first.manifest.rejects["by_reason"] == {"unreadable": 1}
-        with pytest.raises(NothingMendedError, match=f"the 1 rows that {first.manifest.version} rejected are rejected"):
+        with raises(NothingMendedError, "1 rows", first.manifest.version, "rejected again"):
             built(tmp_path)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "history.jsonl", "versions"]
     second = built(tmp_path)
@@ -66,13 +67,13 @@ def test_from_a_limit_to_a_mended_version(tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text(source)
     status, said = run(tmp_path, "build")
     assert status == 5
-    assert "1 of 41 rows were rejected, 2.4%; rejects.max_share allows 1.0%\n" in said
+    assert_names(said, "1 of 41 rows", "2.4%", "rejects.max_share allows 1.0%")
     assert not (tmp_path / "out/LATEST").exists()
     (tmp_path / "dataset.yaml").write_text(f"{source}rejects: {{max_share: 0.05}}\n")
     status, said = run(tmp_path, "build")
     assert status == 0, said
     status, said = run(tmp_path, "build", "--again")
-    assert (status, "are rejected again: nothing is mended, so nothing is published" in said) == (3, True), said
+    assert (status, "rejected again" in said) == (3, True), said
     (tmp_path / "rows.jsonl").write_text("\n".join([*good, row(41)]))
     status, said = run(tmp_path, "build", "--again")
     assert status == 0, said

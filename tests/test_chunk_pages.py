@@ -15,6 +15,7 @@ from recordmill.pipeline.sources.batches import pack
 from recordmill.pipeline.sources.source_reader import Chunk, WholeFiles
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
+from tests.messages import raises
 
 
 def chunks(count: int, names: int = 3) -> list[Chunk]:
@@ -49,7 +50,7 @@ def test_a_page_that_is_gone_is_named(tmp_path: Path) -> None:
     pages = ChunkPages.write(LocalStore(str(tmp_path)), chunks(2))
     (page,) = pages.workspace.sizes("chunks")
     pages.workspace.delete(page)
-    with pytest.raises(FileNotFoundError, match=f"{page} is gone: another attempt"):
+    with raises(FileNotFoundError, page, "another attempt"):
         pages.read(0)
 
 
@@ -57,7 +58,7 @@ def test_a_page_that_somebody_else_wrote_is_not_unpickled(tmp_path: Path) -> Non
     pages = ChunkPages.write(LocalStore(str(tmp_path)), chunks(2))
     (page,) = pages.workspace.sizes("chunks")
     pages.workspace.write(page, pack(chunks(3)))
-    with pytest.raises(OutputError, match=f"{page} is not what the driver wrote"):
+    with raises(OutputError, page, "driver"):
         pages.read(0)
 
 
@@ -90,7 +91,7 @@ class Away(LocalStore):
 def test_a_page_that_cannot_be_read_is_an_error_of_the_worker(tmp_path: Path) -> None:
     ChunkPages.write(LocalStore(str(tmp_path)), chunks(2))
     pages = ChunkPages.write(Away(str(tmp_path)), chunks(2))
-    with pytest.raises(OutputError, match="the store is away"):
+    with raises(OutputError, "store is away"):
         read_chunk(pages, 0)
     left = read_report(LocalStore(str(tmp_path)), "error")
     assert left is not None

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from recordmill.pipeline.build.journal import to_openmetrics
+from recordmill.pipeline.build.metrics import to_openmetrics
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import ExitCode

@@ -17,6 +17,7 @@ from recordmill.pipeline.sources.files import Files, LocalFiles
 from recordmill.pipeline.sources.images import inline, to_file, to_piece, to_scratch
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.versions.stores.local import LocalStore
+from tests.messages import raises
 from tests.pictures import photo, saved
 
 
@@ -88,7 +89,7 @@ def test_images_are_digested_where_they_are_read(folder: Path, monkeypatch: pyte
 
     monkeypatch.setattr(input_table, "file_sha256", digested)
     monkeypatch.setattr(make_version, "check_unchanged", fail_once)
-    with pytest.raises(RuntimeError, match="stops"):
+    with raises(RuntimeError, "stops"):
         build(_spec(folder), str(folder / "out"))
     read.clear()
     version = build(_spec(folder), str(folder / "out")).manifest.version

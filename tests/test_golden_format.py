@@ -27,11 +27,12 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.reader.steps import step_of
 from recordmill.pipeline.versions import acts
-from recordmill.pipeline.versions.base import read_forgotten
+from recordmill.pipeline.versions.forgotten import read_forgotten
 from recordmill.pipeline.versions.listing import find
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.shared_files import needs_of
 from recordmill.pipeline.versions.stores.open_store import open_store
+from tests.messages import raises
 
 STORED = Path(__file__).with_name("golden_format_1.json")
 VERSION = "20261127T064609Z-4db3c8f1"
@@ -146,7 +147,7 @@ def test_a_table_may_grow_by_a_column() -> None:
         "word": [b"a"],
         "count": [2],
     }
-    with pytest.raises(DatasetError, match="x.arrow has other columns .*: later, word"):
+    with raises(DatasetError, "x.arrow", "later, word"):
         read_table(Path("v"), "x.arrow", data, WORDS.append(pa.field("more", pa.int64())))
 
 
@@ -165,7 +166,7 @@ def test_a_newer_format_is_refused_by_its_number_alone(of: str, rest: dict[str, 
     file, read = reads[of]
     if file:
         file.write_text(newer)
-    with pytest.raises(UserError, match=r"newer Recordmill .*2.* 1.*: upgrade") as refused:
+    with raises(UserError, "newer Recordmill", "2", "1", "upgrade") as refused:
         read()
     assert str(file or "the state") in str(refused.value)
 
@@ -177,7 +178,7 @@ def test_a_version_that_cannot_be_read_is_named_and_its_files_stay(
     manifest.write_text('{"format": 3, "splits": "20261127T064556Z-4b3aecba"}')
     (output / "versions" / "20261127T064556Z-4b3aecba").mkdir()
     assert published(store) == []
-    with pytest.raises(UserError, match=f"no version '{VERSION}'"):
+    with raises(UserError, f"no version '{VERSION}'"):
         find(str(output), VERSION)
     assert [VERSION in line and "format 3" in line and "upgrade" in line for line in caplog.messages] == [True]
     assert needs_of(store).whole == {"20261127T064556Z-4b3aecba": VERSION}

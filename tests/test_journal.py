@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from recordmill import RunOptions, build, parse_spec
-from recordmill.pipeline.build.journal import Journal, to_openmetrics, write_metrics
+from recordmill.pipeline.build.journal import Journal
+from recordmill.pipeline.build.metrics import to_openmetrics, write_metrics
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions.history import public_message, read_history, within
+from tests.messages import assert_names, raises
 from tests.test_publishing import manifest, publish
 
 CANARY = "C4nary"
@@ -95,13 +97,13 @@ def test_what_cannot_be_written_is_a_warning(output: str, tmp_path: Path) -> Non
     (Path(output) / "history.jsonl").mkdir()
     followed = journal(output, metrics=str(tmp_path / "away/m.prom"))
     history, metrics = followed.end(ExitCode.ERROR, "no")
-    assert history.startswith(f"the history was not written: the output {output} cannot be read: Is a directory")
-    assert metrics == f"the metrics were not written: [Errno 2] No such file or directory: '{tmp_path}/away/m.prom'"
+    assert_names(history, "history", output, "Is a directory")
+    assert_names(metrics, "metrics", "No such file or directory", f"{tmp_path}/away/m.prom")
 
 
 def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
     forever = threading.Event()
-    assert within(0.01, "the history", forever.wait) == "the history was not written within 0 seconds"
+    assert_names(within(0.01, "the history", forever.wait), "history", "0 seconds")
     forever.set()
 
 
@@ -163,7 +165,7 @@ def test_builds_write_their_history(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert 'recordmill_build_rows{dataset="d",outcome="written"} 300\n' in Path("d.prom").read_text()
     build(spec, "out")
     rows.write_text(rows.read_text() + "broken\n" * 200)
-    with pytest.raises(UserError, match="rejected"):
+    with raises(UserError, "rejected"):
         build(spec, "out")
     ends = [(entry["end"], entry["live_before"], entry["version"]) for entry in read_history("out")]
     name = published.manifest.version

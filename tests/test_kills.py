@@ -23,6 +23,7 @@ import pytest
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import read_latest, read_manifest, version_folder
 from tests.forked import CHILDREN
+from tests.messages import assert_names
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROWS = 240
@@ -289,8 +290,8 @@ def test_a_build_that_was_killed_goes_on(in_turn: InTurn) -> None:
         assert died.looks, name
         assert following.looks, name
         if name in KEPT:
-            kept = f"the transform graph and {KEPT[name]} of {SHARDS} shards are kept"
-            assert following.notes == [f"going on with an earlier build: {kept}"], name
+            (kept,) = following.notes
+            assert_names(kept, "earlier build", "transform graph", f"{KEPT[name]} of {SHARDS} shards")
             assert following.jobs == (0 if KEPT[name] == SHARDS else 1), name
         if name in PUBLISHED:
             assert (following.notes, following.jobs) == ([], 0), name

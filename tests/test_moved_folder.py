@@ -66,7 +66,7 @@ def keys_of(spec: str | Path) -> list[object]:
     spans = {name: span.key for name, span in plan.spans.built.items()}
     listed = listing_key(parsed, files)
     inputs = [[file.path for file in group.files] for group in plan.inputs]
-    return [plan.build_key, spans, plan.spans.provenance(parsed), listed, inputs]
+    return [plan.build_key, spans, plan.keys.provenance, listed, inputs]
 
 
 @pytest.mark.parametrize("source", SPECS.values(), ids=SPECS)

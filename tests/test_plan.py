@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import keys
 from recordmill.pipeline.build.plan import plan as module
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
@@ -17,6 +17,7 @@ from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
 from tests.constants import constants
+from tests.messages import raises
 
 FEATURES = "n: {kind: number}"
 LINES = "".join(f'{{"n": {number}, "i": "a.png"}}\n' for number in range(100))
@@ -53,7 +54,7 @@ def test_chunks_are_numbered_by_source_and_file(rows: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
-    with pytest.raises(SourceError, match="missing.jsonl"):
+    with raises(SourceError, "missing.jsonl"):
         planned(rows, sources=("a.jsonl", "missing.jsonl"))
 
 
@@ -149,6 +150,6 @@ def test_what_decides_a_byte_is_in_the_key(rows: Path, what: str) -> None:
 
 def test_versions_of_packages_are_in_the_key(rows: Path) -> None:
     before = planned(rows).build_key
-    assert {"recordmill", "tensorflow", "apache-beam"} < set(keys.package_versions())
-    with constants(keys, VERSION="99.0"):
+    assert {"recordmill", "tensorflow", "apache-beam"} < set(live_analysis.package_versions())
+    with constants(live_analysis, VERSION="99.0"):
         assert planned(rows).build_key != before

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from recordmill import DatasetError, open_dataset
-from recordmill.pipeline.build.journal import DRY_RUN, ENDS, HELP, TRIAL, Journal
+from recordmill.pipeline.build.journal import DRY_RUN, ENDS, TRIAL, Journal
+from recordmill.pipeline.build.metrics import HELP
 from recordmill.pipeline.build.run_options import RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.errors import ExitCode
 from tests.hand_made import FEATURES, write_dataset
+from tests.messages import raises
 
 PAGE = (Path(__file__).parents[1] / "docs/rebuilds.md").read_text()
 FOLLOW, LOOP = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -73,7 +75,7 @@ def test_a_version_that_was_pruned_is_named(follow: Any) -> None:
     _, state = train(follow("out/visits", 3, **OPTIONS), {}, stop=1)
     publish("v2")
     Path("out/visits/versions/v1").rename("gone")
-    with pytest.raises(DatasetError, match="has no version 'v1'"):
+    with raises(DatasetError, "no version 'v1'"):
         next(follow("out/visits", 3, state, **OPTIONS))
     assert next(follow("out/visits", 3, first=state["epoch"], **OPTIONS)).state(step=0)["version"] == "v2"
 

@@ -15,6 +15,7 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec
 from recordmill.pipeline.versions.stores.local import LocalStore
+from tests.messages import assert_names, raises
 
 SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"
 CHUNKS = [Chunk(0, 0, "a.jsonl", 1), Chunk(1, 0, "a.jsonl", 1), Chunk(2, 0, "b.jsonl", 1), Chunk(3, 0, "", 1)]
@@ -88,8 +89,7 @@ def test_as_many_as_are_allowed_are_taken(tmp_path: Path, limit: float | None, b
 def test_more_are_not(tmp_path: Path, limit: float, bad: int) -> None:
     job = Job(tmp_path, max_share=limit)
     job.read_all(bad)
-    message = rf"{bad} of 200 rows were rejected, .*; rejects.max_share allows {limit:.1%}\n  wrong_type: {bad}, such"
-    with pytest.raises(TooManyRejectsError, match=message):
+    with raises(TooManyRejectsError, f"{bad} of 200 rows", f"max_share allows {limit:.1%}", f"  wrong_type: {bad}"):
         job.check()
 
 
@@ -108,20 +108,23 @@ def test_the_message_tells_the_three_most_frequent_reasons_with_their_first_exam
     job.shard(Reject(1, 20, "duplicate_key", "another row has the same key", first_chunk=0, first_position=3))
     with pytest.raises(TooManyRejectsError) as raised:
         job.check()
-    assert str(raised.value).splitlines() == [
-        "9 of 200 rows were rejected, 4.5%; rejects.max_share allows 1.0%",
-        "  malformed_row: 4, such as a.jsonl, line 61, column 'price': message 0",
-        "  wrong_type: 3, such as b.jsonl, line 1, column 'price': message 0",
-        "  missing_value: 2, such as a.jsonl, line 1, column 'price': message 0",
-        "Mend the rows, or raise the limit if the others are enough; then run the same command.",
+    first, *reasons, last = str(raised.value).splitlines()
+    assert_names(first, "9 of 200 rows", "4.5%", "rejects.max_share", "1.0%")
+    expected = [
+        ("  malformed_row: 4", "a.jsonl, line 61, column 'price': message 0"),
+        ("  wrong_type: 3", "b.jsonl, line 1, column 'price': message 0"),
+        ("  missing_value: 2", "a.jsonl, line 1, column 'price': message 0"),
     ]
+    for line, facts in zip(reasons, expected, strict=True):
+        assert_names(line, *facts)
+    assert_names(last, "rows", "limit", "same command")
 
 
 def test_a_name_steers_no_terminal_and_begins_no_line(tmp_path: Path) -> None:
     job = Job(tmp_path, max_share=0)
     job.read_all(0)
     job.shard(Reject(0, 0, "wrong_type", "no", column="a\x1b[2J\nrecordmill: all is well"))
-    with pytest.raises(TooManyRejectsError, match=r"column 'a\\x1b\[2J\\nrecordmill: all is well': no\n"):
+    with raises(TooManyRejectsError, r"column 'a\x1b[2J\nrecordmill: all is well': no"):
         job.check()
 
 
@@ -136,7 +139,7 @@ def test_a_look_ends_a_build_and_a_chunk_that_is_read_again_counts_once(tmp_path
     job = Job(tmp_path / "again", max_share=0.2)
     for number in range(4):
         job.chunk(number, 50, 12, folder=LOOK_REPORTS)
-    with pytest.raises(TooManyRejectsError, match="48 of 200 rows were rejected, 24.0%"):
+    with raises(TooManyRejectsError, "48 of 200 rows", "24.0%"):
         job.check()
 
 
@@ -146,7 +149,7 @@ def test_while_rows_are_read_nothing_is_certain_unless_their_number_is_known(tmp
     job.check()
     for number in (1, 2, 3):
         job.chunk(number, 100)
-    with pytest.raises(TooManyRejectsError, match="50 of 350 rows were rejected, 14.3%"):
+    with raises(TooManyRejectsError, "50 of 350 rows", "14.3%"):
         job.check()
 
 
@@ -158,7 +161,7 @@ def test_where_the_number_of_rows_is_known_a_build_ends_while_they_are_read(
     job.chunk(1, 100, 50)  # the line is not known before the first chunk is read
     if not stops:
         return job.check()
-    with pytest.raises(TooManyRejectsError, match=r"(?s)50 of 100 rows read so far .*such as a.jsonl, column 'price'"):
+    with raises(TooManyRejectsError, "50 of 100 rows", "a.jsonl, column 'price'"):
         job.check()
     return None
 
@@ -168,29 +171,27 @@ def test_what_shards_reject_counts_as_soon_as_a_shard_is_done(tmp_path: Path) ->
     job.read_all(2)
     job.check()
     job.shard(Reject(2, 7, "undecodable_image", "damaged", column="image"))
-    with pytest.raises(
-        TooManyRejectsError, match=r"undecodable_image: 1, such as b.jsonl, line 8, column 'image': dam"
-    ):
+    with raises(TooManyRejectsError, "undecodable_image: 1", "b.jsonl, line 8, column 'image'"):
         job.check()
 
 
 @pytest.mark.parametrize(
-    ("bad", "read", "message"),
+    ("bad", "read", "facts"),
     [
-        ((5, 0, 0), 20, None),
-        ((6, 0, 0), 20, "6 of 40 rows of a.jsonl were rejected, 15.0%; rejects.max_share_per_file allows 12.5%"),
-        ((0, 0, 3), 20, "3 of 20 rows of b.jsonl were rejected, 15.0%"),
-        ((0, 0, 19), 19, None),  # a small file
+        ((5, 0, 0), 20, []),
+        ((6, 0, 0), 20, ["6 of 40 rows of a.jsonl", "15.0%", "rejects.max_share_per_file", "12.5%"]),
+        ((0, 0, 3), 20, ["3 of 20 rows of b.jsonl", "15.0%"]),
+        ((0, 0, 19), 19, []),  # a small file
     ],
 )
-def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], read: int, message: str | None) -> None:
+def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], read: int, facts: list[str]) -> None:
     job = Job(tmp_path, max_share=1, max_share_per_file=0.125)
     job.chunk(3, 1000, 900)  # a listing, each of whose rows is a file
     for number, count in enumerate(bad):
         job.chunk(number, read, count)
-    if message is None:
+    if not facts:
         return job.check()
-    with pytest.raises(TooManyRejectsError, match=message):
+    with raises(TooManyRejectsError, *facts):
         job.check()
     return None
 
@@ -198,25 +199,25 @@ def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], rea
 @pytest.mark.parametrize(
     ("limits", "bad", "again", "allows"),
     [
-        ({}, 0, 3, "3 of 200 .*max_duplicate_share allows 1.0%\n  duplicate_key: 3"),
-        ({"max_share": 0.5}, 0, 50, None),
-        ({"max_share": 1, "max_duplicate_share": 0.1}, 150, 20, None),
-        ({"max_share": 1, "max_duplicate_share": 0.1}, 150, 21, "21 of 200 .*max_duplicate_share allows 10.0%"),
-        ({"max_share": None, "max_duplicate_share": 0}, 9, 1, "1 of 200 .*max_duplicate_share allows 0.0%"),
-        ({"max_duplicate_share": 1}, 3, 50, "3 of 200 .*max_share allows 1.0%\n  wrong_type: 3"),
-        ({"max_duplicate_share": 1, "max_share_per_file": 0}, 0, 50, None),
+        ({}, 0, 3, ["3 of 200", "max_duplicate_share allows 1.0%", "duplicate_key: 3"]),
+        ({"max_share": 0.5}, 0, 50, []),
+        ({"max_share": 1, "max_duplicate_share": 0.1}, 150, 20, []),
+        ({"max_share": 1, "max_duplicate_share": 0.1}, 150, 21, ["21 of 200", "max_duplicate_share allows 10.0%"]),
+        ({"max_share": None, "max_duplicate_share": 0}, 9, 1, ["1 of 200", "max_duplicate_share allows 0.0%"]),
+        ({"max_duplicate_share": 1}, 3, 50, ["3 of 200", "rejects.max_share allows 1.0%", "wrong_type: 3"]),
+        ({"max_duplicate_share": 1, "max_share_per_file": 0}, 0, 50, []),
     ],
 )
 def test_rows_that_repeat_a_key_have_a_limit_and_count_for_no_other(
-    tmp_path: Path, limits: dict[str, float | None], bad: int, again: int, allows: str | None
+    tmp_path: Path, limits: dict[str, float | None], bad: int, again: int, allows: list[str]
 ) -> None:
     job = Job(tmp_path, **limits)
     for number in range(4):
         job.chunk(number, 50, bad // 4 + (bad % 4 if number == 3 else 0))
     job.shard(*(Reject(0, n, "duplicate_key", "the same", first_chunk=0, first_position=0) for n in range(again)))
-    if allows is None:
+    if not allows:
         return job.check()
-    with pytest.raises(TooManyRejectsError, match=allows):
+    with raises(TooManyRejectsError, *allows):
         job.check()
     return None
 
@@ -245,5 +246,5 @@ def test_rows_that_were_rejected_are_why_nothing_was_learned(tmp_path: Path) -> 
         "{name: a, source: {format: jsonl, path: rows.jsonl}, "
         "features: {note: {kind: text, tokenizer: sentencepiece, vocabulary: 9}}}"
     )
-    with pytest.raises(TooManyRejectsError, match="3 of 3 rows were rejected"):
+    with raises(TooManyRejectsError, "3 of 3 rows"):
         build(load_spec(tmp_path / "dataset.yaml"), str(tmp_path / "out"))

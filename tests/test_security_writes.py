@@ -15,7 +15,7 @@ import pytest
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, read_manifest
 from recordmill.pipeline.dataset.paths import path_within, replacing, safe_name
-from recordmill.pipeline.versions.base import Forgotten
+from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.opened import written

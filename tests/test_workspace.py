@@ -25,6 +25,7 @@ from recordmill.pipeline.versions.stores.open_store import open_bucket
 from recordmill.pipeline.versions.stores.parts import PART_BYTES
 from tests import emulators
 from tests.constants import constants
+from tests.messages import raises
 
 LARGE = bytes(range(256)) * ((2 * PART_BYTES + 4096) // 256)
 """Content of three parts."""
@@ -92,7 +93,7 @@ def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Store, data: b
             file.write(data)
             raise RuntimeError("a worker's")
 
-    with pytest.raises(RuntimeError, match="a worker's"):
+    with raises(RuntimeError, "a worker's"):
         fail()
     assert workspace.sizes() == {}
     if workspace.url.startswith("s3"):
@@ -104,9 +105,7 @@ def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Store, data: b
 @pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
 def test_other_content_of_the_name_is_an_error_and_stays(workspace: Store, data: bytes) -> None:
     create(workspace, "a", b"first")
-    with pytest.raises(
-        OutputError, match=r"/a was written meanwhile with other content: .* run the same command again"
-    ):
+    with raises(OutputError, "/a", "other content", "same command"):
         create(workspace, "a", data)
     assert workspace.sizes() == {"a": 5}
     assert workspace.read("a") == b"first"
@@ -126,7 +125,7 @@ def test_a_late_writer_changes_neither_a_shard_nor_its_index(tmp_path: Path, lat
             with first:
                 first.write([b"first"])
 
-    with pytest.raises(OutputError, match=r"/s(\.index)? was written meanwhile with other content"):
+    with raises(OutputError, "/s", "other content"):
         write_late()
     data, index = (workspace.read(name) or b"" for name in ("s", "s.index"))
     assert hashlib.sha256(data).hexdigest() == first.sha256
@@ -172,7 +171,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.parametrize("data", [b"", b"few"], ids=["empty", "few"])
 @constants(bucket, WAITS=(0.0, 0.0))
 def test_a_write_under_way_that_does_not_end_is_an_error(refused: str, data: bytes) -> None:
-    with pytest.raises(OutputError, match=r"/a was not written: another process was writing it and did not finish"):
+    with raises(OutputError, "/a", "another process"):
         create(open_bucket(refused), "a", data)
 
 
@@ -203,7 +202,7 @@ def test_an_upload_that_cannot_be_removed_shows_nothing(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(BlobWriter, "terminate", refuse)
     with emulators.gcs(conditions=True) as url:
-        with pytest.raises(ValueError, match="7"):
+        with raises(ValueError, "7"):
             fail(open_bucket(url))
         gc.collect()
         assert open_bucket(url).sizes() == {}

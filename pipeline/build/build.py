@@ -1,11 +1,7 @@
-"""One build, from its spec to the published version: the way of every build, on one page.
+"""One build, from its spec to the published version.
 
-Nothing here needs TensorFlow or Beam, which take five to ten seconds to load: a mistake in the spec, a source or the
-output is reported before, and a build that has nothing to do ends without them.
-
->>> published = build(load_spec("dataset.yaml"), "out/emoji")  # doctest: +SKIP
->>> published.folder                                           # doctest: +SKIP
-'out/emoji/versions/20261120T120000Z-4f1c9a2e'
+TensorFlow and Beam, which take five to ten seconds to load, come late: a mistake in the spec, a source or the output is
+reported before, and a build with nothing to do ends without them.
 """
 
 import os
@@ -13,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.journal import Journal
 from recordmill.pipeline.build.outcome import GateBreachedError, Published
 from recordmill.pipeline.build.plan.free_space import check_free_space
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
@@ -29,7 +25,7 @@ from recordmill.pipeline.build.runners.worker_environment import without_cloud_c
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
-from recordmill.pipeline.sources.files import Files, LocalFiles, StoreFiles
+from recordmill.pipeline.sources.files import Files, StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 STORE_OPTIONS = ("--s3_", "--gcs_", "--no_auth", "--gcp_oauth_scopes", "--impersonate_service_account")
-"""Beam's own options of how to reach object stores."""
+"""Beam's options for object stores."""
 
 
 def build(
@@ -52,21 +48,21 @@ def build(
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     listener: Listener = Listener(),  # noqa: B008 - frozen
 ) -> Published:
-    """Builds a dataset and publishes it; a version that was built of the same before is only made live.
+    """Builds a dataset and publishes it; an earlier version of the same inputs is only made live.
 
-    A version that differs too much from the live one, by the spec's `gate`, is published and held back. The end goes
-    to the output's history, whatever it is (`pipeline.build.journal`). Meanwhile all threads of this process make
-    their temporary files in a private folder, which goes with the process (`pipeline.private_folder`).
+    A version that differs too much from the live one, by the spec's `gate`, is published and held back. Every end goes
+    to the output's history (`pipeline.build.journal`). Meanwhile all threads of this process make their temporary files
+    in a private folder, removed with the process (`pipeline.private_folder`).
 
     Args:
         spec: the dataset.
-        output: its folder, or its URL.
+        output: its folder or URL.
         options: where and how the build runs.
-        listener: the functions to call as it goes on.
+        listener: callbacks.
 
     Raises:
-        GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same
-            build again does not repeat the work, and raises this until the version is approved or rejected.
+        GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same build
+            raises it again, without repeating the work, until the version is approved or rejected.
         UserError: one clear line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError,
             InputsChangedError, TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a
             WorkerError. The live version stays live, and the next build continues the finished work.
@@ -88,12 +84,9 @@ def build(
 
 
 def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alone: bool = False) -> Published:
-    """Builds as `build` does, for a caller that writes down the end itself; a version held back is returned.
-
-    `alone` says that nothing but this build uses Beam in this process.
-    """
+    """Builds as `build`, without journal; returns a version held back. `alone`: no other build uses Beam here."""
     if options.runner == "flink":
-        FlinkCluster(options.flink).jar()  # an option is missing, or the cluster does not answer
+        FlinkCluster(options.flink).jar()  # raises if an option is missing or the cluster does not answer
     publishing.check_output(output)
     open_store(output).check_conditions()
     files = Listings(source_files(options.beam_options, passes_on=options.runner == "flink"))
@@ -113,29 +106,27 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
 
 @contextmanager
 def _leased(build: Build) -> Iterator[tuple[Build, Lease]]:
-    """Holds the lease of the output; yields the build, begun again if others built meanwhile, and the lease.
-
-    A folder that is made for the lease, and in which nothing was written, goes again.
-    """
+    """Holds the output's lease; yields the build, begun again after others, and the lease. Removes an empty output."""
     output, waited_for = build.output, list[Holder]()
     was_there = os.path.lexists(output)
 
     def wait(holder: Holder) -> None:
         waited_for.append(holder)
         build.listener.on_note(f"waiting for {holder}, which builds in {output}")
-        make_plan(build.spec, build.files, build.options)  # a mistake is reported at once
+        with suppress(OutputError, SpanError):  # the other build may mend the output
+            build.plan()  # a mistake is reported at once
 
     try:
         with leases.hold(open_store(output), leases.BUILD, wait) as lease:
             yield (build.again() if waited_for or not build.base.is_current() else build), lease
     finally:
         if is_local(output) and not was_there:
-            with suppress(OSError):  # it holds something
+            with suppress(OSError):  # not empty
                 os.rmdir(output)
 
 
 def _publish(build: Build, lease: Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
-    """Plans, and takes the earlier version of the same key, or makes one."""
+    """Plans, and takes an earlier version of the same key, or makes one."""
     if build.options.limit is not None:
         _check_trial(build.base)
     plan = build.plan(keeps_spans=keeps_spans)
@@ -155,9 +146,9 @@ def _publish(build: Build, lease: Lease, *, alone: bool, keeps_spans: bool = Tru
 
 
 def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -> Files:
-    """Opens the files of sources: those of object stores without Beam, unless its options say how to reach them.
+    """Opens the files of sources: object stores without Beam, unless Beam's options configure them.
 
-    Options that Beam does not know may be those of a job server if `passes_on`.
+    With `passes_on`, options unknown to Beam may be a job server's.
     """
 
     def parsed() -> "PipelineOptions":
@@ -171,26 +162,26 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
 
 
 def _check_trial(base: Base) -> None:
-    """Refuses a trial where other versions are. Raises: OutputError."""
+    """Refuses a trial beside other versions. Raises: OutputError."""
     for manifest in publishing.published(open_store(base.output)):
         if not manifest.trial:
             raise OutputError(
-                f"the output {base.output} holds {manifest.version}, and --limit makes a trial, which is never live: "
-                "give it an output of its own"
+                f"the output {base.output} holds {manifest.version}, and --limit makes a trial, never live: "
+                "give it another output"
             )
 
 
 def _check_space(build: Build, plan: BuildPlan) -> None:
-    """Refuses a local build that the disk cannot hold, unless an earlier attempt's shards may be there."""
+    """Refuses a local build that the disk cannot hold, unless an earlier attempt may have finished shards."""
     building = building_folder(build.output, build.options.work)
     if build.options.runner == "local" and plan.build_key[:16] not in builds(building):
-        folder = os.path.join(building, plan.build_key[:16], "run")
-        check_free_space(plan, planned_build(plan, folder, LocalFiles(), inline=False, threads=1), kept=0)
+        run = os.path.join(building, plan.build_key[:16], "run")
+        check_free_space(plan, run, holds_shards=is_local(build.output), holds_rows=True)
 
 
 def _is_of_this_machine(build: Build, plan: BuildPlan) -> bool:
-    """Whether a build opens nothing at a URL; code of the user's may open anything."""
+    """Whether a build opens no URL; the user's code may open any."""
     options = build.options
-    if plan.user_code is not None or options.runner != "local" or options.beam_options:
+    if plan.given.code is not None or options.runner != "local" or options.beam_options:
         return False
     return not any("://" in path for path in (*plan.spec.paths(), build.output, options.temp or "", options.work or ""))

@@ -1,113 +1,29 @@
-"""Follows one build and writes down its end, whatever it is; nothing here makes a build fail.
+"""Follows one build and records its end, whatever it is; errors here fail no build.
 
-The entry, which holds no options, is a line of the output's `history.jsonl` and the source of `--metrics`.
-
->>> journal = Journal("out/emoji", options)                                                # doctest: +SKIP
->>> published = run(spec, "out/emoji", options, journal.follow(Listener(), "emoji"))  # doctest: +SKIP
->>> journal.end(published.exit_code, published=published)                             # doctest: +SKIP
-[]
+The entry, without options, is a line of the output's `history.jsonl` and the source of `--metrics`.
 """
 
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.build.context.reports import ProgressReader
+from recordmill.pipeline.build.metrics import write_metrics
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
-from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import now
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
+from recordmill.pipeline.versions.latest import now
 from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.plan.plan import BuildPlan
-
-
-HELP = {
-    "build_exit_code": "The exit code of the last build: docs/rebuilds.md.",
-    "build_ended_timestamp_seconds": "When the last build ended.",
-    "build_duration_seconds": "How long the last build took, by stage.",
-    "build_rows": "Rows of the last build's version, by what became of them.",
-    "build_rejected_rows": "Rejected rows of the last build's version, by reason.",
-    "build_bytes": "Bytes of the shards of the last build's version.",
-    "build_store_requests": "Requests of the last build to object stores, by kind.",
-    "build_store_bytes": "Bytes that it sent to them and got from them, by kind.",
-    "build_store_retries": "Requests that were repeated, by kind.",
-    "build_store_milliseconds": "Milliseconds that all requests took together, by kind.",
-    "build_spans": "Spans of the last build's version, built or kept.",
-    "gate_figure": "What the last build's version was compared with the live one by, by the gate's rule.",
-    "gate_breaches": "Figures of the gate beyond their limits.",
-    "live_built_timestamp_seconds": "When the live version was built.",
-    "live_info": "The live version's name.",
-}
-"""Each metric's meaning; all are gauges, with the dataset's name as a label."""
-ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-Sample = tuple[str, dict[str, str], float]
-
-
-def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) -> str | None:
-    """Writes the file; returns a warning if that fails."""
-    try:
-        write_atomically(path, to_openmetrics(entry, live).encode())
-    except OSError as error:
-        return f"the metrics were not written: {error}"
-    return None
-
-
-def to_openmetrics(entry: Mapping[str, Any], live: Manifest | None) -> str:
-    """Formats an entry of the history, and the live version's age."""
-    samples: dict[str, list[str]] = {}
-    for name, labels, value in _samples(entry, live):
-        texts = {"dataset": entry["name"] or "", **labels}.items()
-        inside = ",".join(f'{label}="{str(text).translate(ESCAPES)}"' for label, text in texts)
-        samples.setdefault(name, []).append(f"recordmill_{name}{{{inside}}} {value}")
-    lines = list[str]()
-    for name in (name for name in HELP if name in samples):
-        lines += [f"# TYPE recordmill_{name} gauge", f"# HELP recordmill_{name} {HELP[name]}", *samples[name]]
-    return "\n".join([*lines, "# EOF", ""])
-
-
-def _samples(entry: Mapping[str, Any], live: Manifest | None) -> Iterator[Sample]:
-    yield "build_exit_code", {}, entry["exit_code"]
-    if entry.get("ended_at"):
-        yield "build_ended_timestamp_seconds", {}, _seconds(entry["ended_at"])
-    for stage, seconds in entry.get("stages", {}).items():
-        yield "build_duration_seconds", {"stage": stage}, seconds
-    for outcome, rows in entry.get("rows", {}).items():
-        yield "build_rows", {"outcome": outcome}, rows
-    for reason, rows in entry.get("rejects", {}).items():
-        yield "build_rejected_rows", {"reason": reason}, rows
-    if entry.get("bytes") is not None:
-        yield "build_bytes", {}, entry["bytes"]
-    for kind, counts in entry.get(ASKED, {}).items():
-        for what, count in counts.items():
-            yield f"build_store_{what}", {"kind": kind}, count
-    for state, spans in entry.get("spans", {}).items():
-        yield "build_spans", {"state": state}, len(spans)
-    if gate := entry.get("gate"):
-        for rule, figures in gate["figures"].items():
-            for subject, figure in figures.items():
-                yield "gate_figure", {"rule": rule, "subject": subject}, figure
-        yield "gate_breaches", {}, len(gate["breaches"])
-    if live is not None:
-        if built_at := live.provenance.get("built_at"):
-            yield "live_built_timestamp_seconds", {}, _seconds(built_at)
-        yield "live_info", {"version": live.version}, 1
-
-
-def _seconds(time: str) -> int:
-    return round(datetime.fromisoformat(time).timestamp())
-
 
 ENDS = {
     ExitCode.PUBLISHED: "published",
@@ -116,12 +32,12 @@ ENDS = {
     ExitCode.INTERRUPTED: STOPPED,
     ExitCode.TERMINATED: STOPPED,
 }
-"""The end by the exit code; any other is `failed`."""
+"""The end by exit code; all others are `failed`."""
 DRY_RUN, TRIAL = "dry_run", "trial"
 
 
 class Journal:
-    """Follows one build by its listener, and writes down its end, once."""
+    """Follows one build by its listener, and records its end, once."""
 
     def __init__(self, output: str, options: RunOptions) -> None:
         self._output, self._options = output, options
@@ -137,7 +53,7 @@ class Journal:
         }
 
     def follow(self, listener: Listener, name: str) -> Listener:
-        """Returns a listener that follows the build of a dataset of this name, and calls another listener."""
+        """Returns a listener that records the build of a dataset of this name, and calls `listener`."""
         self.entry["name"] = name
         with suppress(UserError):
             self.entry["live_before"] = publishing.live_version(self._output)
@@ -157,11 +73,7 @@ class Journal:
         return replace(listener, on_plan=on_plan, on_stage=on_stage)
 
     def end(self, exit_code: ExitCode, message: str | None = None, published: Published | None = None) -> list[str]:
-        """Writes down the build's end, with the error as the user sees it, or the version; only the first call counts.
-
-        Returns:
-            A warning for each of the history and the metrics that could not be written for another reason.
-        """
+        """Records the build's end, its error or version, at the first call; returns warnings of failed writes."""
         if not self._once.acquire(blocking=False):
             return []
         live = None
@@ -172,7 +84,7 @@ class Journal:
         self.entry |= {
             "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
             "exit_code": int(exit_code),
-            "name": self.entry["name"] or (live and live.name),  # of a spec that cannot be read
+            "name": self.entry["name"] or (live and live.name),  # of an unreadable spec
             "message": message and public_message(message),
             "ended_at": now(),
             "seconds": round(time.monotonic() - self._began, 3),
@@ -193,7 +105,7 @@ class Journal:
         self._stage, self._since = stage, now
 
     def _asked(self, published: Published | None) -> dict[str, dict[str, int]]:
-        """Returns the requests to object stores: of a new version as far as its manifest has them, and since."""
+        """Returns the requests to object stores: those in a new version's manifest, and later ones."""
         counts, asked = Counter(TRAFFIC.take()), dict[str, dict[str, int]]()
         if published is not None and published.is_new:
             asked = published.manifest.provenance.get(ASKED, {})
@@ -208,7 +120,7 @@ class Journal:
         return {}
 
     def _rows_so_far(self) -> dict[str, int]:
-        """The rows of a build that did not come to its end, as its counters have them."""
+        """Returns the rows of an unfinished build from its counters."""
         if self._planned is None:
             return {}
         counts = self._progress()

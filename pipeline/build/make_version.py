@@ -1,7 +1,6 @@
 """Makes a version by its plan: the jobs, their results, the version's files, and its publication.
 
-A build may end at any moment, and the next build of the same spec and inputs continues its work
-(`pipeline.build.attempt.attempts`).
+A build may end at any moment; the next one of the same spec and inputs continues it (`pipeline.build.attempt`).
 """
 
 import hashlib
@@ -51,23 +50,19 @@ from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
-from recordmill.pipeline.versions.stores.open_store import open_store
+from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.tensorflow.transform_graph import export_serving
 
 
 class NothingMendedError(UserError):
-    """A repeated build rejects the same rows as the version that it repeats."""
+    """A repeated build rejects the same rows again."""
 
     exit_code = ExitCode.UP_TO_DATE
 
 
 def make_version(build: Build, plan: BuildPlan, lease: Lease) -> Published:
-    """Builds a version by its plan and publishes it; the caller holds the output's lease.
-
-    Raises:
-        LearnedAnewError: spans are kept, and their graph would be another.
-    """
+    """Builds and publishes a version under the output's lease. Raises: LearnedAnewError: kept spans are outdated."""
     with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
         return _Attempt(build, plan, lease, runner).publish()
@@ -87,7 +82,7 @@ class _Attempt:
         return self.build.listener
 
     def publish(self) -> Published:
-        """Publishes; where a job failed that may succeed, tries again with the finished work."""
+        """Publishes; retries a failed job with the finished work."""
         number = 1
         while True:
             try:
@@ -103,7 +98,7 @@ class _Attempt:
     def _try(self) -> Published:
         self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
         run = self._begin()
-        inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads some rows, and no whole file
+        inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads no whole file
         remembered = self.build.remembered
         names = [name for each, span in self.plan.spans.kept.items() for name in span.members or (each,)]
         kept = remembered.of_spans(names) if names and remembered else None
@@ -134,7 +129,7 @@ class _Attempt:
         return run
 
     def _was_away(self, reject: Reject) -> bool:
-        """Whether a row was rejected because of a file that was not there and is there now."""
+        """Whether a row was rejected because of a missing file, now found."""
         reader = self.plan.sources[self.plan.chunks[reject.chunk].source].reader
         roots = {reader.root(self.build.files), reader.image_root(self.build.files)} if reject.path else ()
         for path in (f"{root}/{reject.path}" for root in roots):
@@ -145,7 +140,7 @@ class _Attempt:
         return False
 
     def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
-        """Runs what an earlier attempt left to do: looks at the rows, and the job that writes the shards."""
+        """Runs the remaining jobs: the look at the rows, and the writing of the shards."""
         planned, spans = self._plan_work(run), self.plan.spans
         kept_spans = read_spans(self.build.output, spans.base, spans.kept) if spans.base else {}
         self.listener.on_plan(self.plan, planned)
@@ -154,16 +149,16 @@ class _Attempt:
         context = self._look(run, planned)
         live = self.plan.live
         if live is not None and not live.is_frozen:
-            message = f"nothing of the graph changed: {len(kept_spans)} spans keep their shards of"
+            message = f"the graph is unchanged: {len(kept_spans)} spans keep their shards of"
             self.listener.on_note(f"{message} {live.manifest.version}")
         self._write(run, context)
         self.listener.on_stage(Stage.COMPARE)
-        inputs.finish(FileDigests(planned.workspace))  # so that what was digested is what was read
+        inputs.finish(FileDigests(planned.workspace))  # before the check, which proves it
         check_unchanged(self.plan, self.build.files)
         return collect(self.plan, context, kept_spans)
 
     def _plan_work(self, run: Run) -> PlannedBuild:
-        """Returns the build as the workers need it, if there is space for it."""
+        """Returns the build for the workers. Raises: NoSpaceError."""
         planned = planned_build(
             self.plan,
             run.folder,
@@ -174,7 +169,10 @@ class _Attempt:
             workspace=run.workspace,
             shards=run.shards,
         )
-        note = check_free_space(self.plan, planned, run.kept.bytes if run.kept else 0)
+        kept, holds_shards = run.kept.bytes if run.kept else 0, is_local(planned.shards.url)
+        note = check_free_space(
+            self.plan, run.folder, holds_shards=holds_shards, holds_rows=not planned.inline, kept=kept
+        )
         if note is not None:
             self.listener.on_note(note)
         if run.kept is not None:
@@ -182,14 +180,14 @@ class _Attempt:
         return planned
 
     def _look(self, run: Run, planned: PlannedBuild) -> PlannedBuild:
-        """Decides where rows go, learns what the graph must hold, and makes the graph."""
+        """Places the rows, learns the graph's values, and makes the graph."""
         plan, kept = self.plan, run.kept
         planned = replace(planned, decisions=place(planned, plan.chunks, self.runner))
         export, temp = kept.export if kept else None, self.build.options.temp
         try:
             context = learn(planned, plan.chunks, self.runner, export, temp, plan.live)
         except UserError:
-            RejectLimits(plan, planned)()  # nothing may have been learned because so many rows were rejected
+            RejectLimits(plan, planned)()  # perhaps too many rows were rejected to learn from
             raise
         return replace(context, groups=kept.groups) if kept else context
 
@@ -197,20 +195,20 @@ class _Attempt:
         kept, chunks = run.kept, self.plan.chunks
         if kept is not None:
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
-        install_user_code(context)  # the serving model is made of the same operations, also where no job is left
+        install_user_code(context)  # the serving model needs the operations, too
         finished = sorted(kept.shards) if kept else []
         self.listener.on_stage(Stage.WRITE)
         if chunks or (finished and not is_counted(context)):
             run_job(context, chunks, finished, self.runner, attempts.rest_of(run, self.plan))
 
     def _check_mended(self, results: Results) -> None:
-        """Refuses to publish a repeated build whose rejects are the same."""
+        """Refuses to publish a repeated build with the same rejects."""
         before = find_version(self.build, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
-                f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: nothing is "
-                "mended, so nothing is published"
+                f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: mend them; "
+                "no version is published"
             )
 
     def _publish(self, results: Results, version: str, inputs: TableInMaking) -> Published:
@@ -249,19 +247,19 @@ class _Attempt:
         )
 
     def _stay(self) -> Published:
-        """Leaves the live version, which holds the same bytes."""
+        """Keeps the live version, which has the same bytes."""
         published = self.build.live()
         end_uploads(self.build.output, self.plan.build_key)
         self.build.remember(published.manifest, self.build.sighting)
-        self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
+        self.listener.on_note("the result equals the live version, byte for byte: no version is published")
         return published
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
-        """Notes which ids are new, which have moved, and which no longer stand for anything."""
+        """Notes new, moved and unused ids."""
         labels = sum(results.sums.labels.values(), Counter[int]())
-        kept = self.plan.kept if self.plan.frozen is None else {}  # a frozen analysis says nothing of these rows
+        kept = {} if self.plan.frozen else self.plan.given.inherited.names  # a frozen analysis is of other rows
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
-        with suppress(UserError):  # a damaged version is no reason to build none
+        with suppress(UserError):  # the live version may be damaged
             notes += drift_lines(results.drift)
             if live := self.build.base.live:
                 notes += id_changes(live, self.build.base.folder, features, Path(results.export))
@@ -269,32 +267,32 @@ class _Attempt:
             self.listener.on_note(note)
 
     def _cause(self, error: Exception, run: Run) -> Exception:
-        """The true cause of an error, if it is known, as one line for the user; otherwise the error itself."""
+        """Returns the known cause of an error, as one line for the user; otherwise the error itself."""
         if self._is_gone(run):
-            run.remove()  # a library may have made it again
+            run.remove()  # a library may have recreated it
             with suppress(OSError):
                 os.rmdir(self.build.output)
             url = open_store(self.build.output).url
-            return OutputError(f"{url} is gone: it was moved or removed in mid-build, and nothing was published")
+            return OutputError(f"{url} is gone: it was moved or removed in mid-build; no version was published")
         try:
             self.lease.check()
             run.give_up()
             check_unchanged(self.plan, self.build.files)
-        except OutputError:  # a network that is down: the error itself counts
+        except OutputError:  # the network is down: report the error itself
             return disk_error(error, run.folder) or error
         except UserError as cause:
-            if isinstance(cause, InputsChangedError):  # rows may have been rejected because files were away
+            if isinstance(cause, InputsChangedError):  # rows may have been rejected because files were missing
                 run.remove()
             return cause
-        if isinstance(error, NothingMendedError | LearnedAnewError):  # nothing of it is kept
+        if isinstance(error, NothingMendedError | LearnedAnewError):  # useless to the next attempt
             run.remove()
         return disk_error(error, run.folder) or error
 
     def _is_gone(self, run: Run) -> bool:
-        """Whether the output was moved or removed; False also if it cannot be reached."""
+        """Whether the output was moved or removed; False if it cannot be reached."""
         try:
             store = open_store(self.build.output)
-            if run.is_there() or store.exists(LATEST_FILE):  # without its work: another process took the lease over
+            if run.is_there() or store.exists(LATEST_FILE):  # without its work: another process has the lease
                 return False
             return self.lease.name not in leases.holders(store)
         except OutputError:

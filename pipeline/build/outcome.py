@@ -1,4 +1,4 @@
-"""The outcome of a build: the version that it came to, and whether that went live."""
+"""The outcome of a build: its version, and whether that went live."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a ve
 
 @dataclass(frozen=True)
 class Published:
-    """The version that a build came to."""
+    """The version that a build made or found."""
 
     folder: str
     """Its path or URL."""
@@ -18,21 +18,21 @@ class Published:
     is_new: bool
     """Whether this build made the version."""
     went_live: bool = True
-    """Whether `LATEST` was moved to the version; False where it was live already, is held back, or is a trial."""
+    """Whether `LATEST` moved to the version; False if it was already live, is held back, or is a trial."""
     was_live: bool = False
-    """Whether an earlier build made the version, and it was live then: a rollback makes it live, not an approval."""
+    """Whether the version was live earlier: a rollback makes it live, not an approval."""
     before: str | None = None
-    """The version that was live before; None where there was none."""
+    """The live version before, if any."""
     breaches: tuple[str, ...] = ()
-    """A line for each limit of the gate that the version breaches, or for a rollback; with any, it is held back."""
+    """A line for each breached limit of the gate, and for a rollback; any holds the version back."""
     built_spans: tuple[str, ...] = ()
     """The spans that this build read."""
     kept_spans: tuple[str, ...] = ()
-    """The spans that it took over."""
+    """The spans that it kept."""
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of a command that ends with it."""
+        """The exit code of the command."""
         if self.manifest.trial:
             return ExitCode.PUBLISHED
         if self.breaches:
@@ -40,7 +40,7 @@ class Published:
         return ExitCode.PUBLISHED if self.went_live else ExitCode.UP_TO_DATE
 
     def reason(self, output: str) -> str:
-        """Says why the version is held back, and what to do; a line for each breach."""
+        """Says why the version is held back, and the remedies; a line for each breach."""
         version = self.manifest.version
         again = "" if self.is_new else "; it was built before, and nothing was built again"
         breaches = "".join(f"\n  {line}" for line in self.breaches)
@@ -57,7 +57,7 @@ class Published:
 
 
 class GateBreachedError(UserError):
-    """The version is complete, and not live, because it differs too much from the live one."""
+    """The version is complete but not live: it differs too much from the live one."""
 
     exit_code = ExitCode.GATE
 

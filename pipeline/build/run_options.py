@@ -1,22 +1,18 @@
-"""The options of a build, and its listener: without Beam, so that a command can make them before it loads."""
+"""The request for a build: its options and its listener, without Beam: a command makes them before it loads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import Job
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.build.context.build_context import PlannedBuild
-    from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.errors import UserError
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
 
 class Stage(StrEnum):
-    """The stages of a build, in their order, each with the words for the user; the history names them."""
+    """The stages of a build in order, with the text for the user; the history has their names."""
 
     PLAN = "looking at the sources"
     LOAD = "loading Apache Beam and TensorFlow"
@@ -40,38 +36,42 @@ class RunOptions:
     chunk_bytes: int = CHUNK_BYTES
     """About how many bytes of rows are read at a time."""
     work: str | None = None
-    """The local folder of rows on their way to their shards, for an output at a URL; by default in the user's cache."""
+    """The local scratch folder for an output at a URL; by default in the user's cache."""
     temp: str | None = None
     """A folder, or a URL, that TensorFlow opens from every worker: for tf.Transform's analyzers in `preprocessing`."""
     again: bool = False
-    """Whether to repeat a build whose published version has rejects; it publishes only if other rows are rejected."""
+    """Whether to repeat the build of a version with rejects; publishes only if other rows are rejected."""
     isolated: bool = False
-    """Whether each image is decoded first in a process that may crash."""
+    """Whether each image is first decoded in a process that may crash."""
     attempts: int = 3
-    """The number of attempts on any runner but the local one: a failed job may be the cluster's fault."""
+    """The number of attempts on runners except the local one: a cluster may fail."""
     spans: tuple[str, ...] = ()
-    """The spans to build, while all others are kept from the live version; by default those that have changed."""
+    """The spans to build, all others kept from the live version; by default the changed ones."""
     compact: bool = False
-    """Whether the rows of all spans are read again, and put together into shards of the usual number and order."""
+    """Whether to read all spans again and merge them into the usual number of shards."""
     limit: int | None = None
-    """About how many rows a trial version holds, a sample by the hash of their keys; None: a build of all rows."""
+    """About how many rows a trial version has, sampled by key hash; None: a build of all rows."""
     flink: FlinkOptions = FlinkOptions()
     """The options of the runner `flink`."""
     metrics: str | None = None
-    """The file of metrics (OpenMetrics) that the build's end replaces."""
+    """The file for metrics (OpenMetrics), overwritten at the build's end."""
+
+    def __post_init__(self) -> None:
+        if self.spans and self.compact:
+            raise UserError("--span builds some spans and --compact reads all: give one of them")
 
 
 @dataclass(frozen=True)
 class Listener:
-    """Functions that a build calls as it goes on."""
+    """Callbacks of a build."""
 
-    on_plan: Callable[["BuildPlan", "PlannedBuild"], None] = lambda plan, planned: None
-    """The work begins."""
+    on_plan: Callable[..., None] = lambda plan, planned: None
+    """The work begins, of a `BuildPlan` and a `PlannedBuild`."""
     on_note: Callable[[str], None] = lambda note: None
-    """There is a line for the user."""
+    """A line for the user."""
     on_publish: Callable[[], None] = lambda: None
-    """Everything is done except the publishing."""
+    """Everything is done except publishing."""
     on_stage: Callable[[str], None] = lambda stage: None
-    """A stage begins, of `Stage`, or a wait that no counter shows: a few words for the user."""
+    """A `Stage` begins, or a wait that no counter shows: a few words for the user."""
     on_job: Callable[[Job | None], None] = lambda job: None
-    """A job on a cluster begins, or ends (None): who ends the process before must cancel it."""
+    """A job on a cluster begins, or ends (None); whoever ends the process in between must cancel it."""

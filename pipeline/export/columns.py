@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
+from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
 from recordmill.transforms.contract.kinds import read_descriptions

@@ -130,7 +130,7 @@ def _forecast(
     sample = take_sample(plan, planned)
     columns, of_split = column_views(planned, sample), sample.of_split([*plan.spec.splits])
     warned = [
-        *_space(plan, planned),
+        *_space(plan, planned, output),
         *_endings(plan, sample, of_split),
         *map(Warned, _split_warnings(sample, of_split)),
         *map(Warned, _key_warnings(sample)),
@@ -203,10 +203,11 @@ def _whole_builds(entries: Iterable[history.Entry]) -> Iterator[history.Entry]:
             left[entry.get("build_key")] = entry.get("end") in UNFINISHED
 
 
-def _space(plan: BuildPlan, planned: PlannedBuild) -> Iterator[Warned]:
+def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterator[Warned]:
     """Warns where the disk is short of what a build needs."""
     try:
-        if note := check_free_space(plan, planned, kept=0):
+        run, holds_shards = os.path.dirname(planned.scratch), output is None or is_local(output)
+        if note := check_free_space(plan, run, holds_shards=holds_shards, holds_rows=not planned.inline):
             yield Warned(note)
     except NoSpaceError as error:
         yield Warned(str(error), error.exit_code)

@@ -23,7 +23,7 @@ from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, ch
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader.version_files import RemotePath, VersionFiles
 from recordmill.pipeline.verify.report import Findings
-from recordmill.pipeline.versions.base import FORGOTTEN, LEARNED_OF
+from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.stored import stored_features
 

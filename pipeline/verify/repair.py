@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from recordmill.pipeline.build.attempt import attempts
+from recordmill.pipeline.build.base.inherited import Inherited
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS, LiveAnalysis, names_kept_by
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import run_job
 from recordmill.pipeline.build.context.graph import pack_graph
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.listings import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.plan.under_way import check_unchanged, take_times
+from recordmill.pipeline.build.plan.under_way import check_unchanged
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, write_atomically
@@ -38,9 +39,10 @@ from recordmill.pipeline.verify.files import check_file, check_graph, refuse
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.shards import ShardNumber, index_of, shard_numbers
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import latest_of, read_forgotten
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.files import replace_file
+from recordmill.pipeline.versions.forgotten import read_forgotten
+from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -130,7 +132,8 @@ def _rebuild(
     output = str(folder.parents[1])
     live = LiveAnalysis(output, manifest) if ANALYSIS in manifest.provenance else None
     kept, forgotten_keys = names_kept_by(spec, folder, manifest), read_forgotten(open_store(output))
-    plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=forgotten_keys)
+    plan = make_plan(spec, files)
+    plan = replace(plan, given=replace(plan.given, inherited=Inherited(kept, live, forgotten=forgotten_keys)))
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))
     run = attempts.begin(str(folder.parents[1]), building, plan.build_key, plan.pieces)

@@ -17,8 +17,10 @@ from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
 from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, shard_names
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
-from recordmill.pipeline.versions.base import awaits_approval, check_forgotten, compare_and_swap, now, rolls_back
+from recordmill.pipeline.versions.base import awaits_approval
+from recordmill.pipeline.versions.forgotten import check_forgotten
 from recordmill.pipeline.versions.history import recorded
+from recordmill.pipeline.versions.latest import compare_and_swap, now, rolls_back
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.publishing import make_live, published

@@ -24,7 +24,8 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import awaits_approval, is_held_back, latest_of
+from recordmill.pipeline.versions.base import awaits_approval, is_held_back
+from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError

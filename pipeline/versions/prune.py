@@ -14,7 +14,7 @@ from functools import partial
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import compare_and_swap, is_held_back, latest_of
+from recordmill.pipeline.versions.base import is_held_back
 from recordmill.pipeline.versions.build_folders import (
     BUILDING_FOLDER,
     builds,
@@ -25,6 +25,7 @@ from recordmill.pipeline.versions.build_folders import (
     uploads,
 )
 from recordmill.pipeline.versions.history import recorded
+from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Holder
 from recordmill.pipeline.versions.listing import (
     GRACE_SECONDS,

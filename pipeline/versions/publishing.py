@@ -28,8 +28,9 @@ from recordmill.pipeline.dataset.manifest import (
 from recordmill.pipeline.dataset.paths import attempt_name, locate
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.versions.base import Base, compare_and_swap, latest_of, missing_files, moved, now, rolled_back
+from recordmill.pipeline.versions.base import Base, missing_files, rolled_back
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
+from recordmill.pipeline.versions.latest import compare_and_swap, latest_of, moved, now
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store

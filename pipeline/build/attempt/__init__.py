@@ -1,1 +1,1 @@
-"""One try at a build, and the finished work that the next one takes over."""
+"""Attempts at a build; the next one continues finished work."""

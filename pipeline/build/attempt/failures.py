@@ -1,4 +1,4 @@
-"""The failures that end a build: a disk that is full, or refuses, as one line; and a watch over workers and limits."""
+"""The failures that end a build: those of disks, as one line for the user; and a watch over workers and limits."""
 
 import errno
 import os
@@ -22,11 +22,11 @@ REMEDIES = {
 
 
 class DiskError(UserError):
-    """A disk is full, or refuses; the message says where, and what to do."""
+    """A disk is full or not writable; the message says where, and what to do."""
 
 
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
-    """The error as one line for the user, naming the folder if it names no file; None if no disk caused it."""
+    """Returns the error as one line with its file, or else the folder; None if no disk caused it."""
     chain = _chain(error)
     if any(isinstance(cause, UserError) for cause in chain):
         return None
@@ -39,7 +39,7 @@ def disk_error(error: BaseException, folder: str) -> DiskError | None:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """An error and those that it was raised from, or while handling; the innermost first."""
+    """Returns an error with its causes and contexts, the innermost first."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
@@ -49,16 +49,16 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _is_failure(error: BaseException, number: int) -> bool:
-    """Whether an error is a failure of this number.
+    """Whether an error is a failure of this `errno`, by attribute or text.
 
-    Not all have an attribute `errno`: Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's
-    `OpError` and Arrow's errors only the operating system's words, and `shutil.Error` a list of texts.
+    Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's `OpError` and Arrow's errors only
+    the operating system's words, and `shutil.Error` a list of texts.
     """
     return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
 
 
 def _file(error: BaseException, number: int) -> str | None:
-    """The file of a failure: an attribute, or of the texts that `_is_failure` reads, the quoted path."""
+    """Returns the file of a failure: an attribute, or the quoted path in its text."""
     if isinstance(error, OSError) and error.filename:
         return os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
     named = re.search(rf"{re.escape(os.strerror(number))}: (?:'[^'\n]+' -> )?'([^'\n]+)'", str(error))
@@ -69,10 +69,10 @@ LOOK_SECONDS = 0.5
 
 
 class Watch:
-    """Calls a check at most twice a second; an error that it raises, or a dead worker, ends the build."""
+    """Calls a check at most twice a second; its error, or a dead worker, ends the build."""
 
     def __init__(self, end: Callable[[UserError], None]) -> None:
-        """Takes a function that the watch's thread calls once."""
+        """`end` is called once, by the watch's thread."""
         self._end, self._pause, self._called = end, 0.0, float("-inf")
         self._check: Callable[[], None] = lambda: None
         self._dead_worker: DeadWorkerError | None = None
@@ -91,24 +91,20 @@ class Watch:
         threading.excepthook = self._excepthook
 
     def follow(self, check: Callable[[], None], pause_seconds: float = 0.0) -> None:
-        """Takes the check, which is quick, raises UserError if the build must end, and is called no more often."""
+        """Sets a quick check, called at most every `pause_seconds`; its UserError ends the build."""
         self._check, self._pause = check, pause_seconds
 
     def look(self) -> None:
-        """Calls the check, unless that was a moment ago.
-
-        Raises:
-            UserError: the error of the check, or a DeadWorkerError.
-        """
+        """Calls the check, unless that was a moment ago. Raises: UserError, DeadWorkerError."""
         if self._dead_worker is not None:
             raise self._dead_worker
         if time.monotonic() - self._called >= self._pause:
             self._called = time.monotonic()
-            with suppress(OSError):  # a folder that was removed: the build itself notices
+            with suppress(OSError):  # the folder is gone: the build will notice
                 self._check()
 
     def dead_worker(self, timeout_seconds: float) -> DeadWorkerError | None:
-        """The death of a worker, waiting for one at most so long: a job may fail before its worker's status is read."""
+        """Waits for a worker's death at most so long: a job may fail before its worker's status is read."""
         self._has_died.wait(timeout_seconds)
         return self._dead_worker
 

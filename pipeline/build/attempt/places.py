@@ -1,9 +1,9 @@
-"""Places of attempts at a build; the next attempt takes over an earlier one's finished work.
+"""Places of attempts at a build, where the next attempt takes over finished work.
 
-In a folder, it renames the attempt's folder: a process that still writes for the earlier attempt opens files by path,
-and fails. A bucket cannot rename: there the attempt copies the small files into a folder of its own, so that late
-writers write where nobody looks. Shards are not copied. They lie in `versions/<version>/`, whose name the first attempt
-chose; they are never replaced, and nobody sees them before the manifest is there.
+In a folder, it renames the attempt's folder: late writers of the earlier attempt open files by path, and fail. A bucket
+cannot rename: the attempt copies the small files into a new folder, and late writers write where nobody looks. Shards
+stay in `versions/<version>/`, a name that the first attempt chose; they are never replaced, and hidden until the
+manifest is written.
 """
 
 import os
@@ -19,23 +19,14 @@ from typing import Any
 from recordmill.pipeline.build.context.reports import read_report, shard_step
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
 from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished, locate
-from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.build_folders import (
-    BUILDING_FOLDER,
-    PLAN_FILE,
-    RUN,
-    end_upload,
-    remove_run,
-    runs,
-    uploads,
-)
+from recordmill.pipeline.versions import build_folders, publishing
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, Store
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 
-PLAN = PLAN_FILE.removesuffix(".json")
-"""The report with which an attempt begins: a digest of its chunks, and in a bucket the version's name."""
+PLAN = build_folders.PLAN_FILE.removesuffix(".json")
+"""The first report of an attempt: a digest of its chunks, and in a bucket the version's name."""
 PASSES = ("placement", "look")  # the folders of the jobs before the writing one: every file in them is finished
 
 
@@ -43,16 +34,11 @@ PASSES = ("placement", "look")  # the folders of the jobs before the writing one
 class Kept:
     """The finished work of an earlier attempt."""
 
-    export: str
-    """The archive of the transform graph's export."""
-    shards: dict[int, dict[str, Any]]
-    """The reports of the finished shards, by group."""
-    groups: frozenset[int]
-    """The groups whose shards are still to be built."""
-    chunks: frozenset[int]
-    """The chunks that hold rows of these groups."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """The progress of the finished steps."""
+    export: str  # the archive of the transform graph's export
+    shards: dict[int, dict[str, Any]]  # the reports of finished shards, by group
+    groups: frozenset[int]  # without finished shards
+    chunks: frozenset[int]  # with rows of these groups
+    counts: Mapping[str, int] = field(default_factory=dict)  # progress of the finished steps
 
     def __str__(self) -> str:
         return f"the transform graph and {len(self.shards)} of {len(self.shards) + len(self.groups)} shards"
@@ -69,18 +55,18 @@ class Kept:
 
     @cached_property
     def unfinished(self) -> set[str]:
-        """The names of the reports of shards that are still to be built: what they report on may be damaged."""
+        """The reports of unfinished shards, by name: their files may be damaged."""
         return {f"reports/{shard_step(group)}.json" for group in self.groups}
 
 
 def is_kept(name: str, kept: Kept | None) -> bool:
-    """Whether the next attempt keeps a file of a workspace; without finished shards only what needs none."""
+    """Whether the next attempt keeps a file of a workspace; without `kept`, only results of earlier jobs."""
     folder, _, inner = name.partition("/")
     if kept is None:
         return folder in PASSES
     if folder == "analysis":
         return name == kept.export
-    if folder in ("chunks", "progress"):  # the pages of another job's chunks, and its progress
+    if folder in ("chunks", "progress"):  # of another job
         return False
     return inner in kept.files if folder == "version" else name not in kept.unfinished
 
@@ -90,28 +76,26 @@ class Run:
     """An attempt, and the finished work in it."""
 
     workspace: Store
-    shards: Store
-    """The folder of the shards and their indexes."""
-    folder: str
-    """Its folder on this machine, absolute: the workspace itself, or only scratch where that is in a bucket."""
+    shards: Store  # with the indexes
+    folder: str  # its absolute folder on this machine: the workspace, or only scratch if that is in a bucket
     place: "LocalPlace | BucketPlace"
     version: str = ""
-    """The name of the version to be, where its shards lie in its folder already."""
+    """The name of the version to be, if its shards already lie in its folder."""
     kept: Kept | None = None
 
     def is_there(self) -> bool:
-        """Whether the workspace is still that of this run."""
-        return self.workspace.read(PLAN_FILE) is not None
+        """Whether the workspace still exists."""
+        return self.workspace.read(build_folders.PLAN_FILE) is not None
 
     def remove(self) -> None:
-        """Removes it, and with it the shards of an unpublished version."""
+        """Removes it, with the shards of an unpublished version."""
         self.place.remove(self)
 
     def give_up(self) -> None:
-        """Removes what no other attempt can use: scratch, or if no step is finished, all of it."""
+        """Removes what no other attempt can use: scratch, or everything if no step is finished."""
         shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
         finished = {name for folder in ("reports", *PASSES) for name in self.workspace.names(folder)}
-        if finished <= {PLAN_FILE}:
+        if finished <= {build_folders.PLAN_FILE}:
             self.remove()
 
 
@@ -124,7 +108,7 @@ class LocalPlace:
 
     def runs(self) -> list[Run]:
         """Lists the earlier attempts."""
-        return [self._run(folder) for folder in runs(self._folder)]
+        return [self._run(folder) for folder in build_folders.runs(self._folder)]
 
     def new_run(self) -> Run:
         """Begins an attempt without earlier work."""
@@ -133,7 +117,7 @@ class LocalPlace:
         return self._run(folder)
 
     def take_over(self, run: Run, find: Callable[[Run], Kept | None]) -> Run | None:
-        """Begins an attempt with the finished work that `find` finds in an earlier one; None where that is gone."""
+        """Begins an attempt with the finished work that `find` returns for an earlier one; None if that is gone."""
         folder = self._folder / _new_name()
         try:
             os.rename(run.folder, folder)
@@ -149,12 +133,12 @@ class LocalPlace:
         return replace(taken, kept=kept)
 
     def remove_others(self, run: Run) -> None:
-        for other in runs(self._folder):
+        for other in build_folders.runs(self._folder):
             if str(other) != run.folder:
-                remove_run(other)
+                build_folders.remove_run(other)
 
     def remove(self, run: Run) -> None:
-        remove_run(run.folder)
+        build_folders.remove_run(run.folder)
 
     def _run(self, folder: Path) -> Run:
         workspace = LocalStore(str(folder))
@@ -162,7 +146,7 @@ class LocalPlace:
 
 
 def _new_name() -> str:
-    return f"{RUN}{uuid.uuid4().hex[:12]}"
+    return f"{build_folders.RUN}{uuid.uuid4().hex[:12]}"
 
 
 class BucketPlace:
@@ -170,7 +154,7 @@ class BucketPlace:
 
     def __init__(self, output: str, building: str, build_key: str) -> None:
         self._store, self._key = open_bucket(output), build_key
-        self._folder = f"{BUILDING_FOLDER}/{build_key[:16]}"
+        self._folder = f"{build_folders.BUILDING_FOLDER}/{build_key[:16]}"
         self._scratch = Path(building, build_key[:16])
 
     def runs(self) -> list[Run]:
@@ -207,11 +191,11 @@ class BucketPlace:
         """Copies the small files but the plan; deletes the unfinished files of the version."""
         kept, name = find(run), _new_name()
         made = self._workspace(name)
-        names = [file for file in run.workspace.names() if is_kept(file, kept) and file != PLAN_FILE]
+        names = [file for file in run.workspace.names() if is_kept(file, kept) and file != build_folders.PLAN_FILE]
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             list(pool.map(lambda file: run.workspace.copy(file, made, file), names))
         folder = f"{VERSIONS_FOLDER}/{run.version}"
-        self._store.delete(f"{folder}/{MANIFEST_FILE}")  # of a predecessor that was slow: it will notice
+        self._store.delete(f"{folder}/{MANIFEST_FILE}")  # of a slow predecessor, which will notice
         self._store.abort_uploads(folder)
         files = {CLAIM_FILE, *(kept.files if kept else ())}
         self._store.remove_all(folder, but={f"{folder}/{file}" for file in files})
@@ -223,14 +207,14 @@ class BucketPlace:
         """Also removes versions that other attempts at this build began."""
         for name in self._store.children(self._folder):
             if name != Path(run.folder).name:
-                self._store.remove(f"{self._folder}/{name}", PLAN_FILE)
-        for version, holder in uploads(self._store).items():
+                self._store.remove(f"{self._folder}/{name}", build_folders.PLAN_FILE)
+        for version, holder in build_folders.uploads(self._store).items():
             if holder == self._key[:16] and version != run.version:
-                end_upload(self._store, version)
-        for folder in runs(self._scratch):
-            remove_run(folder)
+                build_folders.end_upload(self._store, version)
+        for folder in build_folders.runs(self._scratch):
+            build_folders.remove_run(folder)
 
     def remove(self, run: Run) -> None:
-        remove_run(run.folder)
-        self._store.remove(f"{self._folder}/{Path(run.folder).name}", PLAN_FILE)
-        end_upload(self._store, run.version)
+        build_folders.remove_run(run.folder)
+        self._store.remove(f"{self._folder}/{Path(run.folder).name}", build_folders.PLAN_FILE)
+        build_folders.end_upload(self._store, run.version)

@@ -13,16 +13,12 @@ class ReconcileError(UserError):
 
 
 def take_groups(chunk: dict[str, Any]) -> dict[int, int]:
-    """Takes the number of rows packed for each group out of a chunk's report: of all chunks they fill the memory."""
+    """Pops the number of rows packed for each group from a chunk's report: those of all chunks fill the memory."""
     return {int(group): count for group, count in chunk.pop("groups").items()}
 
 
 def check_shards(expected: Mapping[int, int], shards: Mapping[int, Report]) -> None:
-    """Checks by group that every row packed is one of its shard's records, a document in one, or a reject.
-
-    Raises:
-        ReconcileError: a shard is missing, or holds more or fewer rows, or not all ids of documents that share records.
-    """
+    """Checks by group that every packed row is a record, a document in one, or a reject. Raises: ReconcileError."""
     for group, rows in expected.items():
         if group not in shards:
             raise ReconcileError(f"{rows} rows were read for shard group {group}, and the shard was not built")
@@ -42,11 +38,7 @@ def check_shards(expected: Mapping[int, int], shards: Mapping[int, Report]) -> N
 
 
 def check_sources(counts: Sequence[Report]) -> None:
-    """Checks for each source that read = written + rejected + duplicates + forgotten.
-
-    Raises:
-        ReconcileError: a source does not add up.
-    """
+    """Checks for each source that read = written + rejected + duplicates + forgotten. Raises: ReconcileError."""
     for source, count in enumerate(counts):
         if count["read"] != sum(count.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten")):
             raise ReconcileError(
@@ -57,11 +49,7 @@ def check_sources(counts: Sequence[Report]) -> None:
 
 
 def check_look(seen: Mapping[str, int], packed: Mapping[str, int]) -> None:
-    """Checks for each split that the look saw every row that was packed for it, once.
-
-    Raises:
-        ReconcileError: it saw more or fewer.
-    """
+    """Checks for each split that the look saw every packed row once. Raises: ReconcileError."""
     for split, rows in seen.items():
         if rows != packed.get(split, 0):
             raise ReconcileError(

@@ -1,9 +1,6 @@
 """The limits on rejects: a build that exceeds one ends as soon as that is certain, and names the faults of its rows.
 
-The driver adds up the reports of the finished steps again and again while the job runs, and at its end.
-
-    limits = RejectLimits(plan, planned)
-    limits()            # raises TooManyRejectsError, or returns
+The driver adds up the reports of finished steps while the job runs, and at its end.
 """
 
 import json
@@ -23,7 +20,7 @@ from recordmill.pipeline.sources.faults import DUPLICATE, Reject
 
 
 def one_line(text: str) -> str:
-    """A text of the data for a message: in one line, with control characters escaped."""
+    """Formats a text of the data for a message: one line, with control characters escaped."""
     return printable(text).replace("\n", "\\n")
 
 
@@ -31,7 +28,7 @@ class RejectPlaces:
     """The places of a build's rows."""
 
     def __init__(self, plan: BuildPlan, positions: Sequence[int | None]) -> None:
-        """Takes the number of positions of each chunk, by its report; None for one that is not read yet."""
+        """`positions` is the number of positions of each chunk, by its report; None before that."""
         self._plan = plan
         self._bases = list[int | None]()
         before: dict[tuple[int, str], int | None] = {}
@@ -43,7 +40,7 @@ class RejectPlaces:
     def of(self, number: int, position: int) -> tuple[str, int | None]:
         """Returns the file of a chunk's position, relative to the source's folder, and the line or record, from 1.
 
-        The line is None for a listing, if it is unknown yet, or behind a part of the file that a trial leaves out.
+        The line is None for a listing, or while unknown: a trial may skip an earlier part of the file.
         """
         chunk, base = self._plan.chunks[number], self._bases[number]
         file, line = self._plan.sources[chunk.source].reader.locate(chunk, position)
@@ -55,7 +52,7 @@ class RejectPlaces:
         return file if line is None else f"{file}, line {line}"
 
     def published(self, reject: Reject) -> dict[str, Any]:
-        """A reject's line of the published JSONL."""
+        """Returns a reject's line of the published JSONL."""
         (file, line), message = self.of(reject.chunk, reject.position), reject.message
         if reject.first_chunk is not None and reject.first_position is not None:
             message += f": {self.words(reject.first_chunk, reject.first_position)}, which stays"
@@ -70,13 +67,13 @@ class RejectPlaces:
         }
 
     def example(self, reject: Reject) -> str:
-        """A reject as an example in a message: its place, its column, and its fault."""
+        """Formats a reject as an example in a message: its place, column and fault."""
         column = "" if reject.column is None else f", column '{reject.column}'"
         words = f"{self.words(reject.chunk, reject.position)}{column}: {self.published(reject)['message']}"
         return one_line(words)
 
 
-MIN_ROWS = 20  # `max_share_per_file` counts for files of so many: in smaller ones a single bad row is a large share
+MIN_ROWS = 20  # the least for `max_share_per_file`: in smaller files a single bad row is a large share
 SHOWN_REASONS = 3
 STEP = re.compile(rf"(reports|{LOOK_REPORTS})/(chunk|shard)-\d+\.json")
 WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
@@ -92,8 +89,7 @@ class TooManyRejectsError(UserError):
 class Count:
     """The rows of the whole build, or of one file."""
 
-    chunks_left: int = 0
-    """The number of its chunks that are not read yet."""
+    chunks_left: int = 0  # to read
     read: int = 0
     examples: dict[str, Reject] = field(default_factory=dict)
     """The first reject, by chunk and position, of each reason."""
@@ -107,7 +103,7 @@ class Count:
             self.examples[reject.reason] = reject
 
     def of(self, *, duplicates: bool) -> Counter[str]:
-        """Returns the counts of the reasons that one limit is about: of rows that repeat a key, or of damage."""
+        """Returns the counts for one limit: of repeated keys, or of all other reasons."""
         return Counter({each: rows for each, rows in self.reasons.items() if (each == DUPLICATE) == duplicates})
 
 
@@ -125,11 +121,7 @@ class RejectLimits:
             self._file(chunk.index).chunks_left += 1
 
     def __call__(self) -> None:
-        """Reads the reports that are new since the last call.
-
-        Raises:
-            TooManyRejectsError: there are more rejects than the spec allows, whatever the remaining rows are.
-        """
+        """Reads new reports. Raises: TooManyRejectsError: a limit is exceeded, whatever the remaining rows are."""
         if {self._limits.max_share, self._limits.duplicate_share, self._limits.max_share_per_file} == {None}:
             return
         folders = ["reports", LOOK_REPORTS] if self._planned.inline else ["reports"]
@@ -165,7 +157,7 @@ class RejectLimits:
         self._compare(self._total, self._limits.duplicate_share, "max_duplicate_share", "")
         if self._limits.max_share_per_file is not None:
             for (_, file), count in self._files.items():
-                if file and count.read >= MIN_ROWS:  # a listing has no file name: each of its files is a row
+                if file and count.read >= MIN_ROWS:  # a listing has no file name: each file is a row
                     self._compare(count, self._limits.max_share_per_file, "max_share_per_file", f" of {one_line(file)}")
 
     def _compare(self, count: Count, limit: float | None, option: str, of_file: str) -> None:
@@ -187,5 +179,5 @@ class RejectLimits:
 
 
 def by_frequency(reasons: Counter[str]) -> list[tuple[str, int]]:
-    """Reasons and their counts, the most frequent first; equally frequent ones by name."""
+    """Sorts reasons by descending count, then by name."""
     return sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,23 +1,21 @@
-"""The analysis that a build takes over from the live version: its transform graph, with all that the graph was made of.
+"""The analysis that a build inherits from the live version: its transform graph, and the values learned for it.
 
-`analysis: frozen` keeps the graph from version to version, so that every id and every normalized number means what it
-meant to the models in service. It cannot be kept where the features, the packages that make it, or the user's own
-`preprocessing` changed.
+`analysis: frozen` keeps the graph from version to version: ids and normalized numbers keep their meaning for models in
+service. It is relearned if the features, the packages that make it, or the user's `preprocessing` change.
 
-A learned class that the live version names keeps its id; new names follow at the end, and one that the data lack keeps
-its place. Names that are taken over belong to the build key, and the manifest says how many they are.
-
->>> graph_changes(live, spec, package_versions(), digest_files(spec, files))    # doctest: +SKIP
-['features.price.normalize: z_score → min_max']
+A class keeps its id from the live version, even without rows; new names are appended. Inherited names belong to the
+build key, and the manifest has their number.
 """
 
 import hashlib
+import importlib.metadata
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.file_names import span_of_file
 from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import read_checked
@@ -31,7 +29,7 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.versions.base import rolls_back
+from recordmill.pipeline.versions.latest import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.image_facts import COUNTS
@@ -40,12 +38,12 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 
 
 def published_path(path: str) -> str:
-    """A source's path without private parts: a URL without password and query, or the last part of a local path."""
+    """Removes private parts of a source's path: a URL's password and query, or a local path's folder."""
     return public_url(path) if "://" in path else os.path.basename(path.rstrip("/"))
 
 
 def published_spec(spec: Spec) -> dict[str, Any]:
-    """The spec without the folders of the machine that built it."""
+    """Returns the spec without folders of this machine."""
     published = spec.model_dump(mode="json")
     for source in published["source"]:
         source |= {name: published_path(source[name]) for name in PATHS if source.get(name)}
@@ -57,23 +55,30 @@ def published_spec(spec: Spec) -> dict[str, Any]:
 
 
 GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
-"""The packages that make the graph; another release of the others changes records, but not the graph."""
+"""The packages that make the graph; other packages change records only."""
+PACKAGES = ("apache-beam", "numpy", "pillow", "pyarrow", "sentencepiece", *GRAPH_PACKAGES[1:])
+"""All packages that the bytes depend on."""
 LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
 """The folders of a version that its graph and its tokenizers lie in."""
 FROM_SHARDS = ("lengths", *COUNTS)
-"""The statistics by feature that count what shards hold; a build learns the others before it writes any."""
+"""Statistics by feature that are counted in shards; the others are learned before."""
 SUMMARIES = "summaries"
-"""The folder of what was learned of the rows, of a version and of each span, which can be added to."""
+"""The folder of mergeable sums of the rows, of a version and of each span."""
 ANALYSIS = "analysis"
 FEATURE_FILES = "feature_files"
 SAMPLE_SHARE = "sample_share"
 LEARNED_PROFILE = "profile/learned.json"
-"""The profile of the rows that a graph was learned from, beside that of a version's own rows."""
+"""The profile of the rows behind a graph, beside that of the version's rows."""
 SHOWN = 5
 
 
+def package_versions() -> dict[str, str]:
+    """Returns the versions of Recordmill and of `PACKAGES`."""
+    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
 class LearnedAnewError(UserError):
-    """Values of the graph changed with the new rows, so that no shard of the live version can be kept."""
+    """Values of the graph changed with the new rows: no shard of the live version can be kept."""
 
     def __init__(self, changes: Sequence[str]) -> None:
         shown = "; ".join(changes[:SHOWN]) + ("; …" if len(changes) > SHOWN else "")
@@ -82,15 +87,12 @@ class LearnedAnewError(UserError):
 
 @dataclass(frozen=True)
 class LiveAnalysis:
-    """The analysis of the live version, which a build takes over, or adds to."""
+    """The analysis of the live version, to inherit or to add to."""
 
-    output: str
-    """The version's output, a folder or a URL."""
+    output: str  # a folder or a URL
     manifest: Manifest
-    spans: tuple[str, ...] = ()
-    """The spans whose rows are not read again."""
-    is_frozen: bool = True
-    """Whether the graph stays what it is, whatever the rows."""
+    spans: tuple[str, ...] = ()  # to keep without reading their rows
+    is_frozen: bool = True  # whether the graph stays, whatever the rows
 
     @property
     def folder(self) -> Location:
@@ -99,7 +101,7 @@ class LiveAnalysis:
 
     @property
     def learned_in(self) -> str:
-        """The version whose rows the graph was learned from: this one, or the one that this one took it over from."""
+        """The version that the graph was learned from: this one, or the one that it was inherited from."""
         return str(self.manifest.provenance.get(ANALYSIS, {}).get("version", self.manifest.version))
 
     @property
@@ -114,19 +116,19 @@ class LiveAnalysis:
 
     @property
     def statistics(self) -> dict[str, dict[str, Any]]:
-        """The learned statistics by feature, as `dataset.json` holds them."""
+        """The learned statistics by feature, as in `dataset.json`."""
         learned = self.manifest.statistics.items()
         return {name: {key: value for key, value in each.items() if key not in FROM_SHARDS} for name, each in learned}
 
     @property
     def label_counts(self) -> list[int]:
-        """The records of the train split that the graph was learned from, by the label's id; empty without a label."""
+        """The train split's records behind the graph, by the label's id; empty without a label."""
         counts = self.manifest.split("train").label_counts or ()
         return list(self.manifest.provenance.get(ANALYSIS, {}).get("label_counts", counts))
 
     @property
     def summaries(self) -> dict[str, str]:
-        """The SHA-256 of the full buckets of the kept spans' rows, by path: their sums, if all spans are kept."""
+        """The SHA-256 of the kept spans' buckets of sums, by path; those of all rows if all spans are kept."""
         spans, files = set(self.spans), self.manifest.files.items() if self.spans else ()
         if spans == self.manifest.spans.keys():
             return {path: entry["sha256"] for path, entry in files if path.startswith(f"{SUMMARIES}/")}
@@ -135,18 +137,14 @@ class LiveAnalysis:
 
     @property
     def learned_profile(self) -> bytes | None:
-        """The profile of the rows that the graph was learned from, by split; None where the version has none.
-
-        Raises:
-            OutputError: it is not what the version's manifest says.
-        """
+        """The profile of the rows behind the graph, by split, if the version has one. Raises: OutputError: damaged."""
         files = self.manifest.files
         file = next((file for file in (LEARNED_PROFILE, PROFILE) if file in files), None)
         return None if file is None else self._checked(file, files[file]["sha256"])
 
     @property
     def profiles(self) -> Profiles | None:
-        """The counts of `learned_profile`. Raises: OutputError: as `learned_profile`, or they are something else."""
+        """The counts of `learned_profile`. Raises: OutputError: damaged."""
         data = self.learned_profile
         try:
             return None if data is None else profiles_of(data)
@@ -154,7 +152,7 @@ class LiveAnalysis:
             raise damaged(self.output, error) from None
 
     def read(self, file: str) -> bytes:
-        """Reads a file of the graph or of a tokenizer. Raises: OutputError: it is not what the manifest says."""
+        """Reads a file of the graph or of a tokenizer. Raises: OutputError: damaged."""
         return self._checked(file, self.files[file])
 
     def _checked(self, file: str, sha256: str) -> bytes:
@@ -164,7 +162,7 @@ class LiveAnalysis:
             raise damaged(self.output, error) from None
 
     def words(self, feature: str) -> tuple[str, ...] | None:
-        """Returns the words of a feature's vocabulary in the order of the ids; None where it has none."""
+        """Returns the words of a feature's vocabulary by id; None without a vocabulary."""
         file = self.manifest.features.get(feature, {}).get("vocabulary")
         if file is None:
             return None
@@ -172,30 +170,30 @@ class LiveAnalysis:
 
     @property
     def sample_share(self) -> float:
-        """The share of the train split's images, 0 to 1, that the sums of pixels of every span hold."""
+        """The share of the train split's images in every span's sums of pixels, 0 to 1."""
         return float(self.manifest.provenance.get(SAMPLE_SHARE, 1.0))
 
     @property
     def rejected_labels(self) -> int:
-        """The number of rows that a frozen analysis rejected, since it has no id for their label."""
+        """The number of rows rejected because a frozen analysis lacks their label."""
         by_reason = self.manifest.rejects.get("by_reason", {})
         return int(by_reason.get("unknown_label", 0)) if ANALYSIS in self.manifest.provenance else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Returns its part of the provenance of a version that takes it over."""
+        """Returns its entry in the provenance of a version that inherits it."""
         return {"version": self.learned_in, "graph_sha256": self.digest, "label_counts": self.label_counts}
 
 
 def damaged(output: str, fault: object) -> OutputError:
-    """Says why the live version's analysis cannot be kept, and what to do."""
+    """Says why the live version's analysis cannot be kept, and the remedies."""
     return OutputError(
-        f"the analysis cannot be kept, since the live version is damaged: {fault}; {rolls_back(output)}, or learn anew "
-        "by `analysis: refresh`"
+        f"the analysis cannot be kept, since the live version is damaged: {fault}; {rolls_back(output)}, or relearn it "
+        "with `analysis: refresh`"
     )
 
 
 def graph_files(manifest: Manifest) -> dict[str, str]:
-    """Returns the SHA-256 of the files of a version's graph and tokenizers, by path; none where an old one has none."""
+    """Returns the SHA-256 of the files of a version's graph and tokenizers, by path; empty for an old version."""
     files = manifest.files.items()
     return {path: entry["sha256"] for path, entry in files if path.split("/")[0] in LEARNED_FOLDERS}
 
@@ -206,7 +204,7 @@ def graph_digest(manifest: Manifest) -> str:
 
 
 def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files: Mapping[str, str]) -> list[str]:
-    """Lists what keeps a build from taking the live version's graph over, for people; nothing: it can.
+    """Lists the changes that forbid inheriting the live version's graph, for people.
 
     `packages` are versions by name; `files` the SHA-256 of files in hexadecimal, by feature and option: `text.model`.
     """
@@ -246,11 +244,7 @@ KEPT_NAMES = "kept_names"
 
 
 def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
-    """Returns the names of a version whose ids a build of the spec keeps, by feature; none for features of other kinds.
-
-    Raises:
-        DatasetError: a vocabulary of the version cannot be read, or is not what it was.
-    """
+    """Returns the class names of a version that keep their ids, by feature. Raises: DatasetError: one is damaged."""
     kept = {}
     for name in (name for name, feature in spec.features.items() if keeps_ids(feature) and name in manifest.features):
         description = read_description(manifest.features[name])
@@ -258,22 +252,22 @@ def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
             words = read_words(folder, description.vocabulary)
             written = manifest.files.get(description.vocabulary, {}).get("sha256")
             if written not in (None, hashlib.sha256("".join(f"{word}\n" for word in words).encode()).hexdigest()):
-                raise DatasetError(f"{folder / description.vocabulary} is not what it was")
+                raise DatasetError(f"{folder / description.vocabulary} was changed")
             kept[name] = without_blank(words)
     return {name: words for name, words in kept.items() if words}
 
 
 def keeps_ids(feature: Feature) -> bool:
-    """Whether a feature's names keep the ids that the live version gave them."""
+    """Whether a feature's names keep their ids from the live version."""
     return isinstance(feature, NamedClasses) and feature.keeps_ids
 
 
 def names_kept_by(spec: Spec, folder: Location, manifest: Manifest) -> Names:
-    """Returns the names that a version's own build took over. Raises: DatasetError as `names_to_keep`."""
+    """Returns the names that a version's build inherited. Raises: DatasetError as `names_to_keep`."""
     kept = manifest.provenance.get(KEPT_NAMES, {})
     return {name: words[: kept[name]] for name, words in names_to_keep(spec, folder, manifest).items() if name in kept}
 
 
 def continues(names: Names, before: Names) -> bool:
-    """Whether every name has the id that it had before."""
+    """Whether every name has its earlier id."""
     return all(names.get(feature, ())[: len(words)] == words for feature, words in before.items())

@@ -1,4 +1,4 @@
-"""Reports of spans: all that a later version must know of a kept span, so that its sums are those of all rows.
+"""Reports of spans: the facts of a kept span in the sums of a later version.
 
 spans/<span>/report.json       rows by source, rejects by reason, duplicates, and the reports of the shards
 spans/<span>/rejected.jsonl    the span's rejected rows, if there are any
@@ -14,17 +14,16 @@ from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
 from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, Report, read_report
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.placement import Layout
-from recordmill.pipeline.versions.base import rolls_back
+from recordmill.pipeline.versions.latest import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 
 class KeptSpan(NamedTuple):
-    """A span that a build takes over."""
+    """A span that a build keeps."""
 
     report: Report
-    rejected: bytes
-    """The lines of its rejected rows."""
+    rejected: bytes  # the lines of rejected rows
 
 
 def files_of(base: Manifest, spans: Iterable[str]) -> list[str]:
@@ -55,13 +54,13 @@ def _read(output: str, base: Manifest, span: str) -> KeptSpan:
 
 
 def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:
-    """Returns the reports of kept spans' shards by their groups in a new version's layout; none of empty shards."""
+    """Returns the reports of kept shards by group in a new layout, without empty shards."""
     reports = (zip(layout.groups_of_span(name), span.report["shards"], strict=True) for name, span in kept.items())
     return {group: report for group, report in chain.from_iterable(reports) if report is not None}
 
 
 def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[int, Shard]:
-    """Returns the shards of spans of a version by their groups in a new version's layout."""
+    """Returns the shards of a version's spans by group in a new layout."""
     listed = {span: list[Shard]() for span in spans}
     for shard in (shard for split in layout.splits for shard in base.splits[split].shards):
         if shard.span in listed:
@@ -71,7 +70,7 @@ def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[
 
 
 def add_up_duplicates(entries: Iterable[Report]) -> Report:
-    """Adds up the manifest's entries on the duplicates within spans; there is at least one."""
+    """Adds up the manifest's entries on duplicates within spans, at least one."""
     first, *others = entries
     total = json.loads(json.dumps(first))
     for entry in others:

@@ -1,7 +1,7 @@
-"""Small Arrow tables as files of a build's workspace, seen whole or not at all; among them files' digests.
+"""Small Arrow tables in a build's workspace, written atomically; among them files' digests.
 
-A version remembers the digest of each input (`pipeline.build.inputs.input_table`). Each shard leaves the SHA-256 of
-the local files whose images it stored, as it read them, so that these are not read once more.
+A version remembers the digest of each input (`pipeline.build.inputs.input_table`). Each shard leaves the SHA-256 of the
+local files that it read images from: they are not read again.
 
 >>> rows = HashedRows(["a", "b"])
 >>> rows.find(["b", "c"]).tolist()
@@ -28,7 +28,7 @@ def to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=OPTIONS) as writer:
         writer.write_table(table.combine_chunks())
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]  # clients of buckets take nothing but bytes
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]  # buckets' clients take bytes only
 
 
 def of_bytes(data: bytes) -> pa.Table:
@@ -48,7 +48,7 @@ def read_table(workspace: Store, name: str) -> pa.Table | None:
 
 
 def split(table: pa.Table, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
-    """Splits a table by its rows' numbers of 0 or more; yields each number that has rows, rising, with them."""
+    """Splits a table by its rows' numbers (0 or more); yields each number with its rows, ascending."""
     order = np.argsort(numbers, kind="stable")
     ordered, rising = table.take(order).combine_chunks(), numbers[order]
     for start, end in pairwise(np.flatnonzero(np.diff(rising, prepend=-1, append=-1)).tolist()):
@@ -56,7 +56,7 @@ def split(table: pa.Table, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[int
 
 
 class HashedRows:
-    """The rows of a table; a name of an equal hash would be found, too."""
+    """The rows of a table by the hashes of their names, collisions included."""
 
     def __init__(self, names: Iterable[Hashable]) -> None:
         hashes = np.fromiter(map(hash, names), np.int64)
@@ -64,7 +64,7 @@ class HashedRows:
         self._hashes = hashes[self._order]
 
     def find(self, names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
-        """Returns the row of each name, int64 [names]; -1 for a name that no row has."""
+        """Returns the row of each name, int64 [names]; -1 if it is missing."""
         wanted = np.fromiter(map(hash, names), np.int64)
         if not len(self._hashes):
             return np.full(len(wanted), -1)
@@ -79,7 +79,7 @@ def taken(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> list[bytes | 
 
 
 class FileDigests:
-    """The digests that the shards' workers left, found by the files' sources and paths there: about 50 bytes a file."""
+    """The digests left by the shards' workers, by source and path: about 50 bytes a file."""
 
     def __init__(self, workspace: Store) -> None:
         parts = list[pa.Array]()
@@ -87,19 +87,19 @@ class FileDigests:
         self._digests = pa.chunked_array(parts, DIGEST)
 
     def find(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Returns the digest of each file; None for a file whose image no shard has."""
+        """Returns the digest of each file; None if no shard read it."""
         return taken(self._digests, self._rows.find(paths))
 
 
 def write_file_digests(workspace: Store, group: int, digests: Mapping[str, bytes]) -> None:
-    """Writes the digests of a shard's files by the files' sources and paths there, if there are any."""
+    """Writes the digests of a shard's files, by source and path, unless there are none."""
     if digests:
         paths, values = pa.array(digests.keys(), pa.string()), pa.array(digests.values(), DIGEST)
         write_table(workspace, f"{FOLDER}/{shard_step(group)}.arrow", pa.table({"path": paths, "sha256": values}))
 
 
 def _paths(workspace: Store, digests: list[pa.Array]) -> Iterator[str]:
-    """Yields the paths of one shard's files after another's, and adds their digests."""
+    """Yields the paths of the files, shard by shard, and appends their digests to `digests`."""
     for _, data in workspace.read_all(sorted(workspace.names(FOLDER))):
         table = of_bytes(data or b"")
         digests += table["sha256"].chunks

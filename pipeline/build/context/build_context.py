@@ -17,7 +17,7 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
-from recordmill.pipeline.versions.base import Forgotten
+from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
@@ -35,29 +35,21 @@ MAX_BUCKETS = 1024  # each chunk and shard sends an element to each
 
 @dataclass(frozen=True)
 class RowSchema:
-    """The columns of rows: which are read, which feature takes which, and which decide a row's key and split."""
+    """The columns of rows: those to read, each feature's, and those that decide a row's key and split."""
 
-    columns: Columns
-    """The raw columns that are asked of the sources."""
-    features: Mapping[str, str]
-    """The column of each feature that has one."""
+    columns: Columns  # raw columns to read
+    features: Mapping[str, str]  # column of each feature that has one
     key: Sequence[str] | None
     label: str | None
     classes: tuple[str, ...] | None
-    """The label's classes, of the spec or of a frozen analysis; None where the data decide."""
-    fills: Mapping[str, Any] = field(default_factory=dict)
-    """The value that stands in for a missing one, by optional feature."""
-    content_key: str | None = None
-    """The column whose content is the key."""
+    """The label's classes, from the spec or a frozen analysis; None if the data decide."""
+    fills: Mapping[str, Any] = field(default_factory=dict)  # default for a missing value, by optional feature
+    content_key: str | None = None  # the key digests this column
     split_by: SplitBy | None = None
-    together: tuple[tuple[str, ...], ...] = ()
-    """Groups of features whose lists have equal lengths in each row."""
-    frozen_classes: bool = False
-    """Whether the label's classes are those of a frozen analysis."""
-    source_splits: tuple[str | None, ...] = ()
-    """The split that all rows of a source go to, where the spec says so."""
-    key_prefixes: tuple[bytes, ...] = ()
-    """The beginning of the default keys of each source's rows, where sources belong to spans."""
+    together: tuple[tuple[str, ...], ...] = ()  # groups of features with lists of equal lengths in each row
+    frozen_classes: bool = False  # whether a frozen analysis gives the label's classes
+    source_splits: tuple[str | None, ...] = ()  # split for all rows of a source, if the spec names one
+    key_prefixes: tuple[bytes, ...] = ()  # prefix of default keys, by source; empty without spans
 
     def final_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of a feature's column in keyed rows."""
@@ -66,13 +58,9 @@ class RowSchema:
         return pa.list_(value) if column.many else value
 
     def columns_for(self, images: Collection[str]) -> Columns:
-        """Returns the columns that are asked of the sources where the bytes of these image features alone matter."""
-        by = self.split_by
-        needed = {self.features[name] for name in images} | {
-            self.content_key,
-            by.group if by else None,
-            *(self.key or ()),
-        }
+        """Returns the columns to read if only these image features need their bytes."""
+        group = self.split_by.group if self.split_by else None
+        needed = {self.content_key, group, *(self.key or ()), *(self.features[name] for name in images)}
         return {
             name: replace(column, presence=column.type is ColumnType.IMAGE and name not in needed)
             for name, column in self.columns.items()
@@ -80,108 +68,85 @@ class RowSchema:
 
     @property
     def keys_may_cross(self) -> bool:
-        """Whether one key may be in several splits: by the hash of the key it is in one."""
+        """Whether one key may be in several splits: not if its hash decides."""
         return self.split_by is not None or any(self.source_splits)
 
     @property
     def source_key(self) -> Sequence[str] | None:
-        """The key as a source takes it: columns, or None for the source's own."""
+        """The key columns for a source; None for its default key."""
         return () if self.content_key else self.key
 
 
 @dataclass(frozen=True)
 class RowDecisions:
-    """Decisions about rows by the jobs before the look; all None where none ran."""
+    """Decisions about rows by the jobs before the look; None where no job ran."""
 
-    strata: Strata | None = None
-    """The bounds of each class, where the split is by the classes of a feature."""
-    moved: str | None = None
-    """The folder of units that go to another split, where their duplicates are: a file for each chunk."""
-    dropped: str | None = None
-    """The folder of duplicates that are left out: a file for each chunk."""
+    strata: Strata | None = None  # bounds of each class, if the split is by class
+    moved: str | None = None  # folder of units moved to the split of their duplicates, a file per chunk
+    dropped: str | None = None  # folder of dropped duplicates, a file per chunk
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedBuild:
-    """A build as its plan knows it, and what the jobs have decided and learned so far."""
+    """A build for its workers: the plan, and what the jobs have decided and learned so far."""
 
     name: str
-    workspace: Store
-    """The attempt's own: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)."""
-    shards: Store
-    """The folder of the shards and their indexes, which becomes the version's or is it already."""
-    scratch: str
-    """A folder on the driver's disk: for it, and for workers of the local runner."""
+    workspace: Store  # attempt's: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)
+    shards: Store  # folder of shards and indexes; it becomes the version's, or already is
+    scratch: str  # a folder on the driver's disk, for the driver and local workers
     features: Mapping[str, FeatureOptions]
-    """The features' options; once the graph is made, with models, words and classes."""
-    analyzed: frozenset[str]
-    """The features whose raw columns the analysis reads."""
+    """The features' options; with models, words and classes once the graph is made."""
+    analyzed: frozenset[str]  # features that the analysis reads
     schema: RowSchema
     layout: Layout
-    readers: tuple[SourceReader[Any], ...]
-    """The readers of the sources that are read; where there are spans, the spec's are in as many parts."""
-    spans: tuple[str | None, ...]
-    """The span of each source; None where rows belong to none."""
-    roots: tuple[str, ...]
-    """The folder of each source's images."""
+    readers: tuple[SourceReader[Any], ...]  # readers of the sources; with spans, one for each part of a source
+    spans: tuple[str | None, ...]  # span of each source; None without spans
+    roots: tuple[str, ...]  # folder of each source's images
     files: Files
-    inline: bool
-    """Whether packed rows cross the shuffle themselves; otherwise they are in scratch files."""
-    pack_bytes: int
-    """Rows are packed when so many bytes of them are together, so that a packed batch is worth its cost."""
-    set_threads: int
-    """The number of threads that a worker gives to the transform graph; 0 for as many as it has cores."""
-    sample_share: float
-    """The share of the train split's images that pixel statistics are taken from, 0..1."""
+    inline: bool  # whether packed rows cross the shuffle; otherwise they are in scratch files
+    pack_bytes: int  # bytes of rows to pack together: a smaller batch is not worth its cost
+    set_threads: int  # threads of the transform graph per worker; 0: the number of cores
+    sample_share: float  # share of the train split's images in pixel statistics, 0..1
     duplicates: Duplicates
-    models: Mapping[str, str]
-    """The features whose tokenizer is a model, and the feature that the model is named after, which may be another."""
-    forgotten: Forgotten = Forgotten()
-    """The keys of rows that are left out."""
-    preprocessing: str | None = None
-    """The user's own function, `module:function`."""
-    user_code: UserCode | None = None
-    """The user's modules, as they travel to the workers."""
-    row_share: float = 1.0
-    """The share of the rows that are kept, by the hash of their keys; below 1 for a trial version."""
+    models: Mapping[str, str]  # feature that each tokenizer model is named after, by feature
+    forgotten: Forgotten = Forgotten()  # keys of rows to leave out
+    preprocessing: str | None = None  # user's own function, `module:function`
+    user_code: UserCode | None = None  # user's modules
+    row_share: float = 1.0  # share of rows to keep, by key hash; below 1 for a trial
     isolated: bool = False
     """Whether each image is decoded first in a process that may crash (`pipeline.build.images.isolation`)."""
     decisions: RowDecisions = RowDecisions()
     export: str = ""
     """The archive of tf.Transform's export (`context.graph`), once the graph is made."""
-    groups: frozenset[int] | None = None
-    """The groups whose shards are still to be built; None: all."""
+    groups: frozenset[int] | None = None  # groups of shards to build; None: all
 
     @property
     def threads(self) -> int:
-        """The number of threads that this worker gives to the transform graph."""
+        """The number of threads for the transform graph on this worker."""
         return self.set_threads or worker_threads()
 
     @property
     def assembled(self) -> str:
-        """The local folder of the version's files; in a bucket the shards are not among them."""
+        """The local folder of the version's files; without shards if these are in a bucket."""
         return os.path.join(os.path.dirname(self.scratch), "version")
 
     @property
     def progress(self) -> Store:
-        """The folder of the steps' counters: on the driver's disk, if the workers share it."""
-        return (
-            self.workspace.at("progress")
-            if self.inline
-            else LocalStore(os.path.join(os.path.dirname(self.scratch), "progress"))
-        )
+        """The folder of the steps' counters, on the driver's disk if the workers share it."""
+        local = os.path.join(os.path.dirname(self.scratch), "progress")
+        return self.workspace.at("progress") if self.inline else LocalStore(local)
 
     @property
     def has_spans(self) -> bool:
-        """Whether rows belong to spans, perhaps all of them to spans that are kept."""
+        """Whether rows belong to spans."""
         return bool(self.layout.spans)
 
     def buckets(self) -> int:
-        """Returns the number of buckets that rows are compared in: about as many rows as a shard's are in each."""
+        """Returns the number of buckets for comparing rows, each of about a shard's size."""
         return min(MAX_BUCKETS, self.layout.groups)
 
     def bucket_range(self, span: str | None) -> range:
-        """Returns the buckets that the records of a span are compared in: its own, since each span is counted alone."""
+        """Returns the buckets of a span's records: spans share none, since each is counted alone."""
         if span is None:
             return range(self.buckets())
         spans = list(self.layout.spans)
@@ -189,15 +154,15 @@ class PlannedBuild:
         return range(spans.index(span) * count, (spans.index(span) + 1) * count)
 
     def images(self) -> dict[str, ImageOptions]:
-        """Returns the features whose column is images, with their options."""
+        """Returns the image features, with their options."""
         return {name: options for name, options in self.features.items() if isinstance(options, ImageOptions)}
 
     def measured_images(self) -> dict[str, ImageOptions]:
-        """Returns the images whose pixel statistics the analysis needs."""
+        """Returns the images that need pixel statistics."""
         return {name: options for name, options in self.images().items() if options.measured}
 
     def hashed_images(self) -> list[str]:
-        """Lists the images that are compared by their perceptual hash: the first of those that read one column."""
+        """Lists the images to compare by perceptual hash: one per column."""
         images = [name for name, options in self.images().items() if options.kind == "image"]
         first = {self.schema.features[name]: name for name in reversed(images)}
         return [name for name in images if name in first.values()] if self.duplicates.near else []
@@ -207,27 +172,27 @@ class PlannedBuild:
         return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
 
     def label_names(self) -> NameOptions | None:
-        """Returns the label's options where its values are names of classes."""
+        """Returns the label's options if its values are class names."""
         label = self.features.get(self.schema.label or "")
         return label if isinstance(label, NameOptions) else None
 
     def batch_rows(self) -> int:
-        """Returns the number of rows that go through the transform graph at once."""
+        """Returns the batch size of the transform graph."""
         return IMAGE_BATCH if self.images() else ROW_BATCH
 
     def packed(self) -> tuple[str, int] | None:
-        """Returns the text whose documents share records, and how many ids a record holds."""
+        """Returns the text with packed documents, and the ids per record."""
         return next(((name, text.pack) for name, text in self.texts().items() if text.pack), None)
 
     def trained(self) -> dict[str, str]:
-        """Returns those of `models` that are trained from the data."""
+        """Returns the entries of `models` to train from the data."""
         return {name: owner for name, owner in self.models.items() if self.texts()[owner].model is None}
 
     def sees_rows(self) -> bool:
-        """Whether the analysis is shown the rows of the train split: it needs none where all is given."""
+        """Whether the analysis needs the rows of the train split."""
         return bool(self.analyzed or self.measured_images())
 
     def open_label(self) -> bool:
-        """Whether the label's classes are those of the data, of all splits."""
+        """Whether the data of all splits decide the label's classes."""
         names = self.label_names()
         return names is not None and not names.classes

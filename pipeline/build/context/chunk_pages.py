@@ -1,9 +1,6 @@
-"""The chunks of a job, in pages in the workspace: the job's graph holds their positions, and the digests of the pages.
+"""The chunks of a job, in pages in the workspace; the job's graph contains only positions and the pages' digests.
 
 A chunk may carry thousands of names, and a runner refuses a large graph (Dataflow: 10 MB).
-
-    pages = ChunkPages.write(workspace, chunks)     # the driver, before the job
-    pages.read(7)                                   # a worker: the chunk at position 7
 """
 
 import hashlib
@@ -21,7 +18,7 @@ from recordmill.pipeline.versions.stores.base import OutputError, Store
 
 FOLDER = "chunks"
 PAGE_CHUNKS = 500
-"""The most chunks of a page: 10 million chunks are 20,000 pages, whose bounds and digests take 0.5 MB of the graph."""
+"""10 million chunks are 20,000 pages, and their bounds and digests take 0.5 MB of the graph."""
 WRITERS = 8
 
 
@@ -31,17 +28,12 @@ class ChunkPages:
 
     workspace: Store
     digests: tuple[bytes, ...]
-    """The digest of each page, which names its file: a worker unpickles only what the driver wrote."""
-    bounds: tuple[int, ...]
-    """The position of each page's first chunk and, last, the number of chunks."""
+    """The digest of each page, its file's name: a worker unpickles only what the driver wrote."""
+    bounds: tuple[int, ...]  # position of each page's first chunk and, last, the number of chunks
 
     @classmethod
     def write(cls, workspace: Store, chunks: Sequence[Chunk]) -> Self:
-        """Writes the pages that are not there yet: two jobs of a build read the same chunks.
-
-        Raises:
-            OSError, OutputError: the workspace cannot be written.
-        """
+        """Writes missing pages: two jobs of a build read the same chunks. Raises: OSError, OutputError."""
         counts, pages = [0], dict[bytes, bytes]()
         for page in batches(chunks, packed_bytes, PAGE_CHUNKS):
             data = pack(page)
@@ -57,12 +49,7 @@ class ChunkPages:
         return self.bounds[-1]
 
     def read(self, position: int) -> Chunk:
-        """Returns a chunk; a process keeps the last pages that it read.
-
-        Raises:
-            OSError, OutputError: the page is not there any more, or cannot be read.
-            OutputError: it is not the page that the driver wrote.
-        """
+        """Returns a chunk; the last pages are cached. Raises: OSError, OutputError: the page is gone or damaged."""
         page = bisect_right(self.bounds, position) - 1
         return _read(self.workspace, self.digests[page])[position - self.bounds[page]]
 

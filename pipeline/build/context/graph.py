@@ -1,9 +1,6 @@
 """The transform graph in a process that runs it: its inputs as tensors, its archive, and the code that it needs.
 
-The graph is one file of the workspace: packed once, and unpacked once by each process.
-
-    name = pack_graph(workspace, folder)        # `folder` has `transform_fn` and `transformed_metadata`
-    tft.TFTransformOutput(unpack_graph(workspace, name))
+The graph is one file of the workspace, unpacked once by each process.
 """
 
 import io
@@ -26,8 +23,7 @@ from recordmill.transforms.tensorflow.tokenizers import text_ops
 
 TENSOR_TYPES = {pa.binary(): tf.string, pa.float32(): tf.float32, pa.int64(): tf.int64}
 GRAPH_FOLDERS = ("transform_fn", "transformed_metadata")
-_unpacking = threading.Lock()
-"""Held while a graph is unpacked: of two threads' folders the cache would keep one, and the other would go."""
+_unpacking = threading.Lock()  # of two threads' folders the cache would keep one, and the other would be removed
 
 
 def input_specs(context: PlannedBuild) -> dict[str, Any]:
@@ -65,7 +61,7 @@ def pack_graph(workspace: Store, folder: str) -> str:
 
 
 def unpack_graph(workspace: Store, name: str) -> str:
-    """Returns a local folder with the archive's files, which stays until the process ends."""
+    """Unpacks the archive into a local folder that stays until the process ends."""
     with _unpacking:
         return _unpack(workspace, name).name
 

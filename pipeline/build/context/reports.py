@@ -1,13 +1,12 @@
-"""The files that a worker leaves in the workspace for its driver: reports, progress, rejects, and its error.
+"""A worker's files in the workspace for its driver: reports, progress, rejects, and its error.
 
-Works on every runner: none reports rows before it is done, and Beam passes no exception between processes, only its
-traceback as text, whose message it changes inside one process. An error of exit code 75, such as a store's 503, may
-pass: it counts as a failed job, which another attempt may repair.
+Files work on every runner: none reports rows before it ends, and Beam passes only an exception's traceback as text,
+with a changed message. An error of exit code 75, such as a store's 503, may pass: the job fails, and is retried.
 
     with leaving_error(workspace):              # in a worker
         ...
-    with raising_left_error(workspace):         # in the driver, around the job alone: a runner may repeat what failed,
-        ...                                     # and then an error that was left means nothing for what follows
+    with raising_left_error(workspace):         # in the driver, around the job alone: a runner may retry, and succeed
+        ...
 """
 
 import errno
@@ -31,9 +30,9 @@ from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
 
 FOLDERS = ("scratch", "progress", "version")
 ANALYSIS = "analysis"
-"""The step between reading chunks and building shards: what was learned of the rows, and the graph made of it."""
+"""The step between reading chunks and building shards: learned values, and the graph with them."""
 LOOK_REPORTS = "look/reports"
-"""The folder of the reports of chunks that a look read and the next job reads again, on runners that shuffle rows."""
+"""The folder of a look's chunk reports; on runners that shuffle rows, the next job reads the chunks again."""
 SECONDS = 0.3  # between two writes of a counter's file
 ERROR = "error"  # the file's name; of several workers' errors the last stays
 
@@ -71,26 +70,26 @@ class Progress:
     def __init__(
         self, workspace: Store, step: str, clock: Callable[[], float] = time.monotonic, prefix: str = ""
     ) -> None:
-        """Takes the beginning of the counters' names, too."""
+        """`prefix` begins the counters' names."""
         self._workspace, self._name, self._clock, self._prefix = workspace, f"{step}.json", clock, prefix
         self._counts: Counter[str] = Counter()
         self._written = 0.0
 
     def add(self, **counts: int) -> None:
-        """Adds to the counters, and writes them if the last time was long enough ago."""
+        """Adds to the counters, and writes them every `SECONDS`, or less often to a bucket."""
         self._counts.update({f"{self._prefix}{name}": count for name, count in counts.items() if count})
         if self._clock() - self._written > max(SECONDS, self._workspace.pause):
             self.write()
 
     def write(self) -> None:
-        """Replaces the file, which is no more than a display, and takes over what this process has asked of stores."""
+        """Overwrites the file, with this process' requests to stores."""
         self._written = self._clock()
         self._counts.update(TRAFFIC.take())
         self._workspace.write(self._name, json.dumps(self._counts).encode(), durable=False)
 
 
 class ProgressReader:
-    """Adds up the counters of all steps; a file that has not changed is not read again."""
+    """Adds up the counters of all steps; caches unchanged files."""
 
     def __init__(self, workspace: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._workspace, self._clock, self._looked = workspace, clock, -workspace.pause
@@ -116,14 +115,14 @@ class ProgressReader:
 
 
 def asked_of_stores(progress: Store) -> dict[str, dict[str, int]]:
-    """Returns the requests to object stores so far, of all workers and this process, by kind: see `traffic`."""
+    """Returns all requests to object stores so far, by kind: see `traffic`."""
     counts = Counter(TRAFFIC.take())
     counts.update(ProgressReader(progress).read())
     return by_kind(counts)
 
 
 def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | None = None) -> Reject:
-    """Makes the reject of a keyed row; `first` is the chunk and position of the row that stays in its place."""
+    """Makes the reject of a keyed row; `first` is the chunk and position of the row kept instead."""
     (values,) = rows.slice(row, 1).select(["@key", "@chunk", "@position"]).to_pylist()
     key = values["@key"].decode("utf-8", "replace")
     first_chunk, first_position = first or (None, None)
@@ -134,12 +133,12 @@ def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | 
 
 
 def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Reject:
-    """Makes the reject of a row whose key another has, which was read at chunk and position `first` and stays."""
+    """Makes the reject of a repeated key; the row at chunk and position `first` stays."""
     return reject_row(rows, row, Fault(DUPLICATE, "another row has the same key", None), first)
 
 
 def write_rejects(workspace: Store, prefix: str, rejects: list[Reject]) -> str | None:
-    """Writes a step's rejects under a name that no repetition has; returns the name, None where there are none."""
+    """Writes a step's rejects under a unique name; returns the name, or None without rejects."""
     if not rejects:
         return None
     name = f"{attempt_name(prefix)}.jsonl"
@@ -149,7 +148,7 @@ def write_rejects(workspace: Store, prefix: str, rejects: list[Reject]) -> str |
 
 
 def read_rejects(workspace: Store, names: Iterable[str]) -> Iterator[Reject]:
-    """Reads the rejects of several steps back. Raises: FileNotFoundError."""
+    """Reads the rejects of several steps. Raises: FileNotFoundError."""
     for name, data in workspace.read_all(names):
         if data is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{workspace.url}/{name}")
@@ -158,7 +157,7 @@ def read_rejects(workspace: Store, names: Iterable[str]) -> Iterator[Reject]:
 
 
 class WorkerError(UserError):
-    """A worker failed with a `UserError`, whose message this repeats."""
+    """A worker failed with a `UserError` of this message."""
 
 
 class DeadWorkerError(UserError):
@@ -177,11 +176,11 @@ class DeadWorkerError(UserError):
 
 @contextmanager
 def leaving_error(workspace: Store) -> Iterator[None]:
-    """Leaves the type and the message of a `UserError` in the workspace, and raises it."""
+    """Writes the type and message of a `UserError` to the workspace, and reraises it."""
     try:
         yield
     except UserError as error:
-        with suppress(OSError, UserError):  # the folder may be gone, or its disk full: the driver finds that out itself
+        with suppress(OSError, UserError):  # the folder may be gone, or its disk full: the driver will notice
             passes = code_of(error) is ExitCode.TRY_AGAIN
             report = {"message": str(error), "type": type(error).__name__, "passes": passes}
             write_report(workspace, ERROR, report)
@@ -191,10 +190,8 @@ def leaving_error(workspace: Store) -> Iterator[None]:
 def left_error(workspace: Store, end: str = "") -> WorkerError | JobFailedError | None:
     """Returns the error that a worker left; None if none did.
 
-    Args:
-        workspace: the build's.
-        end: how the cluster says that the job ended. The message repeats it unless it names the error's type: the
-            runner may have repeated what failed and succeeded, and the job have failed of something else.
+    The message repeats `end`, the cluster's word on the job's end, unless that names the error's type: a retry may have
+    succeeded, and the job may have failed for another reason.
     """
     report = read_report(workspace, ERROR)
     if report is None:
@@ -207,12 +204,7 @@ def left_error(workspace: Store, end: str = "") -> WorkerError | JobFailedError 
 
 @contextmanager
 def raising_left_error(workspace: Store) -> Iterator[None]:
-    """Raises the error that a worker left in the workspace in the place of one that the runner raises.
-
-    Raises:
-        WorkerError: a worker left an error that every attempt would meet.
-        JobFailedError: a worker left an error that may pass.
-    """
+    """Replaces a runner's error by the one left by a worker. Raises: WorkerError; JobFailedError: it may pass."""
     workspace.delete(f"{ERROR}.json")  # that of an earlier job
     try:
         yield

@@ -1,1 +1,1 @@
-"""The sources' files as they are now, and as the live version remembers them."""
+"""The sources' files now, and those of the live version."""

@@ -1,13 +1,12 @@
-"""The inputs that a version remembers, in its `inputs.arrow`: each file with its size, its times and its digest.
+"""A version's inputs, in its `inputs.arrow`: each file with its size, times and digest.
 
     source  span  path          bytes  modified  identity  sha256  tag
     0       null  cats/1.jpg    48213  1.7e9     1.7e9     9f86…   (1.7e9, 1311)
 
-A file of the same size and `tag` is unchanged: the tag of a local file is its ctime and its inode, as `modified`, which
-`rsync` and `cp -p` keep, proves nothing. Any other file is read. `identity` is the time that stands for its content in
-keys: a file with the remembered content keeps the remembered identity, so that `touch` changes no key, and the identity
-of other content of that path and size is a number that follows from its digest. Objects of a store, whose tag is an
-ETag or a generation, have no digest.
+A file of the same size and `tag` is unchanged: a local file's tag is its ctime and inode, since `rsync` and `cp -p`
+preserve `modified`. Any other file is read. Keys contain `identity` in place of a file's time: a file of the remembered
+content keeps its identity, and `touch` changes no key; other content of that path and size gets a number from its
+digest. Objects of a store have an ETag or a generation as tag, and no digest.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.feather
 
 from recordmill.pipeline.build.context.arrow_files import FileDigests, HashedRows, taken
-from recordmill.pipeline.build.inputs.span_sources import SpanSource
+from recordmill.pipeline.build.inputs.span_sources import Group
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.manifest import Location
 from recordmill.pipeline.dataset.paths import read_inner
@@ -35,36 +34,29 @@ from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.paths import is_image
 
 INPUTS_FILE = "inputs.arrow"
-MOST_BYTES = 2 << 30  # 2 GiB: of some 20 million inputs, whose digests do not compress
-BLOCK = 1 << 16  # rows that are looked at together
+MOST_BYTES = 2 << 30  # 2 GiB: some 20 million inputs, since digests do not compress
+BLOCK = 1 << 16  # rows
 READ_BYTES = 1 << 20
-IDENTITY_BYTES = 6  # of a digest: a float64 holds them exactly, and they are far from any time
+IDENTITY_BYTES = 6  # of a digest: exact in a float64, and far from any time
 HASHING_THREADS = 4
-TICK_SECONDS = 0.02  # of the clock that gives a file of Linux its ctime: 10 ms at the most
+TICK_SECONDS = 0.02  # of the clock for ctime in Linux: 10 ms at most
 SCHEMA = pa.schema(
     {
         "source": pa.int32(),
         "span": pa.string(),
-        "path": pa.binary(),  # a name from a file system may be no UTF-8
+        "path": pa.binary(),  # not always UTF-8
         "bytes": pa.int64(),
         "modified": pa.float64(),
         "identity": pa.float64(),
         "sha256": pa.binary(32),
-        "tag": pa.string(),  # `FileInfo.seen`; earlier Recordmills wrote none of a local file
+        "tag": pa.string(),  # `FileInfo.seen`; missing for local files of earlier Recordmills
     }
 )
 """The columns of `inputs.arrow`, a Feather file; `source` is the number of the source in the spec."""
 
 
-class Group(NamedTuple):
-    """The files of one source, with paths as in `Plan.inputs`."""
-
-    of: SpanSource
-    files: Sequence[FileInfo]
-
-
 class Times:
-    """The identity times of files whose time of change is another: about 200 bytes for each of them."""
+    """The identity times of files, where they differ from the time of change: about 200 bytes a file."""
 
     def __init__(self) -> None:
         self._identity: dict[int, float] = {}
@@ -74,21 +66,21 @@ class Times:
         return bool(self._identity)
 
     def add(self, file: FileInfo, identity: float) -> None:
-        """Adds a file as it is listed, with its full path."""
+        """Adds a listed file, with its full path."""
         self._identity[hash(file)] = identity
         self._modified[hash(file._replace(modified=identity))] = file.modified
 
     def identified(self, files: Iterable[FileInfo]) -> FileList:
-        """Returns listed files with their identity times."""
+        """Returns listed files with identity times."""
         return FileList(file._replace(modified=self._identity.get(hash(file), file.modified)) for file in files)
 
     def modified(self, file: FileInfo) -> float:
-        """Returns the time of change of a file that has its identity time."""
+        """Returns the time of change of a file with identity time."""
         return self._modified.get(hash(file), file.modified)
 
 
 class Remembered:
-    """The inputs of a version, found by source, path and size, and by span where paths name spans: 50 bytes a file."""
+    """The inputs of a version, indexed by source, path and size, and by span if paths name spans: 50 bytes a file."""
 
     def __init__(self, table: pa.Table, *, by_span: bool) -> None:
         self.table, self._by_span = table, by_span
@@ -98,20 +90,14 @@ class Remembered:
 
     @classmethod
     def read(cls, folder: Location, *, by_span: bool) -> "Remembered | None":
-        """Reads those of a version; None where its file is missing, damaged or empty, since they only save work.
-
-        Args:
-            folder: the version's.
-            by_span: whether files of different spans may have one path, since a path is relative to its span. Where
-                files are added to a folder, a file is listed without its span.
-        """
+        """Reads those of a version; None if its file is unusable. `by_span`: files of two spans may have one path."""
         with suppress(UserError):
             table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA)
             return cls(table, by_span=by_span) if table.num_rows else None
         return None
 
     def of_spans(self, names: Sequence[str]) -> pa.Table:
-        """Returns the inputs of some spans, with the tags that were seen since."""
+        """Returns the inputs of some spans, with updated tags."""
         rows, tags = pa.array([*self._since], pa.int64()), pa.array([*self._since.values()], pa.string())
         since = tags.take(pc.index_in(pa.array(np.arange(len(self.table))), rows))
         tag = pc.coalesce(pa.chunked_array([since]), self.table["tag"])
@@ -119,19 +105,20 @@ class Remembered:
         return table.filter(pc.is_in(table["span"], pa.array(names, pa.string())))
 
     def row(self, group: Group, path: str) -> dict[str, Any] | None:
-        """Returns what is remembered of a file of any size; None where there was none of its path."""
+        """Returns the row of a path, whatever the size; None if it is missing."""
         is_file = pc.and_(pc.equal(self.table["source"], group.of.index), pc.equal(self.table["path"], encoded(path)))
         rows = self.table.filter(is_file).to_pylist()
         return next((row for row in rows if not self._by_span or row["span"] == group.of.name), None)
 
     def sha256(self, group: Group) -> list[bytes | None]:
-        """Returns the remembered digest of each file of the same identity time; None for others."""
-        rows, times = self._rows(group), _times(group)
+        """Returns the remembered digest of each file with the same identity time; None for others."""
+        rows = self._rows(group)
+        times = np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
         known = (rows >= 0) & (self._identity[rows] == times)
         return taken(self.table["sha256"], np.where(known, rows, -1))
 
     def times(self, groups: Iterable[Group], files: Files, *, reads_all: bool = False) -> Times:
-        """Compares the content of listed files that may have changed, or of all; gives their identities."""
+        """Compares the content of files that may have changed, or of all; returns their identity times."""
         times = Times()
         for group in groups:
             rows, path = self._rows(group), group.of.reader.input_path(files)
@@ -155,7 +142,7 @@ class Remembered:
         return times
 
     def _rows(self, group: Group) -> npt.NDArray[np.int64]:
-        """Returns the row of each file; -1 for a path and size that no row has."""
+        """Returns the row of each file; -1 if its path and size are missing."""
         source, span = group.of.index, group.of.name if self._by_span else None
         return self._found.find((source, span, encoded(file.path), file.bytes) for file in group.files)
 
@@ -166,13 +153,13 @@ class Remembered:
 
 
 def settle(groups: Iterable[Group]) -> None:
-    """Waits before files are read until a later change of one would get another ctime than the one that was listed."""
+    """Waits until any later change of the files would change a listed ctime."""
     newest = max((file.changed for group in groups for file in group.files), default=0.0)
     time.sleep(min(TICK_SECONDS, max(0.0, newest + TICK_SECONDS - time.time())))  # at most, if clocks were set back
 
 
 def file_sha256(files: Files, path: str) -> bytes | None:
-    """Digests a file; None where it cannot be read: whoever reads its rows says so."""
+    """Digests a file; None if it cannot be read: the reader of its rows reports that."""
     digest = hashlib.sha256()
     with suppress(OSError), files.open(path) as file:
         while data := file.read(READ_BYTES):
@@ -181,32 +168,22 @@ def file_sha256(files: Files, path: str) -> bytes | None:
     return None
 
 
-def _times(group: Group) -> npt.NDArray[np.float64]:
-    return np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
-
-
 def _hashed(tags: Iterable[str | None]) -> npt.NDArray[np.int64]:
     return np.fromiter(map(hash, tags), np.int64)
 
 
 def encoded(path: str) -> bytes:
-    """Returns a path as the table has it."""
+    """Encodes a path for the table."""
     return path.encode("utf-8", "surrogateescape")
 
 
-ROWS_AT_A_TIME = 1 << 12  # rows that are made at a time: as Python objects they take 300 bytes each
+ROWS_AT_A_TIME = 1 << 12  # as Python objects, rows take 300 bytes each
 Digest = bytes | None
-"""The SHA-256 of a file; None where it is not known yet, and of a file that cannot be read and an object of a store."""
+"""The SHA-256 of a file; None while unknown, for unreadable files, and for objects of a store."""
 
 
 class TableInMaking:
-    """Digests local files in a thread, but those that are remembered, and images: the job reads these.
-
-    >>> with TableInMaking(plan.inputs, files, files.times, None) as table:  # doctest: +SKIP
-    ...     run_job()
-    ...     table.finish(FileDigests(workspace))
-    ...     data = table.feather()
-    """
+    """Digests local files in a thread, except remembered ones, and images, which the job reads."""
 
     def __init__(
         self,
@@ -216,7 +193,7 @@ class TableInMaking:
         remembered: Remembered | None,
         kept: pa.Table | None = None,
     ) -> None:
-        """Begins with the inputs that are used, which have their identity times, and those of spans that are kept."""
+        """Begins with the used inputs, with identity times; `kept` are the rows of kept spans."""
         self._groups, self._files, self._times, self._remembered = groups, files, times, remembered
         self._blocks = [SCHEMA.empty_table() if kept is None else kept]
         settle(groups)
@@ -232,14 +209,14 @@ class TableInMaking:
         self._pool.shutdown()
 
     def finish(self, by_job: FileDigests) -> None:
-        """Waits until every file is digested; reads the images whose digests the job did not leave."""
+        """Waits until every file is digested; reads the images without a digest from the job."""
         for source, early in enumerate(self._early.result()):
             files = zip(self._groups[source].files, early, strict=True)
             while block := list(islice(files, ROWS_AT_A_TIME)):
                 self._blocks.append(self._block(source, block, by_job))
 
     def feather(self) -> bytes:
-        """Returns the finished table as the content of `inputs.arrow`."""
+        """Returns the finished table, the content of `inputs.arrow`."""
         sink = pa.BufferOutputStream()
         pa.feather.write_feather(pa.concat_tables(self._blocks), sink, compression="zstd")
         return sink.getvalue().to_pybytes()

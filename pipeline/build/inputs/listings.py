@@ -1,45 +1,42 @@
-"""The sources' files as they were listed first, to which a build compares them when it has read them.
-
-A file that was touched between two builds has the time that stands for its content all the while.
-"""
+"""The first listing of the sources' files; a build compares a later one with it."""
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from heapq import merge
 from itertools import groupby
 from typing import BinaryIO
 
 from recordmill.pipeline.build.context.arrow_files import HashedRows
-from recordmill.pipeline.build.inputs.input_table import Times
+from recordmill.pipeline.build.inputs.input_table import Remembered, Times
+from recordmill.pipeline.build.inputs.span_sources import list_groups
+from recordmill.pipeline.dataset.manifest import Location
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import FileInfo, Files, StoreFiles
+from recordmill.pipeline.spec.model import Spec
 
 
 class Listings(Files):
-    """Files that remember their first listings: a pattern that is asked for again is not listed again.
-
-    >>> files = Listings(StoreFiles(…))   # doctest: +SKIP
-    >>> plan = make_plan(spec, files)     # doctest: +SKIP
-    >>> check_unchanged(plan, files)      # doctest: +SKIP
-    """
+    """Files with cached listings, which have identity times."""
 
     def __init__(self, files: Files, times: Times | None = None) -> None:
-        """Takes the files, and the times of change that stand for the contents of some."""
+        """Takes the files, and the identity times of some."""
         self.files, self.times = files, times or Times()
         self._listed: dict[str, Sequence[FileInfo]] = {}
 
     def take(self, times: Times) -> None:
-        """Takes the times that stand for the contents of files, also of those listed already."""
+        """Sets the identity times of files, listed ones included."""
         self.times = times
         if times:
             self._listed = {pattern: times.identified(listed) for pattern, listed in self._listed.items()}
 
     def again(self) -> "Listings":
-        """Returns the files as they are now, by the same times."""
+        """Returns the files without cached listings."""
         files = self.files.again() if isinstance(self.files, StoreFiles) else self.files
         return Listings(files, self.times)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
-        """Lists the files that a glob matched when it was first asked for."""
+        """Lists the files that a glob matched at the first call."""
         if pattern not in self._listed:
             listed = self.files.match(pattern)
             self._listed[pattern] = self.times.identified(listed) if self.times else listed
@@ -58,16 +55,16 @@ class Listings(Files):
         return self.files.left_out()
 
     def has(self, path: str) -> bool:
-        """Whether a file was listed; a path of an equal hash would pass, too."""
+        """Whether a file was listed; compares hashes."""
         return bool(self._paths.find([path])[0] >= 0)
 
     @cached_property
     def _paths(self) -> HashedRows:
-        """The paths of all files by their hashes, where a set of the paths takes 200 bytes a file."""
+        """The hashes of all paths; a set of paths takes 200 bytes a file."""
         return HashedRows(file.path for listed in self._listed.values() for file in listed)
 
     def changes(self) -> Iterator[tuple[str, str]]:
-        """Lists everything again; yields each file that differs, once or more, with the difference."""
+        """Lists everything again; yields each changed file, at least once, with the change."""
         again = self.again()
         for pattern, before in self._listed.items():
             try:
@@ -78,7 +75,7 @@ class Listings(Files):
 
 
 def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[tuple[str, str]]:
-    """Compares two listings, both sorted by path, without holding either."""
+    """Compares two listings sorted by path, streaming."""
     both = merge(
         ((file, "is gone") for file in before), ((file, "is new") for file in now), key=lambda pair: pair[0].path
     )
@@ -88,3 +85,17 @@ def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterato
             yield path, difference
         elif others[0][0] != file:
             yield path, "is another"
+
+
+def take_times(
+    spec: Spec, folder: Location, files: Listings, only: Sequence[str] = (), *, reads_all: bool = False
+) -> Remembered | None:
+    """Sets identity times by a version's inputs, and returns these, if known; `reads_all` compares every content.
+
+    `only` lists the files of some spans.
+    """
+    remembered = Remembered.read(folder, by_span=spec.has_templates)
+    if remembered is not None:
+        with suppress(UserError, OSError):  # the plan says what is wrong
+            files.take(remembered.times(list_groups(spec, files, only), files, reads_all=reads_all))
+    return remembered

@@ -1,54 +1,42 @@
-"""The sources of a spec by span: a source with placeholders is one source for each span that its files name.
+"""The sources of a spec by span, and their files: a source with placeholders counts once per span."""
 
->>> [(each.span, each.source.path) for each in by_span(spec, files)]  # doctest: +SKIP
-[('2026-11-19', 'data/2026-11-19'), ('2026-11-20', 'data/2026-11-20')]
-"""
-
+import hashlib
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.sources import options
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import Template, is_literal, is_template, literal_prefix, without_slash
-from recordmill.pipeline.sources.options import (
-    PATHS,
-    AnnotatedImages,
-    ArchiveOptions,
-    ImageFolder,
-    SourceOptions,
-    TableOptions,
-)
-from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.paths import is_image, planning
+from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.spec.model import Spec
 
-BASE = "base"  # the span of sources without placeholders, beside sources with them
-COMPACT = "compact"  # the span of the rows that `--compact` put together
+BASE = "base"  # the span of sources without placeholders
+COMPACT = "compact"  # the span that `--compact` merges all rows into
 
 
 @dataclass(frozen=True)
 class SpanSource:
-    """A source that is read: one of the spec, or its part of one span."""
+    """A source to read: one of the spec, or its part of one span."""
 
-    source: SourceOptions
-    index: int
-    """The number of the source in the spec."""
-    span: str | None = None
-    """The span of its rows; None where the spec has none."""
-    member: str | None = None
-    """The span that its files name, where `--compact` puts its rows together with others'."""
+    source: options.SourceOptions
+    index: int  # of the source in the spec
+    columns: Columns  # to read
+    span: str | None = None  # of its rows, if the spec has spans
+    member: str | None = None  # span in its files' names, where `--compact` merges spans
     key_prefix: str = ""
-    """The beginning of its rows' default keys: two days' `1.jpg` are two rows."""
-
+    """The prefix of default keys: two days' `1.jpg` are two rows."""
     files: Sequence[FileInfo] | None = None
     """The files that it reads, with paths relative to its root; None for all."""
 
@@ -59,29 +47,107 @@ class SpanSource:
 
     @property
     def name(self) -> str | None:
-        """The span that its files name."""
+        """The span in its files' names."""
         return self.member or self.span
 
+    def listed(self, files: Files, *, again: bool = False) -> Sequence[FileInfo]:
+        """Lists its files, unless `files` holds them already; `again` lists them anyway. Raises: SourceError."""
+        return (not again and self.files) or self.reader.list_inputs(self._seen(files), self.columns)
 
-def by_span(spec: Spec, files: Files) -> tuple[SpanSource, ...]:
-    """Returns the sources of a spec, those with placeholders for each span; by span and source.
+    def planned(self, files: Files, chunk_bytes: int) -> Plan:
+        """Plans the source as `SourceReader.plan`."""
+        return self.reader.plan(self._seen(files), self.columns, chunk_bytes)
 
-    Raises:
-        SourceError: the files of a source with placeholders name no span.
+    def _seen(self, files: Files) -> Files:
+        return files if self.files is None else OnlyFiles(files, self)
+
+
+class Group(NamedTuple):
+    """The files of one source, with paths as in `Plan.inputs`."""
+
+    of: SpanSource
+    files: Sequence[FileInfo]
+
+
+class ListedSpan(NamedTuple):
+    """The sources of one span that have files of rows, and what their files add up to."""
+
+    sources: tuple[SpanSource, ...]
+    files: int
+    bytes: int
+    sha256: str  # of the names, sizes and times
+
+
+def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Group]:
+    """Lists all files that a plan may use, opening none; `only` as in `by_span`. Raises: OSError, and as `by_span`."""
+    return [Group(each, each.listed(files)) for each in by_span(spec, files, only)]
+
+
+def list_spans(sources: Iterable[SpanSource], files: Files, *, again: bool = False) -> dict[str, ListedSpan]:
+    """Lists the files of spans, by name; leaves out spans without files of rows. Raises: SourceError."""
+    by_name = dict[str, list[SpanSource]]()
+    for each in sources:
+        by_name.setdefault(each.name or "", []).append(each)
+    spans = {name: _list_span(of_span, files, again) for name, of_span in by_name.items()}
+    return {name: span for name, span in spans.items() if span.sources}
+
+
+def _list_span(sources: Sequence[SpanSource], files: Files, again: bool) -> ListedSpan:
+    listed = (Group(each, each.listed(files, again=again)) for each in sources)
+    groups = [group for group in listed if group.of.name == BASE or _has_rows(group)]
+    sizes = [file.bytes for group in groups for file in group.files]
+    digest = digest_of((each.of.index, each.files) for each in groups)
+    return ListedSpan(tuple(group.of for group in groups), len(sizes), sum(sizes), digest)
+
+
+def _has_rows(group: Group) -> bool:
+    """Whether any file may hold a row: images beside a table's files hold none."""
+    is_folder = isinstance(group.of.source, options.ImageFolder)
+    return bool(group.files) and (is_folder or not all(is_image(file.path) for file in group.files))
+
+
+def digest_of(listings: Iterable[tuple[int, Iterable[FileInfo]]], content: str = "keyed") -> str:
+    """Digests the names and sizes of numbered sources' files, and an attribute that stands for their content."""
+    digest, content_of = hashlib.sha256(), attrgetter(content)
+    for index, files in listings:
+        for file in files:
+            line = f"{index}\0{file.path}\0{file.bytes}\0{content_of(file)}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def by_span(
+    spec: Spec, files: Files, only: Sequence[str] = (), base: Manifest | None = None, inputs: pa.Table | None = None
+) -> tuple[SpanSource, ...]:
+    """Returns the sources of a spec, those with placeholders once per span; by span and source.
+
+    `only` names spans to find, without listing others. If no path has placeholders, files missing from the spans of
+    `base`, the live version, are one more span; `inputs` are its, with columns `source`, `span` and `path`.
+
+    Raises: SourceError: a source is missing, or its files name no span.
     """
-    if not spec.has_spans:
-        return tuple(SpanSource(source, index) for index, source in enumerate(spec.resolved_sources()))
-    sources = list[SpanSource]()
-    for index, source in enumerate(spec.resolved_sources()):
-        if is_template(source):
-            sources += _parts(source, index, files)
-        else:
-            sources.append(SpanSource(source, index, BASE))
-    return tuple(sorted(sources, key=lambda each: (each.span or "", each.index)))
+    columns, outside = spec.columns(), BASE if spec.has_spans else None
+    whole = [SpanSource(source, index, columns, outside) for index, source in enumerate(spec.resolved_sources())]
+    if only:
+        return tuple(part for span in dict.fromkeys(only) for each in whole for part in _of_span(each, span, files))
+    if base and base.spans and inputs is not None and not spec.has_templates:
+        parts = list(_by_added(whole, files, base, inputs))
+    else:
+        parts = [part for each in whole for part in (_parts(each, files) if is_template(each.source) else [each])]
+    return tuple(sorted(parts, key=lambda part: (part.span or "", part.index)))
 
 
-def _parts(source: SourceOptions, index: int, files: Files) -> Iterator[SpanSource]:
-    template = Template(source.path)
+def _of_span(whole: SpanSource, span: str, files: Files) -> Iterator[SpanSource]:
+    if not is_template(whole.source):
+        yield from [whole] if span == BASE else []
+    elif (path := Template(whole.source.path).fill(span)) is not None:
+        with planning(whole.source.path):
+            if any(map(files.match, _patterns(whole.source, path))):
+                yield _part(whole, span)
+
+
+def _parts(whole: SpanSource, files: Files) -> Iterator[SpanSource]:
+    source, template = whole.source, Template(whole.source.path)
     with planning(source.path):
         listings = map(files.match, _patterns(source, template.glob()))
         names = {template.span_of(file.path) for listed in listings for file in listed}
@@ -89,89 +155,65 @@ def _parts(source: SourceOptions, index: int, files: Files) -> Iterator[SpanSour
     if not spans:
         raise SourceError(f"{source.path}: no file names a span")
     for span in {BASE, COMPACT} & set(spans):
-        raise SourceError(f"{source.path}: no span can be named {span}: Recordmill names one of its own so")
-    return (_part(source, index, span) for span in spans)
+        raise SourceError(f"{source.path}: no span can be named {span}: Recordmill uses that name")
+    return (_part(whole, span) for span in spans)
 
 
-def _part(source: SourceOptions, index: int, span: str) -> SpanSource:
-    """Returns the part of a source that is one span, whose name its paths can hold."""
-    given = {name: path for name in PATHS if (path := getattr(source, name, None))}
+def _part(whole: SpanSource, span: str) -> SpanSource:
+    """Returns a source's part of one span; its paths contain the span's name."""
+    source = whole.source
+    given = {name: path for name in options.PATHS if (path := getattr(source, name, None))}
     filled = {name: Template(source.path).fill(span, path) or "" for name, path in given.items()}
     paths = {name: literal_prefix(path) if is_literal(path) else path for name, path in filled.items()}
-    return SpanSource(source.model_copy(update=paths), index, span, key_prefix=f"{span}/")
+    return replace(whole, source=source.model_copy(update=paths), span=span, key_prefix=f"{span}/")
 
 
-def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
-    """Returns the sources of one span that have files for it, without listing others.
-
-    Raises:
-        SourceError: a folder cannot be listed.
-    """
-    for index, source in enumerate(spec.resolved_sources()):
-        if not is_template(source):
-            if span == BASE:
-                yield SpanSource(source, index, BASE)
-        elif (path := Template(source.path).fill(span)) is not None:
-            with planning(source.path):
-                if any(map(files.match, _patterns(source, path))):
-                    yield _part(source, index, span)
-
-
-def _patterns(source: SourceOptions, path: str) -> list[str]:
-    """Returns the patterns of the files that name spans: those at a path, and those below it."""
+def _patterns(source: options.SourceOptions, path: str) -> list[str]:
+    """Returns the patterns of the files at a path and below it, which name spans."""
     below = f"{without_slash(path)}/**"
-    return [below] if isinstance(source, ImageFolder) else [path, below]
+    return [below] if isinstance(source, options.ImageFolder) else [path, below]
 
 
 ADDED = re.compile(r"added-([0-9]+)")
 
 
-def by_added(spec: Spec, files: Files, base: Manifest, inputs: pa.Table) -> tuple[SpanSource, ...]:
-    """Returns the sources of a spec by the spans of the live version, and the files that it does not know as one more.
-
-    `inputs` has the columns `source`, `span` and `path`. Raises: SourceError: a source is not there.
-    """
+def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs: pa.Table) -> Iterator[SpanSource]:
     names = [name for span in base.spans for name in (base.spans[span].members or [span])]
     new = f"added-{1 + max((int(match[1]) for match in map(ADDED.fullmatch, names) if match), default=0)}"
-    columns, parts = spec.columns(), list[SpanSource]()
-    for index, source in enumerate(spec.resolved_sources()):
-        listed = reader_of(source).list_inputs(files, columns)
-        if not _are_rows_of_files(source, columns, listed):
-            parts.append(SpanSource(source, index, BASE))
+    for each in whole:
+        listed = each.listed(files)
+        if not _are_rows_of_files(each, listed):
+            yield each
             continue
-        row = _stem if isinstance(source, ImageFolder) else str
-        known = inputs.filter(pc.equal(inputs["source"], index))
+        row = _stem if isinstance(each.source, options.ImageFolder) else str
+        known = inputs.filter(pc.equal(inputs["source"], each.index))
         paths = (path.decode("utf-8", "surrogateescape") for path in known["path"].to_pylist())
         span_of = dict(zip(map(row, paths), known["span"].to_pylist(), strict=True))
-        by_span = dict[str, FileList]()
+        of_span = dict[str, FileList]()
         for file in listed:
-            by_span.setdefault(span_of.get(row(file.path), new), FileList()).append(file)
-        parts += [SpanSource(source, index, span, files=of_span) for span, of_span in by_span.items()]
-    return tuple(sorted(parts, key=lambda each: (each.span or "", each.index)))
+            of_span.setdefault(span_of.get(row(file.path), new), FileList()).append(file)
+        for span, part in of_span.items():
+            yield replace(each, span=span, files=part)
 
 
-def _are_rows_of_files(source: SourceOptions, columns: Columns, listed: Sequence[FileInfo]) -> bool:
-    """Whether each row is of one of the listed files, and of no other."""
-    if isinstance(source, ImageFolder):
+def _are_rows_of_files(each: SpanSource, listed: Sequence[FileInfo]) -> bool:
+    """Whether each row comes from exactly one of the listed files."""
+    source = each.source
+    if isinstance(source, options.ImageFolder):
         return not any(file.path.endswith(NAMES) for file in listed)
-    if isinstance(source, AnnotatedImages):
+    if isinstance(source, options.AnnotatedImages):
         return False
-    has_images = any(column.type is ColumnType.IMAGE for column in columns.values())
-    return isinstance(source, ArchiveOptions) or (isinstance(source, TableOptions) and not has_images)
+    has_images = any(column.type is ColumnType.IMAGE for column in each.columns.values())
+    return isinstance(source, options.ArchiveOptions) or (isinstance(source, options.TableOptions) and not has_images)
 
 
 def _stem(path: str) -> str:
-    """Returns the path of an image and of its captions without their endings."""
+    """Returns a path without its ending: an image and its captions share it."""
     return posixpath.splitext(path)[0]
 
 
-def seen_by(each: SpanSource, files: Files) -> Files:
-    """Returns the files that a source may see."""
-    return files if each.files is None else OnlyFiles(files, each)
-
-
 class OnlyFiles(Files):
-    """Files of which a source sees some alone."""
+    """The files that one source may see."""
 
     def __init__(self, files: Files, each: SpanSource) -> None:
         self._files, path = files, each.reader.input_path(files)

@@ -1,99 +1,81 @@
-"""The keys of a build: digests of everything that decides a byte of the result.
+"""The keys of a build and of spans: digests of everything that decides a byte; spans of an unchanged key are kept.
 
-The spec, our version and the versions of the packages that do the work, the user's modules, and the inputs as they are
-listed, with sizes and times of change. What the live version gives is added by `BuildPlan.build_key`.
+Digested are the spec, the versions of Recordmill and its packages, the user's modules, and the listed inputs with sizes
+and times. `BuildPlan.build_key` adds the live version's part. No file of a kept span is opened.
 """
 
 import hashlib
-import importlib.metadata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from recordmill.pipeline import VERSION
-from recordmill.pipeline.build.inputs.input_table import Group
-from recordmill.pipeline.build.inputs.span_sources import by_span, sources_of
-from recordmill.pipeline.build.plan.spans import choose, sha256_of
-from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.paths import planning
+from recordmill.pipeline.build.base.inherited import SpanError
+from recordmill.pipeline.build.base.live_analysis import package_versions
+from recordmill.pipeline.build.inputs.span_sources import BASE, COMPACT, ListedSpan, SpanSource, digest_of, list_groups
+from recordmill.pipeline.build.plan.given import Given, digest_files, user_code
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.dataset.file_names import REPORT, span_file
+from recordmill.pipeline.dataset.manifest import Manifest, Span
+from recordmill.pipeline.errors import ExitCode
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.paths import note
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 
-PACKAGES = (
-    "apache-beam",
-    "numpy",
-    "pillow",
-    "pyarrow",
-    "sentencepiece",
-    "tensorflow",
-    "tensorflow-text",
-    "tensorflow-transform",
-)
-
 NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
-"""Options left out of the source key: a build that a limit stopped goes on when the limit is raised; a graph that is
-taken over has its digest in the build key; words about the data are no reason to build it again."""
+"""Stopped builds continue with a raised limit; an inherited graph is in the build key; descriptions change no byte."""
+RECIPE, SOURCES = "recipe_sha256", "sources_sha256"
+"""Names in a manifest's provenance: the digests of what decides the records of all spans, and of the sources."""
 
 
-def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Group]:
-    """Lists all files that a plan may use, without opening any; of some spans only theirs.
+class NoDataError(SourceError):
+    """A span to build lacks data, perhaps not for long."""
 
-    Raises:
-        SourceError: a source is not there. OSError: it cannot be listed.
-    """
-    sources = (each for span in only for each in sources_of(spec, span, files)) if only else by_span(spec, files)
-    return [Group(each, each.reader.list_inputs(files, spec.columns())) for each in sources]
+    exit_code = ExitCode.TRY_AGAIN
 
 
-def listing_key(spec: Spec, files: Files) -> str:
-    """The `source_key` of a plan that uses all listed files.
+@dataclass(frozen=True)
+class Keys:
+    """The keys of a build and of spans."""
 
-    Raises:
-        UserError: a source, the user's code, or a file that the spec names, is not there. OSError: as `list_groups`.
-    """
-    parts = key_parts(spec, user_code(spec), digest_files(spec, files))
-    if spec.has_spans:
-        return sha256_of(parts | {"inputs": choose(spec, files, sha256_of(recipe_of(parts))).inputs_sha256})
-    return sha256_of(parts | {"inputs": files_digest(group.files for group in list_groups(spec, files))})
+    parts: Mapping[str, Any]  # all that decides a byte, except the inputs and the live version
+    spans: Mapping[str, Span]  # listed spans with keys, without rows; empty if the spec names none
 
+    @classmethod
+    def of(cls, spec: Spec, given: Given, limit: int | None = None) -> "Keys":
+        """Names a build of what is given; `limit` is a trial's number of rows."""
+        parts = key_parts(spec, given.code, given.feature_files) | ({} if limit is None else {"limit": limit})
+        keys = cls(parts, {})
+        return cls(parts, keys.of_spans(given.spans))
 
-def sighting_key(spec: Spec, files: Files) -> str:
-    """Digests what `listing_key` does, and of local files what only this machine knows. Raises: as `listing_key`."""
-    listed = files_digest((group.files for group in list_groups(spec, files)), attrgetter("seen"))
-    return sha256_of(key_parts(spec, user_code(spec), digest_files(spec, files)) | {"seen": listed})
+    @cached_property
+    def recipe(self) -> str:
+        """The digest of what decides the records of all spans; each span's key has its own sources."""
+        spec = {name: option for name, option in self.parts["spec"].items() if name != "source"}
+        return sha256_of({**self.parts, "spec": spec})
 
+    @property
+    def provenance(self) -> dict[str, str]:
+        """The manifest's part by which `--span` recognizes spans that it can keep."""
+        return {RECIPE: self.recipe, SOURCES: sha256_of(self.parts["spec"]["source"])}
 
-def user_code(spec: Spec) -> UserCode | None:
-    """The user's modules beside the spec that it names; None if it names no function."""
-    references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
-    references += [spec.preprocessing] if spec.preprocessing else []
-    return UserCode.of(references, spec.folder) if references else None
+    def source_key(self, inputs_sha256: str) -> str:
+        """Digests the spec, the packages and the inputs."""
+        return sha256_of({**self.parts, "inputs": inputs_sha256})
 
+    def of_spans(self, listed: Mapping[str, ListedSpan]) -> dict[str, Span]:
+        """Returns spans as listed, with their keys."""
+        return {name: self._span(span) for name, span in listed.items()}
 
-def package_versions() -> dict[str, str]:
-    """The versions of Recordmill and of the packages that the bytes depend on."""
-    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
-def files_digest(inputs: Iterable[Iterable[FileInfo]], content: Callable[[FileInfo], str] = attrgetter("keyed")) -> str:
-    """Digests the names and sizes of the files of each source, and what stands for their content."""
-    digest = hashlib.sha256()
-    for index, files in enumerate(inputs):
-        for file in files:
-            line = f"{index}\0{file.path}\0{file.bytes}\0{content(file)}\n"
-            digest.update(line.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
-
-
-def digest_files(spec: Spec, files: Files) -> dict[str, str]:
-    """Returns the SHA-256 of each file that features name. Raises: SourceError."""
-    return {name: _file_digest(path, files) for name, path in spec.files().items()}
-
-
-def _file_digest(path: str, files: Files) -> str:
-    with planning(path), files.open(path) as file:
-        return hashlib.sha256(file.read()).hexdigest()
+    def _span(self, listed: ListedSpan) -> Span:
+        sources = self.parts["spec"]["source"]
+        options = [[each.index, each.key_prefix, sources[each.index]] for each in listed.sources]
+        key = sha256_of([self.recipe, options, listed.sha256])
+        return Span(key, {}, listed.files, listed.bytes, listed.sha256)
 
 
 def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> dict[str, Any]:
@@ -104,6 +86,117 @@ def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> di
     return parts | ({"files": list(files.values())} if files else {})
 
 
-def recipe_of(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parts that decide the records of each span alike; its sources' options belong to its key."""
-    return {**parts, "spec": {name: option for name, option in parts["spec"].items() if name != "source"}}
+def listing_key(spec: Spec, files: Files) -> str:
+    """Returns the source key of a plan that uses all listed files. Raises: UserError, OSError: one is missing."""
+    given = Given.of(spec, files)
+    keys = Keys.of(spec, given)
+    if spec.has_spans:
+        return keys.source_key(spans_digest(keys.spans))
+    return keys.source_key(digest_of(enumerate(each.listed(files) for each in given.sources)))
+
+
+def sighting_key(spec: Spec, files: Files) -> str:
+    """Digests as `listing_key`, and for local files also their tags on this machine. Raises: as `listing_key`."""
+    parts = key_parts(spec, user_code(spec), digest_files(spec, files))
+    return sha256_of(parts | {"seen": digest_of(enumerate(group.files for group in list_groups(spec, files)), "seen")})
+
+
+@dataclass(frozen=True)
+class SpanChoice:
+    """The spans of a version to be: those to read, and those to keep."""
+
+    sources: tuple[SpanSource, ...]  # to read
+    built: Mapping[str, Span] = field(default_factory=dict)
+    """The spans to read, without their rows; empty if the spec names none."""
+    kept: Mapping[str, Span] = field(default_factory=dict)
+    base: Manifest | None = None  # live version, if its spans may be kept
+    without_rows: tuple[str, ...] = ()
+    """Spans left out, since their files hold no row: an empty file, or a caption without its image."""
+
+    @cached_property
+    def spans(self) -> dict[str, Span]:
+        """All spans of the version, by name."""
+        return dict(sorted({**self.kept, **self.built}.items()))
+
+    def notes(self) -> list[str]:
+        """Says which spans are read, kept and gone, if the live version has spans."""
+        empty = note("spans left out, because their files hold no row", self.without_rows)
+        if self.base is None or not self.base.spans or self.spans.keys() == {BASE}:
+            return empty
+        gone = [name for name in self.base.spans if name not in self.spans and not self.base.spans[name].members]
+        notes = empty + note("spans read", list(self.built)) + note("spans kept", list(self.kept))
+        return notes + note("spans gone", [] if COMPACT in self.built else gone)
+
+    def kept_shards(self, split: str) -> Counter[str]:
+        """Returns the number of a split's shards in each kept span."""
+        shards = self.base.splits[split].shards if self.base else ()
+        return Counter(shard.span for shard in shards if shard.span is not None and shard.span in self.kept)
+
+
+def choose(given: Given, keys: Keys, options: RunOptions) -> SpanChoice:
+    """Chooses spans to read: named, merged, changed, damaged, or with rejects. Raises: SpanError, NoDataError."""
+    full = tuple(source for span in given.spans.values() for source in span.sources)
+    if options.spans:
+        return _only(given, keys, full, tuple(dict.fromkeys(options.spans)))
+    if not given.spans:
+        return SpanChoice(given.sources)
+    base, spans = given.inherited.base, keys.spans
+    empty = tuple(dict.fromkeys(each.name for each in given.sources if each.name and each.name not in spans))
+    if options.compact:
+        merged = tuple(replace(each, span=COMPACT, member=each.span) for each in full)
+        return SpanChoice(merged, {COMPACT: _merged(spans)}, {}, base, empty)
+    kept = {name: span for name, span in (base.spans if base else {}).items() if _may_stay(name, span, given, keys)}
+    if options.again:
+        kept = {name: span for name, span in kept.items() if not span.rows.get("rejected")}
+    done = set(kept).union(*(span.members for span in kept.values()))
+    read = tuple(each for each in full if each.span not in done)
+    return SpanChoice(read, {name: span for name, span in spans.items() if name not in done}, kept, base, empty)
+
+
+def _may_stay(name: str, span: Span, given: Given, keys: Keys) -> bool:
+    """Whether a span of the live version is whole and unchanged; of a merged one, every member."""
+    members = span.members or {name: span.key}
+    is_same = all(each in keys.spans and keys.spans[each].key == key for each, key in members.items())
+    return is_same and name not in given.inherited.damaged
+
+
+def _merged(spans: Mapping[str, Span]) -> Span:
+    members = {name: span.key for name, span in spans.items()}
+    digest, each = sha256_of(sorted(members.items())), spans.values()
+    return Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, members)
+
+
+def _only(given: Given, keys: Keys, sources: tuple[SpanSource, ...], only: tuple[str, ...]) -> SpanChoice:
+    base, built = given.inherited.base, keys.spans
+    if base and any(base.provenance.get(name) != digest for name, digest in keys.provenance.items()):
+        raise SpanError(
+            f"--span builds one span into the live version {base.version}, and its others were built by another spec, "
+            "other code or other packages: build without --span"
+        )
+    for span in only:
+        if span not in built or not built[span].files:
+            raise NoDataError(f"--span {span}: no source has data for it")
+    kept = {name: span for name, span in base.spans.items() if name not in built} if base else {}
+    for span in only:
+        if any(span in each.members for each in kept.values()):
+            raise SpanError(f"--span {span}: --compact merged its rows with others': build without --span")
+    for span in kept:
+        if span in given.inherited.damaged:
+            raise SpanError(f"--span keeps the span {span}, but the live version lacks files: build without --span")
+        if base and span_file(span, REPORT) not in base.files:
+            raise SpanError(f"--span keeps the span {span}, but rows of it were forgotten: build without --span")
+    return SpanChoice(sources, built, kept, base)
+
+
+def spans_digest(*spans: Mapping[str, Span]) -> str:
+    """Digests the inputs of spans; for merged ones, the members' keys."""
+    keys = dict[str, str]()
+    for name, span in (pair for some in spans for pair in some.items()):
+        keys |= span.members or {name: span.key}
+    return sha256_of(sorted(keys.items()))
+
+
+def sha256_of(parts: object) -> str:
+    """Digests the parts of a key, in hexadecimal."""
+    # The order of the spec's keys counts: it decides the ranges of hashes of the splits.
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

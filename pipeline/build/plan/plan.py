@@ -1,27 +1,17 @@
-"""Plans a build: lists the sources, chooses the number of shards, and computes the build's key (`plan.keys`)."""
+"""Plans a build in three reads: what it is given, what it is called, and where its rows go."""
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.base.live_analysis import LiveAnalysis, Names
-from recordmill.pipeline.build.inputs.input_table import Group
-from recordmill.pipeline.build.inputs.span_sources import SpanSource, seen_by
-from recordmill.pipeline.build.plan.inherited import inherit
-from recordmill.pipeline.build.plan.keys import (
-    digest_files,
-    files_digest,
-    key_parts,
-    package_versions,
-    recipe_of,
-    user_code,
-)
-from recordmill.pipeline.build.plan.spans import SpanChoice, choose, sha256_of
+from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
+from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, list_spans
+from recordmill.pipeline.build.plan.given import Given
+from recordmill.pipeline.build.plan.keys import Keys, SpanChoice, choose, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.sources.batches import spread
@@ -29,9 +19,8 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import ODD, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
-from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
-from recordmill.pipeline.versions.base import Base, Forgotten
+from recordmill.pipeline.versions.base import Base
 from recordmill.transforms.contract.stored import IMAGES
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
@@ -45,83 +34,80 @@ TRIAL_CHUNKS = 32
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The chunks, the layout and the estimates of a build."""
+    """A build as planned: what it is given, what it is called, and where its rows go."""
 
     spec: Spec
+    given: Given
+    keys: Keys
     spans: SpanChoice
-    """The sources that are read, and the spans that are taken over."""
-    chunks: list[Chunk]
-    """Their `source` is a position in `sources`."""
-    rows: int
-    """The number of rows, or an estimate."""
+    chunks: list[Chunk]  # `source` is a position in `sources`
+    rows: int  # exact or estimated
     rows_are_exact: bool
-    expected_bytes: int
-    """The estimated size of the shards in bytes."""
-    source_bytes: int
-    """The bytes to read, including images."""
-    scratch_bytes: int
-    """The estimated size of the packed rows in bytes, with the images inside them."""
+    expected_bytes: int  # of the shards, estimated
+    source_bytes: int  # to read, images included
+    scratch_bytes: int  # of the packed rows and the images inside them, estimated
     layout: Layout
     notes: list[str]
     roots: tuple[str, ...]
-    inputs_sha256: str
-    inputs: tuple[Group, ...]
-    """The files that are used, by source."""
+    inputs: tuple[Group, ...]  # the used files, by source
     pack_bytes: int
-    source_key: str = ""
-    """The digest of the spec, the packages and the inputs."""
-    user_code: UserCode | None = None
-    """The user's modules that the spec names."""
-    kept: Names = field(default_factory=dict)
-    """The names of classes that keep the ids of the live version, by feature."""
-    forgotten: Forgotten = Forgotten()
-    """The keys of rows that are left out."""
-    live: LiveAnalysis | None = None
-    """The analysis of the live version, where it is frozen, or the rows of some spans are not read again."""
-    limit: int | None = None
-    """About how many rows a trial version holds; None for a build of all rows."""
-    row_share: float = 1.0
-    """The share of the rows of `chunks` that are kept, by the hash of their keys."""
+    limit: int | None = None  # about how many rows a trial version holds; None for a build of all rows
+    row_share: float = 1.0  # share of the rows of `chunks` to keep, by key hash
     gaps: frozenset[int] = frozenset()
-    """The chunks, by index, before which a trial leaves out a part of the same file: their lines are unknown."""
-    feature_files: Mapping[str, str] = field(default_factory=dict)
-    """The SHA-256 of each file that features name, in hexadecimal, by feature and option."""
-
-    @property
-    def frozen(self) -> LiveAnalysis | None:
-        """The analysis that is taken over from the live version; None where one is learned of the rows."""
-        return self.live if self.live is not None and self.live.is_frozen else None
+    """Chunks, by index, with unknown line numbers: a trial skips the part of the file before them."""
 
     @property
     def sources(self) -> tuple[SpanSource, ...]:
-        """The sources that are read: those of the spec, or their parts by span."""
+        """The sources to read: those of the spec, or their parts by span."""
         return self.spans.sources
 
     @cached_property
+    def live(self) -> LiveAnalysis | None:
+        """The analysis of the live version, if it is frozen or spans are kept."""
+        return self.given.inherited.with_spans(tuple(self.spans.kept))
+
+    @property
+    def frozen(self) -> LiveAnalysis | None:
+        """The live version's analysis if the build reuses it; None if it learns one from the rows."""
+        return self.live if self.live is not None and self.live.is_frozen else None
+
+    @cached_property
     def pieces(self) -> list[tuple[int, str, int]]:
-        """The source, file and bytes of each chunk, and what was seen: finished work on anything else is useless."""
+        """The source, file and bytes of each chunk, and a digest of the listing: earlier work must match all of it."""
         prefixes = [source.key_prefix for source in self.sources]  # of spans: two days' files may have one name
         listed = [(chunk.source, prefixes[chunk.source] + chunk.file, chunk.bytes) for chunk in self.chunks]
         if any(isinstance(source, UserRows) and not source.inputs for source in self.spec.source):
-            listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
-        listed.append((-1, files_digest((group.files for group in self.inputs), attrgetter("seen")), 0))
-        return listed
+            listed.append((-1, uuid.uuid4().hex, 0))  # with unknown inputs no earlier work fits
+        return [*listed, (-1, digest_of(enumerate(group.files for group in self.inputs), "seen"), 0)]
+
+    @cached_property
+    def inputs_sha256(self) -> str:
+        """The digest of all inputs; kept spans' are those of their build."""
+        if self.spec.has_spans:
+            return spans_digest(self.spans.spans)
+        return digest_of(enumerate(group.files for group in self.inputs))
+
+    @property
+    def source_key(self) -> str:
+        """The digest of the spec, the packages and the inputs."""
+        return self.keys.source_key(self.inputs_sha256)
 
     @property
     def rows_key(self) -> str:
         """The digest of the source key and the forgotten keys."""
-        return self.forgotten.rows_key(self.source_key)
+        return self.given.inherited.forgotten.rows_key(self.source_key)
 
-    @property
+    @cached_property
     def build_key(self) -> str:
         """The digest of everything that decides a byte: the rows' key, and what the live version gives."""
-        spans = [list(self.spans.spans)] if self.spans.spans else []  # those put together have other shards
-        if self.live is not None and not self.live.is_frozen:  # their shards are of its graph
-            spans.append([self.live.digest, *self.live.spans])
-        if not self.kept and self.frozen is None and not spans:
+        names, spans = dict(self.given.inherited.names), list[list[str]]()
+        if self.spans.spans:
+            spans.append(list(self.spans.spans))  # merged spans have other shards
+        if self.live is not None and not self.live.is_frozen:
+            spans.append([self.live.digest, *self.live.spans])  # kept shards need its graph
+        if not names and self.frozen is None and not spans:
             return self.rows_key
-        taken = [self.rows_key, dict(self.kept), *([self.frozen.digest] if self.frozen else []), *spans]
-        return sha256_of(taken)
+        return sha256_of([self.rows_key, names, *([self.frozen.digest] if self.frozen else []), *spans])
 
 
 def make_plan(
@@ -133,75 +119,105 @@ def make_plan(
     *,
     keeps_spans: bool = True,
 ) -> BuildPlan:
-    """Lists the sources and lays out the build, which follows no version without a base.
+    """Plans a build, which inherits nothing without a base; `inputs` are those of the live version.
 
-    `inputs` are those of the live version, where files without placeholders may have been added.
-
-    Raises:
-        SourceError: a source is not there, is empty, or lacks a column.
-        SpanError: as `choose`, or other spans than those to be built cannot stay.
-        OutputError: the live version is damaged, and something of it must be taken over.
+    Raises: SourceError: a source is missing, empty, or lacks a column. SpanError: only some spans are to be built, and
+        the others cannot stay. OutputError: the live version is damaged, and some of it must be inherited.
     """
-    code = user_code(spec)
-    if code is not None:
-        code.install()
-    feature_files = digest_files(spec, files)
-    taken = inherit(spec, base, options, package_versions(), feature_files, keeps_spans=keeps_spans)
-    parts = key_parts(spec, code, feature_files) | ({} if options.limit is None else {"limit": options.limit})
-    live = taken.spans.manifest if taken.spans else None
-    damaged = sorted({span for span in base.missing.values() if span}) if base and live else []
-    spans = choose(spec, files, sha256_of(recipe_of(parts)), live, options, inputs, damaged)
-    plan = _lay_out(spec, spans, files, options.chunk_bytes)
-    analysis = taken.frozen or (taken.spans if spans.kept else None)
-    plan = replace(
-        plan,
-        source_key=sha256_of(parts | {"inputs": plan.inputs_sha256}),
-        notes=[*plan.notes, *taken.notes, *note("spans read again, since the live version lacks files", damaged)],
-        user_code=code,
-        kept=taken.names,
-        forgotten=taken.forgotten,
-        live=analysis and replace(analysis, spans=tuple(spans.kept)),
-        feature_files=feature_files,
-    )
+    given = Given.of(spec, files, base, inputs, options, keeps_spans=keeps_spans)
+    keys = Keys.of(spec, given, options.limit)
+    spans = choose(given, keys, options)
+    if given.code is not None:
+        given.code.install()
+    plan = _lay_out(spec, given, keys, spans, files, options.chunk_bytes)
     return plan if options.limit is None else _trial(plan, options.limit)
 
 
-def _lay_out(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int) -> BuildPlan:
-    """Plans the sources: their chunks, and the layout and sizes that follow from them."""
-    pack_bytes, plans = _packed_plans(spec, spans, files, chunk_bytes)
+def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Files, chunk_bytes: int) -> BuildPlan:
+    """Cuts the sources into chunks, and estimates sizes and numbers of shards."""
+    sizes, sources = _Sizes.of(spec), spans.sources
+    plans = [each.planned(files, chunk_bytes) for each in sources]
+    new_groups = sum(sum(sizes.shards_of(of_span).values()) for of_span in _by_span(sources, plans).values())
+    pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, new_groups * BATCH_BYTES))
+    if pack_bytes > CHUNK_BYTES:  # each chunk's part of a shard has a cost: many shards need larger chunks
+        del plans  # they are large
+        plans = [each.planned(files, max(pack_bytes, chunk_bytes)) for each in sources]
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
     left_out = note(ODD, sorted(files.left_out()))
+    of_sources = dict.fromkeys(note for plan in plans for note in plan.notes)
     return BuildPlan(
         spec=spec,
+        given=given,
+        keys=keys,
         spans=spans,
         chunks=[replace(chunk, index=index, source=source) for index, (source, chunk) in enumerate(chunks)],
         rows=sum(plan.rows for plan in plans),
         rows_are_exact=all(plan.is_exact for plan in plans),
-        expected_bytes=_expected_bytes(spec, plans),
+        expected_bytes=sizes.of_records(plans),
         source_bytes=sum(plan.bytes for plan in plans),
-        scratch_bytes=sum(_scratch_bytes(spec, plan) for plan in plans),
-        layout=_layout(spec, spans, plans),
-        notes=[*spans.notes(), *left_out, *dict.fromkeys(note for plan in plans for note in plan.notes)],
-        roots=tuple(each.reader.image_root(files) for each in spans.sources),
-        inputs_sha256=spans.inputs_sha256 if spec.has_spans else files_digest(plan.inputs for plan in plans),
-        inputs=tuple(Group(each, plan.inputs) for each, plan in zip(spans.sources, plans, strict=True)),
+        scratch_bytes=sum(map(sizes.of_packed, plans)),
+        layout=sizes.layout(spans, _by_span(sources, plans)),
+        notes=[*spans.notes(), *left_out, *of_sources, *given.inherited.notes],
+        roots=tuple(each.reader.image_root(files) for each in sources),
+        inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
     )
 
 
-def _packed_plans(spec: Spec, spans: SpanChoice, files: Files, chunk_bytes: int) -> tuple[int, list[Plan]]:
-    """Plans the sources; many shards need larger chunks, since each chunk's part of a shard has a cost."""
-    plans = _plan_sources(spec, spans.sources, files, chunk_bytes)
-    groups = _layout(spec, spans, plans).groups - sum(spans.kept_shards(split).total() for split in spec.splits)
-    pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, groups * BATCH_BYTES))
-    if pack_bytes > CHUNK_BYTES:
-        del plans  # they are large
-        plans = _plan_sources(spec, spans.sources, files, max(pack_bytes, chunk_bytes))
-    return pack_bytes, plans
+def _by_span(sources: Sequence[SpanSource], plans: Sequence[Plan]) -> dict[str, list[Plan]]:
+    """Groups the sources' plans by span; "" where the spec has none."""
+    of_span = dict[str, list[Plan]]()
+    for each, plan in zip(sources, plans, strict=True):
+        of_span.setdefault(each.span or "", []).append(plan)
+    return of_span
+
+
+class _Sizes(NamedTuple):
+    """The figures of a spec that sizes and numbers of shards follow from."""
+
+    splits: dict[str, float]
+    shards: Mapping[str, int]  # as the spec gives them
+    image_bytes: int | None  # expected of a row; None without images
+
+    @classmethod
+    def of(cls, spec: Spec) -> "_Sizes":
+        images: list[Any] = [feature for feature in spec.features.values() if feature.kind in IMAGES]
+        frames = (1 if each.kind == "image" else each.length or each.max_length or GUESSED_FRAMES for each in images)
+        image_bytes = sum(image.expected_bytes * count for image, count in zip(images, frames, strict=True))
+        given = dict.fromkeys(spec.splits, spec.shards) if isinstance(spec.shards, int) else spec.shards or {}
+        return cls(dict(spec.splits), given, image_bytes if images else None)
+
+    def layout(self, spans: SpanChoice, plans: Mapping[str, Sequence[Plan]]) -> Layout:
+        """Returns the layout; kept spans keep their numbers of shards."""
+        if not spans.spans:
+            return Layout(self.splits, self.shards_of(plans[""]))
+        kept = {split: spans.kept_shards(split) for split in self.splits}
+        shards = {name: {split: kept[split][name] for split in self.splits} for name in spans.kept}
+        shards |= {name: self.shards_of(each) for name, each in plans.items()}
+        return Layout.of_spans(self.splits, {name: shards[name] for name in spans.spans})
+
+    def shards_of(self, plans: Sequence[Plan]) -> dict[str, int]:
+        """Returns the number of shards of each split, for the rows of some plans."""
+        total, expected = sum(self.splits.values()), self.of_records(plans)
+        return {
+            split: self.shards.get(split) or min(MOST_SHARDS, shard_count(int(expected * share / total), SHARD_BYTES))
+            for split, share in self.splits.items()
+        }
+
+    def of_records(self, plans: Sequence[Plan]) -> int:
+        """Estimates the size of the records in bytes, from the inputs and the spec alone."""
+        if self.image_bytes is None:
+            return sum(plan.bytes for plan in plans)
+        return int(self.image_bytes * sum(plan.rows for plan in plans))
+
+    def of_packed(self, plan: Plan) -> int:
+        """Estimates the bytes of a source's packed rows: all except images that rows only refer to."""
+        refers = plan.referred_bytes > 0 or self.image_bytes is not None
+        return plan.bytes - plan.referred_bytes + (plan.rows * REFERENCE_BYTES if refers else 0)
 
 
 def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
-    """Returns the plan of a trial version: some rows of all chunks, or of chunks from everywhere, one shard a split."""
+    """Thins a plan to about `limit` rows, spread over all sources, with one shard a split."""
     chunks, all_bytes = plan.chunks, sum(chunk.bytes for chunk in plan.chunks)
     if all_bytes > TRIAL_BYTES:
         chunks = spread(chunks, TRIAL_CHUNKS)
@@ -225,7 +241,7 @@ def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
 
 
 def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
-    """Returns the positions in `chosen` of chunks whose file has a part just before them that was not chosen."""
+    """Returns the positions of chosen chunks that follow a part of the same file outside `chosen`."""
     numbers = {chunk.index for chunk in chosen}
     befores = [chunks[chunk.index - 1] if chunk.index else None for chunk in chosen]
     return frozenset(
@@ -238,55 +254,7 @@ def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
 
 
 def inputs_digest(plan: BuildPlan, files: Files) -> str:
-    """Returns the `BuildPlan.inputs_sha256` of the inputs as they are now; kept spans are not looked at.
-
-    Raises:
-        SourceError: as `make_plan`.
-    """
-    if plan.spec.has_spans:
-        return plan.spans.listed_again(plan.spec, files).inputs_sha256
-    return files_digest(each.inputs for each in _plan_sources(plan.spec, plan.sources, files, CHUNK_BYTES))
-
-
-def _plan_sources(spec: Spec, sources: Sequence[SpanSource], files: Files, chunk_bytes: int) -> list[Plan]:
-    return [each.reader.plan(seen_by(each, files), spec.columns(), chunk_bytes) for each in sources]
-
-
-def _layout(spec: Spec, spans: SpanChoice, plans: Sequence[Plan]) -> Layout:
-    """Returns the layout; where there are spans with the shards of each, of kept ones as they are."""
-    if not spec.has_spans:
-        return Layout(dict(spec.splits), _shards(spec, plans))
-    of_span = dict[str, list[Plan]]()
-    for each, plan in zip(spans.sources, plans, strict=True):
-        of_span.setdefault(each.span or "", []).append(plan)
-    kept = {split: spans.kept_shards(split) for split in spec.splits}
-    shards = {name: {split: kept[split][name] for split in spec.splits} for name in spans.kept}
-    shards |= {name: _shards(spec, each) for name, each in of_span.items()}
-    return Layout.of_spans(dict(spec.splits), {name: shards[name] for name in spans.spans})
-
-
-def _shards(spec: Spec, plans: Sequence[Plan]) -> dict[str, int]:
-    """Returns the number of shards of each split, for the rows of some plans."""
-    total = sum(spec.splits.values())
-    expected = _expected_bytes(spec, plans)
-    given = dict.fromkeys(spec.splits, spec.shards) if isinstance(spec.shards, int) else spec.shards or {}
-    return {
-        split: given.get(split) or min(MOST_SHARDS, shard_count(int(expected * share / total), SHARD_BYTES))
-        for split, share in spec.splits.items()
-    }
-
-
-def _expected_bytes(spec: Spec, plans: Sequence[Plan]) -> int:
-    """The estimated size of the records in bytes, by the inputs and the spec alone."""
-    images: list[Any] = [feature for feature in spec.features.values() if feature.kind in IMAGES]
-    if not images:
-        return sum(plan.bytes for plan in plans)
-    frames = [1 if image.kind == "image" else image.length or image.max_length or GUESSED_FRAMES for image in images]
-    a_row = sum(image.expected_bytes * count for image, count in zip(images, frames, strict=True))
-    return int(a_row * sum(plan.rows for plan in plans))
-
-
-def _scratch_bytes(spec: Spec, plan: Plan) -> int:
-    """The estimated bytes of a source's packed rows: all that it reads but images that rows only refer to."""
-    refers = plan.referred_bytes > 0 or any(feature.kind in IMAGES for feature in spec.features.values())
-    return plan.bytes - plan.referred_bytes + (plan.rows * REFERENCE_BYTES if refers else 0)
+    """Computes `BuildPlan.inputs_sha256` again, listing all except kept spans. Raises: SourceError."""
+    if not plan.spec.has_spans:
+        return digest_of(enumerate(each.planned(files, CHUNK_BYTES).inputs for each in plan.sources))
+    return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))

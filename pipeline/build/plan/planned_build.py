@@ -1,11 +1,9 @@
-"""Tells the workers what they must know of a plan."""
+"""Extracts from a plan what the workers need."""
 
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 
-from recordmill.pipeline.build.base.live_analysis import Names
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.sources.files import Files
@@ -13,7 +11,6 @@ from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 
@@ -31,21 +28,21 @@ def planned_build(
     workspace: Store | None = None,
     shards: Store | None = None,
 ) -> PlannedBuild:
-    """Returns what the workers know of a plan.
-
-    `folder` is the attempt's on the driver's disk, by default also the workspace, with the shards in `version`.
-    """
-    workspace = workspace or LocalStore(os.path.abspath(folder))
-    spec = plan.spec
+    """Returns the workers' part of a plan; `folder` is by default the workspace, with the shards in `version`."""
+    spec, workspace = plan.spec, workspace or LocalStore(os.path.abspath(folder))
+    features, names = spec.options(), plan.given.inherited.names
+    for name, each in features.items():
+        features[name] = replace(each, kept=names[name]) if name in names and isinstance(each, NameOptions) else each
     texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
     kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
     train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
+    share = min(1.0, SAMPLE_IMAGES / train) if train else 1.0
     return PlannedBuild(
         name=spec.name,
         workspace=workspace,
         shards=shards or workspace.at("version"),
         scratch=os.path.join(os.path.abspath(folder), "scratch"),
-        features=_keep(spec.options(), plan.kept),
+        features=features,
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         schema=_row_schema(plan),
         layout=plan.layout,
@@ -56,20 +53,19 @@ def planned_build(
         inline=inline,
         pack_bytes=plan.pack_bytes,
         set_threads=threads,
-        sample_share=_sample_share(train, spec.has_spans),
+        sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
         models={name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model},
         preprocessing=spec.preprocessing,
-        user_code=plan.user_code,
+        user_code=plan.given.code,
         duplicates=spec.duplicates,
-        forgotten=plan.forgotten,
+        forgotten=plan.given.inherited.forgotten,
         isolated=isolated,
         row_share=plan.row_share,
     )
 
 
 def _row_schema(plan: BuildPlan) -> RowSchema:
-    spec = plan.spec
-    label = spec.features.get(spec.label or "")
+    spec, label = plan.spec, plan.spec.features.get(plan.spec.label or "")
     return RowSchema(
         columns=spec.columns(),
         features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
@@ -87,22 +83,8 @@ def _row_schema(plan: BuildPlan) -> RowSchema:
 
 
 def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
-    """Returns the label's classes where they are known before the look: the spec gives them, or a frozen analysis."""
+    """Returns the label's classes, if the spec or a frozen analysis gives them."""
     label, name = plan.spec.features.get(plan.spec.label or ""), plan.spec.label
     if not isinstance(label, NamedClasses) or name is None:
         return None
     return plan.frozen.words(name) if plan.frozen is not None and label.analyzed else label.given_classes
-
-
-def _sample_share(rows: float, has_spans: bool) -> float:
-    """Returns the share of the rows whose images are measured; that of spans is a power of two, so that sums add up."""
-    share = min(1.0, SAMPLE_IMAGES / rows) if rows else 1.0
-    return 2.0 ** math.floor(math.log2(share)) if has_spans else share
-
-
-def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, FeatureOptions]:
-    """Adds the names that are kept to the options of their features."""
-    return {
-        name: replace(options, kept=kept[name]) if name in kept and isinstance(options, NameOptions) else options
-        for name, options in features.items()
-    }

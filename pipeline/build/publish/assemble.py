@@ -1,4 +1,4 @@
-"""Assembles a version in the build's folder, with the files of the spans that are taken over, and describes it."""
+"""Assembles a version in the build's folder, with the files of kept spans, and describes it."""
 
 import hashlib
 import json
@@ -12,19 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
-from recordmill.pipeline.build.base.live_analysis import (
-    ANALYSIS,
-    FEATURE_FILES,
-    KEPT_NAMES,
-    LEARNED_PROFILE,
-    SAMPLE_SHARE,
-    published_spec,
-)
+from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.context.reports import asked_of_stores
-from recordmill.pipeline.build.plan.keys import package_versions
 from recordmill.pipeline.build.publish.features import write_tfds_files, write_tft_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
@@ -37,9 +29,9 @@ from recordmill.pipeline.dataset.version import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import with_sidecars
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import FORGOTTEN
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
+from recordmill.pipeline.versions.forgotten import FORGOTTEN
 from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -47,22 +39,15 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 
 @dataclass(frozen=True)
 class TakenOver:
-    """The files that were taken over."""
+    """The files of kept spans."""
 
-    shards: Mapping[int, Shard] = field(default_factory=dict)
-    """The shards by group."""
+    shards: Mapping[int, Shard] = field(default_factory=dict)  # by group
     entries: Mapping[str, Json] = field(default_factory=dict)
-    """`bytes` and `sha256` of their indexes and of the spans' small files, by path."""
+    """`bytes` and `sha256` of the shards' indexes and the spans' small files, by path."""
 
 
 def take_over(results: Results, output: str, assembled: str, version: str, on_note: Callable[[str], None]) -> TakenOver:
-    """Takes the files of kept spans over into an assembled version.
-
-    Raises:
-        DatasetError: the live version lacks one.
-        OSError: one can be neither linked nor copied.
-        OutputError: the store cannot copy one.
-    """
+    """Links or copies the files of kept spans into an assembled version. Raises: DatasetError, OSError, OutputError."""
     base, spans, layout = results.plan.spans.base, results.plan.spans.kept, results.context.layout
     if base is None or not spans:
         return TakenOver()
@@ -77,7 +62,7 @@ def take_over(results: Results, output: str, assembled: str, version: str, on_no
 
 
 def write_span_files(results: Results, assembled: Path) -> None:
-    """Writes the reports and the rejected rows of the spans that were built."""
+    """Writes the reports and the rejected rows of new spans."""
     for span in results.plan.spans.built:
         files = {REPORT: json.dumps(results.span_report(span)).encode(), REJECTED: results.rejected_of(span)}
         for name, data in files.items():
@@ -97,12 +82,9 @@ def assemble(
     more: Mapping[str, bytes] = MappingProxyType({}),
     on_note: Callable[[str], None] = lambda note: None,
 ) -> Manifest:
-    """Assembles a version of a finished job, whose shards and serving model lie in the run's folder `version`.
+    """Assembles a version from a finished job's shards and serving model; returns its manifest, to be written last.
 
-    It gets a name, unless its shards lie in its folder already, and the files of `more` by their names.
-
-    Returns:
-        Its manifest, which is not written yet.
+    It gets a name, unless its shards already lie in its folder, and the files of `more` by name.
     """
     assembled = Path(results.context.assembled)
     vocabularies = _vocabularies(results, described)
@@ -140,10 +122,10 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
 
 
 def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any]]:
-    """Writes the shards that have no rows; gives the reports of all that are not taken over, by group."""
+    """Writes the empty shards; returns the reports of all new shards, by group."""
     layout, reports = results.context.layout, results.built
     shard_files = [report[what] for report in reports.values() for what in ("file", "index")]
-    clear(assembled, {SERVING_FOLDER, *shard_files})  # a runner may have killed a worker while it wrote
+    clear(assembled, {SERVING_FOLDER, *shard_files})  # a killed worker may have left others
     for group in range(layout.groups):
         if group not in reports and layout.span_of_group(group) not in results.kept:
             reports[group] = _empty_shard(results.context, *layout.shard_of_group(group))
@@ -151,7 +133,7 @@ def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any
 
 
 def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: TakenOver) -> dict[str, dict[str, Any]]:
-    """Lists the version's files; indexes by their shards' reports, since in a bucket they are there already."""
+    """Lists the version's files; indexes by their shards' reports, because they may be in a bucket."""
     indexes = {
         report["index"]: {"bytes": index_bytes(report["records"]), "sha256": report["index_sha256"]}
         for report in reports
@@ -161,7 +143,7 @@ def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: T
 
 
 def clear(folder: Path, but: Collection[str] = ()) -> None:
-    """Removes what is in a folder, except for the entries of these names."""
+    """Removes the entries of a folder, except these names."""
     for entry in [entry for entry in entries(folder) if entry.name not in but]:
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -206,7 +188,7 @@ def _write_profile(results: Results, assembled: Path) -> None:
     path_within(assembled, FILE).write_text(to_text(results.sums.profiles()), encoding="ascii")
     learned = results.plan.frozen.learned_profile if results.plan.frozen else None
     if learned is not None:
-        path_within(assembled, LEARNED_PROFILE).write_bytes(learned)
+        path_within(assembled, live_analysis.LEARNED_PROFILE).write_bytes(learned)
 
 
 def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
@@ -220,7 +202,7 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
 
 
 def _sample_share(results: Results) -> float:
-    """Returns the share of the images that the statistics of every span are of."""
+    """Returns the least share of images in the statistics of any span."""
     live = results.plan.live
     return min(results.context.sample_share, live.sample_share if live and live.spans else 1.0)
 
@@ -229,7 +211,7 @@ def _manifest(
     results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any], version: str
 ) -> Manifest:
     plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
-    sources, gone = results.by_source(), plan.forgotten
+    sources, gone = results.by_source(), plan.given.inherited.forgotten
     return Manifest(
         name=plan.spec.name,
         version=version,
@@ -245,20 +227,20 @@ def _manifest(
         duplicates=results.duplicates,
         drift=results.drift,
         spans=results.spans,
-        spec=published_spec(plan.spec),
+        spec=live_analysis.published_spec(plan.spec),
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
-            "packages": package_versions(),
+            "packages": live_analysis.package_versions(),
             **({ASKED: asked} if asked else {}),
             "source_key": plan.rows_key,
-            KEPT_NAMES: {name: len(words) for name, words in plan.kept.items()},
+            live_analysis.KEPT_NAMES: {name: len(words) for name, words in plan.given.inherited.names.items()},
             "inputs_sha256": plan.inputs_sha256,
             "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
-            **plan.spans.provenance(plan.spec),
-            **({"user_code": plan.user_code.to_json()} if plan.user_code else {}),
-            **({FEATURE_FILES: dict(plan.feature_files)} if plan.feature_files else {}),
-            **({ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
-            **({SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
+            **(plan.keys.provenance if plan.spans.spans else {}),
+            **({"user_code": plan.given.code.to_json()} if plan.given.code else {}),
+            **({live_analysis.FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),
+            **({live_analysis.ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
+            **({live_analysis.SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
             **({FORGOTTEN: gone.entry(plan.source_key)} if gone.keys else {}),
         },
     )

@@ -1,7 +1,4 @@
-"""Describes the features that a job stored, for the manifest, TensorFlow Datasets and tf.Transform.
-
-They are those of the spec, and what a user's `preprocessing` function stores.
-"""
+"""Describes stored features, also `preprocessing`'s, for the manifest, TensorFlow Datasets and tf.Transform."""
 
 import json
 import posixpath
@@ -30,8 +27,7 @@ from recordmill.transforms.tensorflow.kind import DTYPES
 
 ASSETS = "transform_fn/assets"
 STORED = {dtype: name for name, dtype in DTYPES.items()}
-Described = dict[str, Description]
-"""Descriptions by feature."""
+Described = dict[str, Description]  # by feature
 
 
 def describe_features(results: Results) -> Described:
@@ -61,7 +57,7 @@ def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -
 
 
 def _form(spec: Any) -> tuple[Any, ...]:
-    """A spec's type and shape; how TensorFlow names the parts of ragged values says nothing."""
+    """Returns a spec's type and shape, without TensorFlow's names for the parts of ragged values."""
     return (type(spec), getattr(spec, "dtype", None), list(getattr(spec, "shape", None) or []))
 
 
@@ -71,7 +67,7 @@ def _own(spec: Any) -> OwnDescription:
 
 
 def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
-    """Writes the files."""
+    """Writes the files of TensorFlow Datasets: `features.json` and labels."""
     into, stored = Path(folder), stored_features(features, with_key=True)
     parts = {name: tfds_stored(each) for name, each in stored.items()}
     parts |= {name: description.tfds() for name, description in features.items()}
@@ -87,7 +83,7 @@ def write_tfds_files(folder: str, features: Mapping[str, Description], vocabular
 
 
 def write_tft_files(results: Results, folder: str, features: Mapping[str, Description]) -> None:
-    """Writes what `tft.TFTransformOutput` reads beside the graph, whose own schema names parts of ragged tensors."""
+    """Writes the schemas and assets that `tft.TFTransformOutput` reads; the graph's schema splits ragged tensors."""
     made, into = tft.TFTransformOutput(results.export), Path(folder)
     stored = schema_from_feature_spec(parse_spec(features), made.transformed_domains() | dict(_domains(features)))
     stored.annotation.CopyFrom(made.transformed_metadata.schema.annotation)

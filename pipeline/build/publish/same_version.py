@@ -1,4 +1,4 @@
-"""Finds a version that a build would only make again: an earlier one of its key, or the live one of its bytes."""
+"""Finds a version that a build would only repeat: an earlier one of its key, or the live one of the same bytes."""
 
 from contextlib import suppress
 from typing import Any
@@ -17,16 +17,16 @@ from recordmill.pipeline.versions.base import Base, awaits_approval, is_rolled_b
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 GRAPHS = ("saved_model.pb", "fingerprint.pb")
-"""Files whose bytes are not compared: TensorFlow numbers the functions of a graph by the process' earlier ones."""
+"""Files excluded from the comparison: TensorFlow numbers a graph's functions after those of the same process."""
 
 
 def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
-    """Makes the version of an equal earlier build live; None without one, or if it is to be repeated.
+    """Finds an earlier version of the plan's key, judges it, and makes it live if nothing breaches the gate.
 
-    The gate compares it with the live one first: it may be held back, rolled back, or be the data of long ago.
+    Returns:
+        None without one, or if `--again` repeats it. It may be held back: a rolled back version, or data of long ago.
     """
-    base = build.base
-    version = find_version(build, plan)
+    base, version = build.base, find_version(build, plan)
     if version is None or build.repeats(version):
         return None
     folder = version_folder(open_location(base.output), version.version)
@@ -34,12 +34,7 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
         return Published(str(folder), version, is_new=False, went_live=False)
     breaches = breach_lines(gate_entry(plan.spec, base, folder, version)) + undone(base, version)
     if not breaches:
-
-        def choose(latest: Latest | None) -> Manifest:
-            base.check(latest)
-            return version
-
-        publishing.make_live(open_store(base.output), choose)
+        _make_live(build, version)
         build.remember(version, plan.source_key, build.listing_key)
     return Published(
         str(folder),
@@ -53,40 +48,49 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
 
 
 def find_version(build: Build, plan: BuildPlan) -> Manifest | None:
-    """Finds the newest version of the same spec and inputs in which every name has the id of the live version.
+    """Finds the newest whole version of the plan's inputs, graph and ids."""
+    return publishing.find_version(build.output, plan.rows_key, lambda version: _fits(version, build, plan))
 
-    Its graph is the one that is taken over, or was learned from its own rows.
-    """
 
-    def fits(version: Manifest) -> bool:
-        if version.spans.keys() != plan.spans.spans.keys():
-            return False
-        is_own = ANALYSIS not in version.provenance
-        if not (is_own if plan.frozen is None else graph_digest(version) == plan.frozen.digest):
-            return False
-        with suppress(UserError):  # a build never goes back to a damaged version
-            folder = version_folder(open_location(build.output), version.version)
-            return build.holds(folder, plan) and continues(names_to_keep(plan.spec, folder, version), plan.kept)
+def _fits(version: Manifest, build: Build, plan: BuildPlan) -> bool:
+    """Whether a version has the plan's spans, its graph (the inherited one, or its own), and the live version's ids."""
+    if version.spans.keys() != plan.spans.spans.keys():
         return False
+    is_own = ANALYSIS not in version.provenance
+    if not (is_own if plan.frozen is None else graph_digest(version) == plan.frozen.digest):
+        return False
+    with suppress(UserError):  # a build never goes back to a damaged version
+        folder = version_folder(open_location(build.output), version.version)
+        names = names_to_keep(plan.spec, folder, version)
+        return build.holds(folder, plan) and continues(names, plan.given.inherited.names)
+    return False
 
-    return publishing.find_version(build.output, plan.rows_key, fits)
+
+def _make_live(build: Build, version: Manifest) -> None:
+    """Makes a version live, if `LATEST` still names the build's base. Raises: UnsettledOutputError."""
+
+    def choose(latest: Latest | None) -> Manifest:
+        build.base.check(latest)
+        return version
+
+    publishing.make_live(open_store(build.output), choose)
 
 
 def undone(base: Base, version: Manifest) -> tuple[str, ...]:
-    """Returns a line where a version would undo a person's rollback."""
+    """Returns a line for the user if a version would undo a person's rollback."""
     return (ROLLED_BACK,) if is_rolled_back(base.latest, version) else ()
 
 
 def same_as_live(base: Base, manifest: Manifest) -> bool:
-    """Whether an assembled version holds what the live one holds, which then stays: no reader needs both."""
+    """Whether an assembled version has the content of the live one, which then stays live."""
     live = base.live
-    with suppress(UserError):  # a damaged version is no reason to publish none
+    with suppress(UserError):  # of a damaged live version: publish
         return live is not None and _content(live) == _content(manifest) and not base.missing
     return False
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:
-    """Returns the digests of shards and files, what the manifest says of the data, and what its graphs follow from."""
+    """Returns the digests of shards and files, the manifest's description of the data, and the origins of graphs."""
     return {
         "described": (manifest.name, manifest.label, manifest.features, manifest.statistics, manifest.duplicates),
         "rows": (manifest.rows, manifest.rejects),

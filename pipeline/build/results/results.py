@@ -91,7 +91,7 @@ class Results:
     @property
     def counted(self) -> tuple[str, ...]:
         """The names of the counts in the manifest; `forgotten` only with a list of forgotten keys."""
-        return (*COUNTED, FORGOTTEN) if self.plan.forgotten.keys else COUNTED
+        return (*COUNTED, FORGOTTEN) if self.plan.given.inherited.forgotten.keys else COUNTED
 
     @cached_property
     def _by_part(self) -> list[dict[str, int]]:

@@ -4,14 +4,14 @@ A version does not keep rows' places. It remembers its input files, to tell whic
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.build.images.image_files import ImageFiles
-from recordmill.pipeline.build.inputs.input_table import Group, Remembered, file_sha256
-from recordmill.pipeline.build.inputs.span_sources import SpanSource, by_span, sources_of
-from recordmill.pipeline.build.plan.keys import user_code
+from recordmill.pipeline.build.inputs.input_table import Remembered, file_sha256
+from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, by_span
+from recordmill.pipeline.build.plan.given import user_code
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.worker.keyed_rows import RowKeys
 from recordmill.pipeline.dataset.manifest import Location, Manifest
@@ -56,7 +56,7 @@ def find_origins(
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     names: Sequence[str | None] = sorted(spans) if is_named else [None]
     for span in names:
-        sources: Iterable[SpanSource] = by_span(spec, files) if span is None else sources_of(spec, span, files)
+        sources = by_span(spec, files, [] if span is None else [span])
         origin = next((each for source in sources for each in _rows(spec, source, key, files)), None)
         if origin is not None:
             group, file, line = origin

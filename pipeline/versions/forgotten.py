@@ -1,0 +1,123 @@
+"""The forgotten keys of an output: `forgotten.json`, written by `recordmill versions forget` and honoured by builds.
+
+Each is the digest that places its row (`pipeline.dataset.placement`): a forgotten row is found in any version without
+reading all of it, and the list contains no keys. Whoever has the list can confirm a guess.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.manifest import Json, Manifest, read_manifest, version_folder
+from recordmill.pipeline.dataset.placement import Hashes, digest
+from recordmill.pipeline.json_values import check_format, parse_json
+from recordmill.pipeline.versions.latest import now, swap
+from recordmill.pipeline.versions.stores.base import Content, OutputError, Store, UnsettledOutputError
+
+FORGOTTEN_FILE = "forgotten.json"
+FORMAT = 1
+FORGOTTEN, LEARNED_OF = "forgotten", "learned_of"
+"""The entry of a manifest's provenance on keys left out, and one name in it."""
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """The digests of forgotten keys, each 48 hexadecimal digits, with times in UTC."""
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> list[bytes]:
+        """The digests, 24 bytes each."""
+        return [bytes.fromhex(key) for key in self.keys]
+
+    @cached_property
+    def sha256(self) -> str:
+        """The digest of the list, without the times, in hex; empty for an empty list."""
+        return hashlib.sha256("\n".join(sorted(self.keys)).encode()).hexdigest() if self.keys else ""
+
+    @cached_property
+    def _known(self) -> frozenset[bytes]:
+        return frozenset(self.digests)
+
+    @cached_property
+    def _positions(self) -> Hashes:
+        numbers = np.frombuffer(b"".join(self.digests), ">u8").reshape(-1, 3)
+        return numbers[:, 1].astype(np.uint64)
+
+    def holds(self, key: bytes) -> bool:
+        """Whether a key was forgotten."""
+        return digest(key) in self._known
+
+    def near(self, positions: Hashes) -> npt.NDArray[np.int64]:
+        """Finds the few keys that may be forgotten, by position hash: int64 [keys found], increasing."""
+        return np.flatnonzero(np.isin(positions, self._positions))
+
+    def are_left_out_of(self, manifest: Manifest) -> bool:
+        """Whether a version was made without the keys of this list."""
+        entry = manifest.provenance.get(FORGOTTEN) or {}
+        return str(entry.get("keys_sha256", "")) == self.sha256
+
+    def rows_key(self, key: str) -> str:
+        """Makes the key of a build without these rows from the key of one with them."""
+        return hashlib.sha256(f"{key}\nforgotten {self.sha256}".encode()).hexdigest() if self.keys else key
+
+    def entry(self, source_key: str, learned_of: str | None = None) -> Json:
+        """Returns a manifest's entry, with the source key of all rows, and the version of the statistics, if older."""
+        entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
+        return entry | ({LEARNED_OF: learned_of} if learned_of else {})
+
+    def to_text(self) -> str:
+        """Formats the list for its file."""
+        return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
+
+
+def check_forgotten(store: Store, version: str) -> None:
+    """Checks that a version lacks all forgotten keys. Raises: UnsettledOutputError, OutputError, DatasetError."""
+    forgotten = read_forgotten(store)
+    if forgotten.keys and not forgotten.are_left_out_of(read_manifest(version_folder(store.location, version))):
+        raise UnsettledOutputError(f"keys were forgotten in {store.url} since {version} was built: build again")
+
+
+def source_key_of(manifest: Manifest) -> str:
+    """Returns the source key of a version with all rows, forgotten ones included."""
+    entry = manifest.provenance.get(FORGOTTEN) or {}
+    return str(entry.get("source_key", manifest.source_key))
+
+
+def read_forgotten(store: Store) -> Forgotten:
+    """Reads the list of an output, perhaps empty. Raises: OutputError if it is broken."""
+    return _parse_forgotten(store, store.read_tagged(FORGOTTEN_FILE))
+
+
+def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
+    """Adds keys to the list, and returns it. Raises: OutputError if it is broken or not writable."""
+    lists = list[Forgotten]()
+
+    def text(content: Content | None) -> bytes | None:
+        before = _parse_forgotten(store, content)
+        lists.append(Forgotten({**dict.fromkeys((digest(key).hex() for key in keys), now()), **before.keys}))
+        return None if lists[-1].keys == before.keys else lists[-1].to_text().encode()
+
+    swap(store, FORGOTTEN_FILE, text)
+    return lists[-1]
+
+
+def _parse_forgotten(store: Store, content: Content | None) -> Forgotten:
+    if content is None:
+        return Forgotten()
+    try:
+        parsed = parse_json(content.data)
+        check_format(parsed, FORMAT)
+        keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
+        if len(keys) != len(parsed["keys"]):
+            raise ValueError("a digest has another length than 24 bytes")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
+        # No build may ignore the list.
+        raise OutputError(f"{store.location / FORGOTTEN_FILE} is broken ({error}): restore it from a copy") from None
+    return Forgotten(keys)
