@@ -18,10 +18,10 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.spec.model import Spec, parse_spec
-from recordmill.pipeline.verify.repair import repair
+from recordmill.pipeline.verify.parity import with_parity
+from recordmill.pipeline.verify.repair import repair, repaired
 from recordmill.pipeline.verify.report import Verification
 from recordmill.pipeline.verify.verify import NO_PARITY, verify
-from recordmill.pipeline.verify.with_sources import with_sources
 from recordmill.pipeline.versions.leases import hold
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import published
@@ -95,7 +95,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def mend(folder: Path, spec: Spec | None) -> Verification:
-    return with_sources(verify(str(folder)), spec, rows=0, mend=True)
+    return repaired(verify(str(folder)), spec)
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], t
     (folder,) = (tmp_path / "out" / "versions").iterdir()
     flip(folder / SHARD)
     damaged = contents(folder)
-    report = with_sources(verify(str(folder)), spec, rows=9, mend=True)
+    report = with_parity(repaired(verify(str(folder)), spec), spec, rows=9)
     (reason,) = report.unrepaired
     assert reason.startswith("the inputs are not those of ")
     assert contents(folder) == damaged
@@ -153,10 +153,10 @@ def test_a_shard_is_not_built_with_a_damaged_graph(folder: Path, once: tuple[Pat
 
 @pytest.mark.slow
 def test_raw_rows_are_served_as_their_records_are_read(folder: Path, once: tuple[Path, Path, Spec]) -> None:
-    report = with_sources(verify(str(folder)), once[2], rows=1000, mend=False)
+    report = with_parity(verify(str(folder)), once[2], rows=1000)
     assert (report.findings.problems, report.findings.unchecked) == ([], [])
     assert report.findings.checked["rows"] == ROWS - 1  # without the reject
-    again = with_sources(verify(str(folder)), once[2], rows=16, mend=False)
+    again = with_parity(verify(str(folder)), once[2], rows=16)
     assert again.findings.checked["rows"] == 16
 
 
@@ -181,7 +181,7 @@ def test_a_record_that_is_not_its_raw_row_is_found(
     written = published.frames(folder, SHARD)
     change(written)
     published.replace_shard(folder, "train", 2, written)
-    report = with_sources(verify(str(folder)), once[2], rows=1000, mend=False)
+    report = with_parity(verify(str(folder)), once[2], rows=1000)
     assert any(re.match(said, str(problem)) for problem in report.findings.problems), report.findings.problems
 
 

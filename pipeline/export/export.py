@@ -1,4 +1,4 @@
-"""Exports a version: a file for each shard, and a spec that builds the same rows of them again.
+"""Exports a version: a file for each shard, and a spec that rebuilds the same rows from them.
 
 >>> export(open_dataset("out/emoji"), "parquet", Path("emoji-parquet")).rows  # doctest: +SKIP
 10000
@@ -29,7 +29,7 @@ from recordmill.transforms.contract.kinds.base import ExportError
 
 SPEC_FILE = "dataset.yaml"
 OPTIONS = ("shards", "together")
-"""The options of the spec that the export's spec repeats, besides name, splits, features and label."""
+"""Options copied to the export's spec, besides name, splits, features and label."""
 
 
 @dataclass(frozen=True)
@@ -41,42 +41,40 @@ class Exported:
     bytes: int
     notes: list[str]
     has_spec: bool
-    """Whether there is a spec that builds the rows again: no build is without rows of `train`."""
+    """Whether the export includes a spec; a build needs rows of `train`."""
 
 
 def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = None) -> Exported:
-    """Writes the rows of a version into a folder, which is there whole or not at all.
-
-    Memory holds a few rows at a time.
+    """Writes a version's rows into a folder, completely or not at all, with a few rows in memory.
 
     Args:
         dataset: the version.
-        to: the format, a name of `FORMATS`.
-        target: a folder that is not there, or empty; not the current one.
+        to: the format, a name in `FORMATS`.
+        target: a new or empty folder; not the current one.
         split: the only split to write; None: all.
 
     Raises:
         ExportError: the format is unknown, or cannot hold a feature; or the folder is not empty, or the current one.
-        SpecError: no spec could build the rows again.
-        DatasetError: there is no such split, or a record is damaged.
+        SpecError: the rows cannot be rebuilt by a spec.
+        DatasetError: the split is unknown, or a record is damaged.
         OSError: the folder cannot be written.
     """
     if to not in FORMATS:
-        raise ExportError(f"there is no format '{to}'{did_you_mean(to, FORMATS)}; there are: {', '.join(FORMATS)}")
+        raise ExportError(f"unknown format '{to}'{did_you_mean(to, FORMATS)}; known: {', '.join(FORMATS)}")
     writer, target, columns = FORMATS[to], _target(target), columns_of(dataset)
     writer.check(columns)
     spec = _spec(dataset, writer, columns) if split in (None, "train") else None
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        folder.chmod(0o755)  # `mkdtemp` lets nobody else read
+        folder.chmod(0o755)  # `mkdtemp` lets only the owner read
         rows = _write(dataset, writer, columns, folder, split)
         if spec is not None:
             for path, lines in columns.files.items():
                 path_within(folder, path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
         files = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-        folder.rename(target)  # in the place of an empty folder, too
+        folder.rename(target)  # also replaces an empty folder
     except BaseException:
         with suppress(OSError):
             shutil.rmtree(folder)
@@ -85,20 +83,20 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
 
 
 def _target(given: Path) -> Path:
-    """Returns a target's path with links followed. Raises: ExportError: an export cannot take its place by a rename."""
+    """Resolves the links of a target's path. Raises: ExportError: a rename cannot replace it."""
     target = given.resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ExportError(f"{given} is not empty: name a folder that is not there yet")
+        raise ExportError(f"{given} is not empty: name a new folder")
     if target == Path.cwd() or target.is_mount():
-        what = "the current folder" if target == Path.cwd() else "where a disk is mounted"
-        raise ExportError(f"{given} is {what}, whose place no other folder can take: name one in it")
+        what = "the current folder" if target == Path.cwd() else "a mount point"
+        raise ExportError(f"{given} is {what}, which cannot be replaced: name a folder in it")
     return target
 
 
 def _write(
     dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns, folder: Path, split: str | None
 ) -> int:
-    """Writes a file for each shard that has records; returns the number of rows."""
+    """Writes a file for each nonempty shard; returns the number of rows."""
     rows = 0
     features = {**dataset.features, **columns.as_stored}
     dataset = DatasetVersion(dataset.folder, replace(dataset.manifest, features=features))
@@ -110,13 +108,13 @@ def _write(
                     try:
                         shard.write(record, row)
                     except ExportError as error:
-                        raise ExportError(f"in the row '{record.key}' {error}") from None
+                        raise ExportError(f"row '{record.key}': {error}") from None
                     rows += 1
     return rows
 
 
 def _by_shard(dataset: DatasetVersion, split: str) -> Iterator[tuple[int, Iterator[Record]]]:
-    """Groups a split's records by shard number: shards in other versions' folders may share a file name."""
+    """Groups a split's records by shard number, since shards in other versions' folders may share a file name."""
     ends = list(accumulate(shard.records for shard in dataset.manifest.split(split).shards))
     return groupby(read_records(dataset, split), key=lambda record: bisect_right(ends, record.position))
 
@@ -130,7 +128,7 @@ def _rows(records: Iterator[Record], columns: Columns) -> Iterator[tuple[Record,
             try:
                 row[column.name] = column.cell(record.values[column.feature])
             except ExportError as error:
-                raise ExportError(f"'{column.feature}' of the row '{record.key}': {error}") from None
+                raise ExportError(f"row '{record.key}', feature '{column.feature}': {error}") from None
         yield record, row
 
 
@@ -138,15 +136,15 @@ def _key(record: Record) -> str:
     try:
         record.key.encode()
     except UnicodeEncodeError:
-        raise ExportError(f"the key {record.key!a} is no UTF-8, which no column of an export holds") from None
+        raise ExportError(f"the key {record.key!a} is not UTF-8, so it cannot be exported") from None
     return record.key
 
 
 def _spec(dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns) -> str:
-    """Returns the spec that builds the exported rows. Raises: SpecError where none can."""
+    """Returns the spec of the exported rows. Raises: SpecError: a spec cannot describe them."""
     given = dataset.manifest.spec
-    version = " ".join(dataset.version.split())  # on one line, so that nothing of it leaves the comment
-    notes = [f"Builds the rows of {dataset.name} {version} again: recordmill build {SPEC_FILE} --output DIR"]
+    version = " ".join(dataset.version.split())  # a line break would end the comment
+    notes = [f"Rebuilds the rows of {dataset.name} {version}: recordmill build {SPEC_FILE} --output DIR"]
     spec = {
         "name": dataset.name,
         "source": writer.source,
@@ -165,7 +163,7 @@ def _spec(dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns)
 
 
 def _features(writer: type[ExportWriter], columns: Columns) -> dict[str, Any]:
-    """Returns the features of the spec, each with the name of its column where that is another."""
+    """Returns the spec's features, each with its column's name if that differs."""
     by_name = {column.name: column for column in columns.columns}
     features = {}
     for name, options in columns.features.items():

@@ -1,7 +1,4 @@
-"""The formats of an export: how each writes the rows of one shard, and how a spec reads them.
-
-A writer holds some rows at a time, whatever the size of the shard.
-"""
+"""The formats of an export: writers of one shard's rows, in bounded memory, and the source options to read them."""
 
 import io
 import json
@@ -20,29 +17,26 @@ from recordmill.pipeline.export.columns import Columns, ImageFile
 from recordmill.pipeline.inspection.records import Record
 from recordmill.transforms.contract.kinds.base import ExportColumn, ExportError
 
-ROWS = 1_000
-"""Rows of a row group of Parquet at most."""
-GROUP_BYTES = 32 << 20
-"""Bytes of a row group of Parquet, after which the next begins."""
-IMAGE_SUFFIXES = ("jpeg", "png", "webp", "bmp")
-"""The files of images that a version can hold."""
+ROWS = 1_000  # most rows of a Parquet row group
+GROUP_BYTES = 32 << 20  # bytes that end a Parquet row group
+IMAGE_SUFFIXES = ("jpeg", "png", "webp", "bmp")  # of stored images
 
 Row = Mapping[str, Any]
-"""The cells of a row by column, its key and its split among them."""
+"""The cells of a row by column, including its key and its split."""
 
 
 class ExportWriter(AbstractContextManager["ExportWriter"]):
-    """Writes the rows of one shard: a file in a folder, named after the shard such as `train-00000-of-00004`."""
+    """Writes one shard's rows to a file named after the shard, such as `train-00000-of-00004`."""
 
     source: ClassVar[Mapping[str, str]]
-    """The source of the spec that reads the format."""
+    """The source in the export's spec."""
 
     @abstractmethod
     def __init__(self, folder: Path, shard: str, columns: Columns) -> None: ...
 
     @abstractmethod
     def write(self, record: Record, row: Row) -> None:
-        """Writes a row, of this record. Raises: ExportError: the format cannot hold one of its values."""
+        """Writes a record's row. Raises: ExportError: the format cannot hold one of its values."""
 
     @staticmethod
     def check(columns: Columns) -> None:
@@ -50,12 +44,11 @@ class ExportWriter(AbstractContextManager["ExportWriter"]):
 
     @staticmethod
     def name_in_spec(name: str, column: ExportColumn | None = None) -> str:
-        """Returns the name by which the spec reads a feature's column; without one the key's or the split's."""
+        """Returns the spec's name of a feature's column, or without `column` of the key or the split."""
         return name
 
 
-ARROW = {"image": pa.binary(), "string": pa.string()}
-"""The types of cells that are no numbers, whose types have NumPy's names."""
+ARROW = {"image": pa.binary(), "string": pa.string()}  # the other types have NumPy's names
 
 
 def _arrow(column: ExportColumn) -> pa.DataType:
@@ -77,7 +70,7 @@ class ParquetWriter(ExportWriter):
         self._rows, self._bytes = list[dict[str, Any]](), 0
 
     def write(self, record: Record, row: Row) -> None:
-        """Collects rows, and writes them where they are many."""
+        """Collects rows into row groups."""
         self._rows.append({name: _bytes(cell) for name, cell in row.items()})
         self._bytes += record.bytes
         if len(self._rows) >= ROWS or self._bytes >= GROUP_BYTES:
@@ -124,22 +117,18 @@ class WebDatasetWriter(ExportWriter):
 
     @staticmethod
     def check(columns: Columns) -> None:
-        """Refuses sequences of images, and images whose files in a sample would have one name."""
+        """Refuses sequences of images, and names of images that differ only in case."""
         owners = {"json": "the row's values"}
         for column in columns.columns:
             if column.type == "image" and column.depth:
-                raise ExportError(
-                    f"'{column.feature}' has several images a row, which webdataset cannot hold: use parquet"
-                )
+                raise ExportError(f"webdataset cannot hold the several images a row of '{column.feature}': use parquet")
             own = f"the image '{column.name}'"
             if column.type == "image" and (owner := owners.setdefault(column.name.lower(), own)) != own:
-                raise ExportError(
-                    f"{own} and {owner} would be one file of a sample, since webdataset knows no capitals: use parquet"
-                )
+                raise ExportError(f"webdataset ignores case, so {own} and {owner} need the same file: use parquet")
 
     @staticmethod
     def name_in_spec(name: str, column: ExportColumn | None = None) -> str:
-        """Returns the extensions of an image's members in a sample; for other columns the field of its JSON."""
+        """Returns an image's file extensions in a sample, or another column's field in its JSON."""
         if column is None or column.type != "image":
             return f"json.{name}"
         return ";".join(f"{name.lower()}.{suffix}" for suffix in IMAGE_SUFFIXES)
@@ -150,7 +139,7 @@ def _json(values: Mapping[str, Any]) -> bytes:
         return json.dumps(values, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except ValueError:
         name = next(name for name, value in values.items() if not _is_json(value))
-        raise ExportError(f"'{name}' holds an infinite number or NaN, which JSON does not know: use parquet") from None
+        raise ExportError(f"'{name}' holds NaN or an infinite number, invalid in JSON: use parquet") from None
 
 
 def _is_json(value: Any) -> bool:
