@@ -1,8 +1,8 @@
-"""The files of a version that is being assembled: taken over from an earlier one without reading them, and listed.
+"""The files of a new version: kept from an earlier one without reading them, or new and hashed.
 
-On a disk a file gets one more name, a hard link, so every version is whole and holds its bytes once; where the disk
-refuses links, the file is copied. In an object store a shard stays where it is, and the manifest names its version;
-small files are copied inside the store. The other files are new, and are read for their digests.
+On a disk kept files are hard links, so every version is whole and its bytes are stored once; a disk without links gets
+copies. In an object store kept shards stay in place, and the manifest names their version; small files are copied
+inside the store.
 
 >>> kept = KeptFiles("out", live, assembled, "20261121T120000Z-77d0a4b1")             # doctest: +SKIP
 >>> kept.shard(shard, "d-train.tfrecord-00003-of-00004", "d-train.index-00003-of-00004")  # doctest: +SKIP
@@ -31,14 +31,12 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 
 
 class KeptFiles:
-    """Files of a base version on their way into an assembled one.
-
-    Hold the base meanwhile (`listing.held`), so that no prune removes it or what it refers to.
+    """Keeps files of a base version in a new one. Hold the base (`listing.held`): a prune could remove its files.
 
     Attributes:
-        made: where its files are written.
-        entries: `bytes` and `sha256` of the files taken over, by their paths in the new version, for its inventory.
-        copied_bytes: the bytes that were copied on a disk because it refused links.
+        made: the store of the new version's files.
+        entries: `bytes` and `sha256` of the kept files, by path in the new version, for its inventory.
+        copied_bytes: the bytes copied because the disk refused links.
     """
 
     def __init__(self, output: str, base: Manifest, assembled: str, version: str) -> None:
@@ -50,11 +48,11 @@ class KeptFiles:
         self.copied_bytes = 0
 
     def shard(self, shard: Shard, file: str, index: str) -> Shard:
-        """Takes over a shard and its index, on a disk under new names, and returns its entry for the new manifest.
+        """Keeps a shard and its index, on a disk under new names; returns the shard for the new manifest.
 
         Raises:
-            DatasetError: a file is missing, or not of its size.
-            OSError: it can be neither linked nor copied.
+            DatasetError: a file is missing or has a wrong size.
+            OSError: a file can be neither linked nor copied.
         """
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
@@ -66,7 +64,7 @@ class KeptFiles:
         return replace(shard, file=file, index=index, version=None)
 
     def files(self, paths: Sequence[str]) -> None:
-        """Takes over small files that the base lists, under their own paths. Raises: as `shard`; OutputError."""
+        """Keeps small files of the base under the same paths. Raises: as `shard`; OutputError."""
         self.entries |= {path: self._base.files[path] for path in paths}
         sizes = (self._base.files[path]["bytes"] for path in paths)
         with ThreadPoolExecutor(UPLOADS) as threads:
@@ -76,7 +74,7 @@ class KeptFiles:
 
     @property
     def note(self) -> str | None:
-        """A line for the user where the disk refused links; None where it did not."""
+        """A line for the user if the disk refused links, else None."""
         if not self._refusal:
             return None
         return f"the disk refuses hard links ({self._refusal}): {self.copied_bytes:,} bytes of kept shards were copied"
@@ -88,7 +86,7 @@ class KeptFiles:
 
 
 def replace_file(made: Path, path: Path) -> None:
-    """Replaces a file of a version, and its other names in the other versions, which share its bytes."""
+    """Replaces a file of a version, and its hard links in other versions."""
     twins = _twins(path)
     os.replace(made, path)
     for twin in twins:
@@ -108,9 +106,9 @@ def _twins(path: Path) -> list[Path]:
 def inventory(
     folder: str, shards: Collection[str], known: Mapping[str, dict[str, Any]] = MappingProxyType({})
 ) -> dict[str, dict[str, Any]]:
-    """Maps each file of a version but its shards and its manifest to its `bytes` and its `sha256` in hex, by path.
+    """Maps the paths of a version's files, except shards and manifest, to their `bytes` and `sha256` in hex.
 
-    The files of `known` need not be in the folder. Raises: OSError: a file cannot be read.
+    Entries of `known` are included without reading the files. Raises: OSError: a file cannot be read.
     """
     root, entries = Path(folder), dict(known)
     paths = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}

@@ -1,7 +1,7 @@
-"""Removes old versions and the remains of killed builds; never one that is live, pinned, held or waits for approval.
+"""Removes old versions and remains of killed builds; never a live, pinned, held or held-back version.
 
-A prune first marks versions in `LATEST` as `removing`, by the compare-and-swap that also moves the pointer and pins:
-from then on nobody can use them. The next prune completes one that was killed.
+A prune first marks versions as `removing` in `LATEST`, by the same compare-and-swap as the pointer and pins: from then
+on nobody can use them. The next prune completes a killed one.
 
 >>> prune("out", keep=3).removed  # doctest: +SKIP
 {'versions/20261120T120000Z-4f1c9a2e': 104857600}
@@ -44,12 +44,12 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 
 @dataclass
 class Pruned:
-    """The changes of a prune, or with `dry_run` those that it would make."""
+    """The changes of a prune, or of a dry run."""
 
     removed: dict[str, int] = field(default_factory=dict)
-    """The folders and files by name in the output, with their bytes."""
+    """Folders and files by name in the output, with their bytes."""
     kept: dict[str, str] = field(default_factory=dict)
-    """Old versions that stay all the same, each with the reason."""
+    """Old versions that stay, with reasons."""
 
 
 def prune(
@@ -67,16 +67,16 @@ def prune(
 
     Args:
         output: the dataset's output.
-        keep: how many of the newest versions stay, in the order of publishing; None for all.
-        grace_seconds: a version stays until it has not been live for so long; a reader may still have it open.
-        also: versions that go whatever their age: those that hold forgotten rows.
+        keep: the number of newest versions that stay, by order of publishing; None for all.
+        grace_seconds: the time that a version stays after it was live, for readers that may have it open.
+        also: versions to remove at any age, because they hold forgotten rows.
         dry_run: changes nothing.
-        building: the local folder of the output's unfinished builds, if they are to be pruned too.
-        on_wait: called with each holder of a lease on another host, whose next beat is waited for.
+        building: the local folder of the output's unfinished builds, to prune them too.
+        on_wait: called with each lease holder on another host before waiting for its next beat.
         reason: for the history.
 
     Raises:
-        DatasetError: there is no such folder.
+        DatasetError: the folder does not exist.
         OutputError: the output cannot be read or written, or `LATEST` is broken.
     """
     store = open_existing(output)
@@ -84,7 +84,7 @@ def prune(
         store.check_conditions()
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
     with recorded(output, "prune", reason) as changes:
-        changes["removed"] = {} if dry_run else pruning.done.removed  # which grows
+        changes["removed"] = {} if dry_run else pruning.done.removed  # filled below
         pruning.prune_versions(keep, grace_seconds, also)
         pruning.prune_trials()
         if building is not None:
@@ -97,10 +97,9 @@ def prune(
 
 
 def sweep(output: str, building: str) -> None:
-    """Removes the work and leases of builds whose processes are known to be dead at once; waits for nobody.
+    """Removes work and leases of builds known to be dead, superseded held-back versions, and a killed prune's remains.
 
-    Also removes held-back versions that a later one followed, and what a killed prune left. `building` is the folder of
-    the output's builds (`build_folders.building_folder`).
+    Does not wait. `building` is the folder of the output's builds (`build_folders.building_folder`).
     """
     store = open_store(output)
     pruning = _impatient(store)
@@ -112,22 +111,22 @@ def sweep(output: str, building: str) -> None:
 
 
 def remove_superseded(output: str) -> None:
-    """Removes the versions that were held back and that a later version followed, but those pinned or held."""
+    """Removes held-back versions older than the newest version, except pinned or held ones."""
     _remove_held_back(output, publishing.published(open_store(output))[:-1])
 
 
 def remove_held_back(output: str, live: str) -> None:
-    """Removes the versions that were held back since the live one was made: its inputs are back."""
+    """Removes the versions held back since the live one was made: its inputs are back."""
     store = open_store(output)
-    second = live.partition("-")[0]  # names begin with the time: nothing else is read
+    second = live.partition("-")[0]  # names begin with the time, so the manifests need not be read
     if any(name > second and name != live for name in store.children(VERSIONS_FOLDER)):
         _remove_held_back(output, publishing.published(store))
 
 
 def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
-    """Removes those of some versions that are held back."""
+    """Removes the held-back ones of some versions."""
 
-    def mark(latest: Latest | None) -> Latest:  # somebody may approve one meanwhile
+    def mark(latest: Latest | None) -> Latest:  # asks again: a person may have approved one
         return marked(there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)])
 
     store = open_store(output)
@@ -138,7 +137,7 @@ def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
 
 
 def remove_marked(output: str) -> Pruned:
-    """Removes the versions that `LATEST` marks as `removing`, but those that a reader holds."""
+    """Removes the versions marked as `removing` in `LATEST`, except those held by readers."""
     store = open_store(output)
     pruning = _impatient(store)
     pruning.remove_marked(latest_of(store))
@@ -146,7 +145,7 @@ def remove_marked(output: str) -> Pruned:
 
 
 def _impatient(store: Store) -> "_Pruning":
-    """Begins to prune with the holders that are dead at first sight."""
+    """Begins a prune that treats only visibly dead holders as dead."""
     holders = leases.holders(store)
     dead = {name: holder for name, holder in holders.items() if holder.is_dead()}
     living = {name: holder for name, holder in holders.items() if name not in dead}
@@ -155,7 +154,7 @@ def _impatient(store: Store) -> "_Pruning":
 
 @dataclass(frozen=True)
 class _Pruning:
-    """One prune of an output, with the leases of the living and of the dead."""
+    """One prune of an output, with the leases of living and dead holders."""
 
     store: Store
     living: Mapping[str, Holder]
@@ -182,7 +181,7 @@ class _Pruning:
             self.remove_marked(mark(latest) if self.dry_run else compare_and_swap(self.store, mark), grace)
 
     def prune_trials(self) -> None:
-        """Removes trial versions that nobody holds where no `LATEST` is, in which they could be marked or pinned."""
+        """Removes unheld trial versions of an output without `LATEST`, where they cannot be marked or pinned."""
         if latest_of(self.store) is not None:
             return
         for version in [manifest.version for manifest in publishing.published(self.store) if manifest.trial]:
@@ -196,7 +195,7 @@ class _Pruning:
                 self.store.remove(folder, MANIFEST_FILE)
 
     def remove_marked(self, latest: Latest | None, grace: float = GRACE_SECONDS) -> None:
-        """Removes the versions that are marked, but those that a reader holds and the files that others need."""
+        """Removes marked versions, except those held by readers and files needed by other versions."""
         if latest is None or not latest.removing:
             return
         marked = latest.removing if self.dry_run else self._without_held(latest.removing)
@@ -211,27 +210,27 @@ class _Pruning:
             compare_and_swap(self.store, lambda latest: unmarked(there(latest), marked, forget=True))
 
     def _hidden(self, versions: Sequence[str]) -> list[str]:
-        """Removes the manifests of versions; gives those of which it did.
+        """Removes the manifests of the versions that are still marked, and returns these versions.
 
-        Another prune may have spared a version since this one read `LATEST`, and somebody made it live.
+        Another prune may have unmarked a version since this one read `LATEST`, and it may have become live.
         """
         with self.store.locked():
             latest = latest_of(self.store)
             marked = [version for version in versions if latest is not None and version in latest.removing]
             for version in marked:
-                for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on what it referred to counts no more
+                for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on its references do not count
                     self.store.delete(f"{VERSIONS_FOLDER}/{version}/{name}")
         return marked
 
     def _is_recent(self, grace: float, manifest: Manifest) -> bool:
-        """Whether a reader may have opened a version before it was made whole."""
+        """Whether a reader may have opened a version before it was materialized."""
         age = age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
         return age is None or age < grace or any(holds(lease, manifest.version) for lease in self.living)
 
     def _remove_unneeded(
         self, name: str, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal
     ) -> None:
-        """Removes a version's files but those that others need."""
+        """Removes a version's files, except those needed by other versions."""
         needed = set(needs.of(folder, sizes))
         if needed:
             of_all = f"{sum(sizes[name] for name in needed):,} bytes of its shards stay"
@@ -242,7 +241,7 @@ class _Pruning:
             remove_unneeded(self.store, folder, needs)
 
     def _without_held(self, versions: Sequence[str]) -> list[str]:
-        """Spares versions that readers leased meanwhile: a reader looks for the mark after it took its lease."""
+        """Unmarks versions leased by readers since: a reader checks the mark after taking its lease."""
         held = self._held_now()
         spared = {version for version in versions if any(holds(name, version) for name in held)}
         if spared:
@@ -251,12 +250,12 @@ class _Pruning:
         return [version for version in versions if version not in spared]
 
     def _held_now(self) -> list[str]:
-        """Reads the names of the leases again, without those of the dead."""
+        """Rereads the names of the leases of living holders."""
         now = leases.holders(self.store).items()
         return [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
 
     def prune_builds(self, building: str) -> None:
-        """Removes the work of builds, unless somebody living builds."""
+        """Removes the work of builds unless a build is running."""
         for folder in builds(building).values():
             self._end(str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
         for name in [] if self.store.links else self.store.children(BUILDING_FOLDER):
@@ -264,7 +263,7 @@ class _Pruning:
             self._end(inner, partial(_bytes, self.store, inner), partial(remove_stored_build, self.store, inner))
 
     def prune_uploads(self) -> None:
-        """Removes uploads that were cut off; from a published version only the claim."""
+        """Removes interrupted uploads; of a published version only the claim."""
         for version in uploads(self.store):
             folder = f"{VERSIONS_FOLDER}/{version}"
             claim, sizes = f"{folder}/{CLAIM_FILE}", self.store.sizes(folder)
@@ -273,7 +272,7 @@ class _Pruning:
             self._end(removed, partial(sum, parts), partial(end_upload, self.store, version))
 
     def prune_ownerless(self, grace: float) -> None:
-        """Removes files in a bucket that belong to no version and no upload, unless somebody may need them."""
+        """Removes a bucket's files outside versions and uploads, unless they may be needed."""
         store = self.store
         latest, unowned = latest_of(store), [] if store.links else ownerless(store)
         needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if unowned else Needs()
@@ -299,17 +298,17 @@ class _Pruning:
         if grace <= 0:
             return None
         age = (datetime.now(UTC) - newest).total_seconds()
-        return f"its newest file came at {newest:%Y-%m-%dT%H:%M:%SZ}: the grace is not over" if age < grace else None
+        return f"its newest file is of {newest:%Y-%m-%dT%H:%M:%SZ}: its grace is not over" if age < grace else None
 
     def end_leases(self) -> None:
-        """Removes leases of the dead."""
+        """Removes leases of dead holders."""
         for name, holder in {} if self.dry_run else self.dead.items():
             lease = leases.take_over(self.store, name, holder)
             if lease is not None:
                 lease.release()
 
     def _end(self, removed: str, measure: Callable[[], int], remove: Callable[[], object]) -> None:
-        """Removes something that only a build may touch, if nobody living builds."""
+        """Removes something reserved to builds, unless a build is running."""
         if BUILD in self.living:
             return
         size = measure()
@@ -319,7 +318,7 @@ class _Pruning:
                 remove()
             finally:
                 lease.release()
-        if lease is not None or self.dry_run:  # else a build has begun meanwhile
+        if lease is not None or self.dry_run:  # else a build has started
             self.done.removed[removed] = size
 
 

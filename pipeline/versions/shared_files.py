@@ -1,9 +1,9 @@
-"""Files that several versions share: whose they are, which ones must stay, and the bytes that removing some frees.
+"""Files shared by several versions: which of them must stay, and how many bytes a removal frees.
 
 In a bucket a shard may be in another version's folder (`Shard.version`); on a disk a file has a name in each version.
-A version stays readable as long as its manifest is there. So who removes versions removes their manifests first, then
-reads all that remain, and then removes the files that they do not name. Two at once, or one that was killed, can only
-keep too much, which the next removal finds.
+A version must stay readable until its manifest is removed. So a removal first deletes manifests, then reads the
+remaining ones, and then deletes the files that they do not name. Concurrent or killed removals can only keep too much;
+the next one finds it.
 """
 
 from collections import Counter
@@ -16,20 +16,20 @@ from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Store
 
 MATERIALIZED = "materialized"
-"""The entry of a manifest's provenance on when it was made whole, and in which files its shards lay before."""
+"""The provenance entry with the time when a version was made whole, and the earlier files of its shards."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """The files in versions' folders that other versions need."""
+    """Files in versions' folders needed by other versions."""
 
     files: dict[str, str] = field(default_factory=dict)
-    """By name in the output: a version that needs it."""
+    """By name in the output: a version that needs the file."""
     whole: dict[str, str] = field(default_factory=dict)
-    """Versions of which any file may be needed, each with the version that may need it."""
+    """By version, any of its files possibly needed: the version that may need them."""
 
     def of(self, folder: str, names: Collection[str]) -> list[str]:
-        """Returns those names of files in a version's folder that must stay."""
+        """Returns the files of a version's folder that must stay."""
         if folder.removeprefix(f"{VERSIONS_FOLDER}/") in self.whole:
             return [name for name in names if name != f"{folder}/{MANIFEST_FILE}"]
         return [name for name in names if name in self.files]
@@ -45,9 +45,9 @@ class Needs:
 def needs_of(
     store: Store, but: Collection[str] = (), is_recent: Callable[[Manifest], bool] = lambda manifest: True
 ) -> Needs:
-    """Reads what all versions, but some, need of others. Raises: OutputError: the output cannot be read.
+    """Collects the files that versions, except `but`, need of others. Raises: OutputError: the output cannot be read.
 
-    Where `is_recent` says that a version may still be read as before it was made whole, what it needed counts, too.
+    `is_recent`: whether readers may still use a materialized version's earlier files, which then count too.
     """
     names = store.children(VERSIONS_FOLDER)
     needs = Needs()
@@ -57,7 +57,7 @@ def needs_of(
             continue
         try:
             manifest = Manifest.from_json(parse_json(content.data))
-        except DatasetError:  # of a newer Recordmill, or broken: what it names may count
+        except DatasetError:  # from a newer Recordmill, or broken: keeps every version that it mentions
             needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
             continue
         needs.files.update(dict.fromkeys(referenced_files(manifest), version))
@@ -68,14 +68,14 @@ def needs_of(
 
 
 def referenced_files(manifest: Manifest) -> Iterator[str]:
-    """Yields the names in the output of the files in other versions' folders that a version needs."""
+    """Yields a version's files in other versions' folders, by name in the output."""
     for shard in manifest.shards:
         if shard.version is not None:
             yield from (f"{VERSIONS_FOLDER}/{path}" for path in inner_paths(shard))
 
 
 def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
-    """Removes a version's folder, or those of its files that nobody needs."""
+    """Removes a version's folder, or only its unneeded files."""
     names = store.sizes(folder)
     needed = {*needs.of(folder, names)}
     if not needed:
@@ -85,9 +85,9 @@ def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
 
 
 class Removal:
-    """Adds up what removing files frees: the bytes of a file with several names, when its last name goes.
+    """Adds up the bytes freed by removing files: a file's bytes count when its last name is removed.
 
-    It looks at the files when it is made, before anything is removed.
+    Make it before the removal: it reads the files' identities.
     """
 
     def __init__(self, store: Store, sizes: Mapping[str, int]) -> None:
@@ -95,7 +95,7 @@ class Removal:
         self._removed: Counter[Hashable] = Counter()
 
     def freed(self, names: Iterable[str]) -> int:
-        """Returns the bytes that removing some of the files frees, after those of earlier calls."""
+        """Returns the bytes freed by removing some files, after those of earlier calls."""
         freed = 0
         for name in names:
             identity, count = self._identities[name]
@@ -105,7 +105,7 @@ class Removal:
 
 
 def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
-    """Returns the bytes of each version's shards that another of the versions holds, too, by version."""
+    """Returns by version the bytes of shards shared with another of the versions."""
     files = {manifest.version: _identities(store, manifest) for manifest in manifests}
     holders = Counter(identity for held in files.values() for identity in held)
     return {
@@ -115,6 +115,6 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:
-    """Returns the bytes of each shard, by the identity of its file."""
+    """Returns each shard's bytes by its file's identity."""
     files = {f"{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in manifest.shards}
     return {store.identity(f"{VERSIONS_FOLDER}/{path}")[0]: size for path, size in files.items()}

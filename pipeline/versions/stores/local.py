@@ -40,30 +40,29 @@ from recordmill.pipeline.versions.stores.base import (
 )
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
-REMOVING_FOLDER = ".removing"  # takes a folder by one rename before it is deleted
+REMOVING_FOLDER = ".removing"  # a folder moves here by one rename before its deletion
 NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
-"""Answers of disks that know no links, of two disks, and of a system that forbids links to others' files."""
+"""Errors of disks without links, across two disks, and of a system that forbids links to other users' files."""
 COPIED_BYTES = 4 << 20  # 4 MiB at a time
 _REPLACED = ("LATEST", HISTORY_FILE, "forgotten.json", ".leases/*.json", "versions/*/dataset.json")
-"""Files that are written under the lock alone, so that its holder removes what killed writers left of them."""
+"""Files written only under the lock, whose holder may remove their temporary files."""
 _STRAYS = (f"{REMOVING_FOLDER}/*", *(f"{name}.{'[0-9a-f]' * 32}" for name in _REPLACED))
 
 
 @dataclass
 class _Lock:
-    """The lock of a folder, as this process holds it."""
+    """This process's lock of a folder."""
 
     mutex: threading.RLock = field(default_factory=threading.RLock)
     depth: int = 0
     file: int = -1
 
 
-_locks: dict[str, _Lock] = {}
-"""By folder; all its stores share one."""
+_locks: dict[str, _Lock] = {}  # by folder
 
 
 class LocalStore(Store):
-    """A folder of this machine, or of a network that all workers have under one path; the first `write_if` makes it."""
+    """A local folder, or a network folder with the same path on all workers; the first `write_if` makes it."""
 
     pause = 0.0
     links = True
@@ -97,7 +96,7 @@ class LocalStore(Store):
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Links a temporary file to the name, so that no late writer replaces a file; without links it is renamed."""
+        """Links a temporary file to the name: a late writer cannot replace it. Without links, renames it."""
         path = self._within(name)
         temporary = attempt_name(path)
         with replacing(temporary) as file:
@@ -133,13 +132,13 @@ class LocalStore(Store):
                 raise
             with replacing(path) as copy, open_file(source) as file:
                 shutil.copyfileobj(file, copy, COPIED_BYTES)
-            return Copied(bytes_, error.strerror or "it gives no reason")
+            return Copied(bytes_, error.strerror or "unknown reason")
         os.replace(temporary, path)
-        Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file does nothing
+        Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file keeps both
         return Copied(0)
 
     def _within(self, name: str) -> str:
-        """Returns the path of a file to write, and makes the folders inside the store that it needs."""
+        """Returns the path of a file to write, and makes its folders inside the store."""
         full, path = locate(self.url, name), self.url
         for folder in name.split("/")[:-1]:
             path = os.path.join(path, folder)
@@ -152,7 +151,7 @@ class LocalStore(Store):
         with self._refusals("written"):
             if tag is None:
                 os.makedirs(self._root, exist_ok=True)
-            elif not self._root.is_dir():  # moved away: it must not come back
+            elif not self._root.is_dir():  # moved away: do not recreate it
                 raise Conflict(name)
             with self.locked():
                 content = self.read_tagged(name)
@@ -177,7 +176,6 @@ class LocalStore(Store):
         return list(itertools.filterfalse(is_unfinished, self._files(folder)))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Leaves out files that are deleted meanwhile."""
         return {name: status.st_size for name, status in self._statuses(folder)}
 
     def stamps(self, folder: str) -> Mapping[str, Hashable]:
@@ -194,13 +192,13 @@ class LocalStore(Store):
         return (os.path.join(parent, name)[start:] for parent, _, names in walk for name in names)
 
     def identity(self, name: str) -> tuple[Hashable, int]:
-        with suppress(OSError, DatasetError):  # a damaged version shares nothing
+        with suppress(OSError, DatasetError):  # damaged: not shared
             state = os.stat(locate(self.url, name))
             return (state.st_dev, state.st_ino), state.st_nlink
         return name, 1
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """Also deletes a hidden folder that this leaves empty."""
+        """Also deletes a hidden folder left empty."""
         path = self._entry(name)
         if not path.exists():
             return
@@ -233,7 +231,7 @@ class LocalStore(Store):
         """Does nothing."""
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Fsyncs the files where they are."""
+        """Fsyncs the files in place."""
         with self._refusals("written"):
             if self._entry(folder).exists():
                 raise Conflict(folder)
@@ -267,7 +265,7 @@ class LocalStore(Store):
         with self._refusals("written"):
             path = self._entry(folder)
             away = self._entry(f"{REMOVING_FOLDER}/{attempt_name(path.name)}")
-            while os.path.lexists(path):  # another removal may take `.removing` away in between
+            while os.path.lexists(path):  # another process may remove `.removing` in between
                 away.parent.mkdir(exist_ok=True)
                 with suppress(FileNotFoundError):
                     os.rename(path, away)
@@ -280,7 +278,7 @@ class LocalStore(Store):
             self.delete(name)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """Lists temporary files, which nobody writes under this lock, and folders renamed away; follows no link."""
+        """Lists temporary files (under this lock, they are remains) and folders renamed away; ignores links."""
         root = os.path.realpath(self.url)
         with self._refusals("written"), self.locked() if remove else nullcontext():
             found = (path for pattern in _STRAYS for path in Path(root).glob(pattern))
@@ -291,10 +289,10 @@ class LocalStore(Store):
         return sizes
 
     def _entry(self, name: str) -> Path:
-        """Returns the path of what is to be made, replaced or removed: of a link itself, not of what it leads to.
+        """Returns the path of an entry to make, replace or remove, without following it if it is a link.
 
         Raises:
-            DatasetError: it leaves the output, by its text or through a link.
+            DatasetError: the path leaves the output, by `..` or through a link.
         """
         folder, _, last = check_inner(name).rpartition("/")
         return Path(locate(self.url, folder) if folder else self.url, last)
@@ -309,13 +307,13 @@ class LocalStore(Store):
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replaces a file by one that is whole on the disk, and fsyncs the folder's entry."""
+    """Replaces a file atomically and durably."""
     write_atomically(path, data)
     sync(path.parent)
 
 
 def _delete(path: Path) -> None:
-    """Deletes a file, a link or a folder, and a hidden parent folder that this leaves empty."""
+    """Deletes a file, a link or a folder, and a hidden parent folder left empty."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -330,7 +328,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def folder_bytes(path: Path) -> int:
-    """The bytes of a file, or of all files below a folder, without those that go meanwhile."""
+    """Returns the bytes of a file, or of all files below a folder; ignores files deleted meanwhile."""
     total = 0
     walk = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
     for file in walk if path.is_dir() else [path]:
