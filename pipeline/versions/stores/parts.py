@@ -125,6 +125,7 @@ class Stream(RawIOBase):
         return self._sha256.digest()
 
     def writable(self) -> bool:
+        """Returns True."""
         return True
 
     def write(self, data: Any, /) -> int:
