@@ -24,8 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 from recordmill import build, load_spec  # noqa: E402
 from recordmill.pipeline.dataset.manifest import Manifest  # noqa: E402
+from recordmill.pipeline.versions.files import referenced_files  # noqa: E402
 from recordmill.pipeline.versions.listing import list_versions  # noqa: E402
-from recordmill.pipeline.versions.shared_files import referenced_files  # noqa: E402
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store  # noqa: E402
 
 SPANS = 100

@@ -46,12 +46,11 @@ from recordmill.pipeline.versions.base import (
     source_key_of,
 )
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.files import KeptFiles, inventory
+from recordmill.pipeline.versions.files import MATERIALIZED, KeptFiles, inventory
 from recordmill.pipeline.versions.history import Entry, recorded
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
-from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.kinds import read_descriptions

@@ -285,7 +285,7 @@ def test_a_version_that_is_taken_while_it_is_marked_is_spared(local: Path, monke
         held.append(leases.take(store, f"{NAMES[0]}+late"))
         return real(*arguments)
 
-    monkeypatch.setattr("recordmill.pipeline.versions.prune.choose", choosing)
+    monkeypatch.setattr("recordmill.pipeline.versions.listing.choose", choosing)
     done = prune(str(local), keep=1, grace_seconds=0)
     assert set(done.removed) == {f"versions/{NAMES[1]}"}
     assert done.kept == {NAMES[0]: "it is held"}

@@ -19,14 +19,7 @@ from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.version_files import VersionFiles
-from recordmill.pipeline.verify.files import (
-    GRAPHS,
-    check_agreement,
-    check_file,
-    check_operations,
-    check_shard_file,
-    stray_files,
-)
+from recordmill.pipeline.verify import files as checks
 from recordmill.pipeline.verify.report import Findings, Verification
 from recordmill.pipeline.verify.shards import CheckedShard, check_shards, shard_numbers, split_layout
 from recordmill.transforms.contract.kinds import read_descriptions
@@ -56,16 +49,16 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
         _check_shards(files, manifest, findings)
     with ThreadPoolExecutor(cores()) as threads:  # reading and SHA-256 release the GIL
         if quick:
-            findings.merge(*threads.map(partial(check_shard_file, files), manifest.shards))
+            findings.merge(*threads.map(partial(checks.check_shard_file, files), manifest.shards))
             findings.unchecked.append(QUICK)
             findings.checked.update(shards=len(manifest.shards))
         listed = ((path, entry["bytes"], entry["sha256"]) for path, entry in manifest.files.items())
-        findings.merge(*threads.map(lambda file: check_file(files, *file), listed))
-        findings.merge(*threads.map(partial(check_operations, files), GRAPHS))
-    for path in stray_files(files, manifest):
+        findings.merge(*threads.map(lambda file: checks.check_file(files, *file), listed))
+        findings.merge(*threads.map(partial(checks.check_operations, files), checks.GRAPHS))
+    for path in checks.stray_files(files, manifest):
         findings.add(path, "the manifest does not list this file")
     if not quick:
-        findings.merge(check_agreement(files, manifest))
+        findings.merge(checks.check_agreement(files, manifest))
     return Verification(manifest, str(dataset.folder), findings, time.monotonic() - started)
 
 

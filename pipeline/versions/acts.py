@@ -18,11 +18,11 @@ from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, sha
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.base import awaits_approval, check_forgotten, compare_and_swap, now, rolls_back
+from recordmill.pipeline.versions.files import MATERIALIZED
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.publishing import make_live, published
-from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError
 from recordmill.pipeline.dataset.paths import locate, user_cache
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
+from recordmill.pipeline.versions.files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import claimant
 from recordmill.pipeline.versions.stores.open_store import open_store

@@ -13,30 +13,11 @@ from datetime import UTC, datetime
 from functools import partial
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
-from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions import build_folders, leases, listing, publishing
 from recordmill.pipeline.versions.base import compare_and_swap, is_held_back, latest_of
-from recordmill.pipeline.versions.build_folders import (
-    BUILDING_FOLDER,
-    builds,
-    end_upload,
-    ownerless,
-    remove_build,
-    remove_stored_build,
-    uploads,
-)
+from recordmill.pipeline.versions.files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import BUILD, Holder
-from recordmill.pipeline.versions.listing import (
-    GRACE_SECONDS,
-    age_of,
-    choose,
-    holds,
-    marked,
-    open_existing,
-    there,
-    unmarked,
-)
-from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
 from recordmill.pipeline.versions.stores.local import folder_bytes
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -55,7 +36,7 @@ class Pruned:
 def prune(
     output: str,
     keep: int | None,
-    grace_seconds: float = GRACE_SECONDS,
+    grace_seconds: float = listing.GRACE_SECONDS,
     *,
     also: Collection[str] = (),
     dry_run: bool = False,
@@ -79,7 +60,7 @@ def prune(
         DatasetError: the folder does not exist.
         OutputError: the output cannot be read or written, or `LATEST` is broken.
     """
-    store = open_existing(output)
+    store = listing.open_existing(output)
     if not dry_run:
         store.check_conditions()
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
@@ -127,7 +108,9 @@ def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
     """Removes the held-back ones of some versions."""
 
     def mark(latest: Latest | None) -> Latest:  # asks again: a person may have approved one
-        return marked(there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)])
+        return listing.marked(
+            listing.there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)]
+        )
 
     store = open_store(output)
     latest = latest_of(store)
@@ -164,14 +147,14 @@ class _Pruning:
 
     def prune_versions(self, keep: int | None, grace: float, also: Collection[str]) -> None:
         def mark(latest: Latest | None) -> Latest:
-            latest, published = there(latest), publishing.published(self.store)
+            latest, published = listing.there(latest), publishing.published(self.store)
             held_back = [each.version for each in published if is_held_back(latest, each)]
             trials = [each.version for each in published if each.trial]
             ordinary = [each.version for each in published if each.version not in (*held_back, *trials)]
             old = [] if keep is None else ordinary[: max(0, len(ordinary) - keep)]
             superseded = [version for version in held_back if version != published[-1].version]
             graces = dict.fromkeys(old, grace) | dict.fromkeys([*superseded, *trials, *also], 0.0)
-            chosen, kept = choose(latest, graces, self.living, datetime.now(UTC))
+            chosen, kept = listing.choose(latest, graces, self.living, datetime.now(UTC))
             holding = {version: f"it holds forgotten rows, but {kept[version]}" for version in also if version in kept}
             self.done.kept.update(kept | holding)
             return chosen
@@ -187,14 +170,14 @@ class _Pruning:
         for version in [manifest.version for manifest in publishing.published(self.store) if manifest.trial]:
             folder = f"{VERSIONS_FOLDER}/{version}"
             size = _bytes(self.store, folder)
-            if any(holds(lease, version) for lease in self._held_now()):
+            if any(listing.holds(lease, version) for lease in self._held_now()):
                 self.done.kept[version] = "it is held"
                 continue
             self.done.removed[folder] = size
             if not self.dry_run:
                 self.store.remove(folder, MANIFEST_FILE)
 
-    def remove_marked(self, latest: Latest | None, grace: float = GRACE_SECONDS) -> None:
+    def remove_marked(self, latest: Latest | None, grace: float = listing.GRACE_SECONDS) -> None:
         """Removes marked versions, except those held by readers and files needed by other versions."""
         if latest is None or not latest.removing:
             return
@@ -207,7 +190,7 @@ class _Pruning:
         for version in marked:
             self._remove_unneeded(version, folders[version], sizes[folders[version]], needs, removal)
         if marked and not self.dry_run:
-            compare_and_swap(self.store, lambda latest: unmarked(there(latest), marked, forget=True))
+            compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), marked, forget=True))
 
     def _hidden(self, versions: Sequence[str]) -> list[str]:
         """Removes the manifests of the versions that are still marked, and returns these versions.
@@ -224,8 +207,8 @@ class _Pruning:
 
     def _is_recent(self, grace: float, manifest: Manifest) -> bool:
         """Whether a reader may have opened a version before it was materialized."""
-        age = age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
-        return age is None or age < grace or any(holds(lease, manifest.version) for lease in self.living)
+        age = listing.age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
+        return age is None or age < grace or any(listing.holds(lease, manifest.version) for lease in self.living)
 
     def _remove_unneeded(
         self, name: str, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal
@@ -243,10 +226,10 @@ class _Pruning:
     def _without_held(self, versions: Sequence[str]) -> list[str]:
         """Unmarks versions leased by readers since: a reader checks the mark after taking its lease."""
         held = self._held_now()
-        spared = {version for version in versions if any(holds(name, version) for name in held)}
+        spared = {version for version in versions if any(listing.holds(name, version) for name in held)}
         if spared:
             self.done.kept.update(dict.fromkeys(spared, "it is held"))
-            compare_and_swap(self.store, lambda latest: unmarked(there(latest), spared, forget=False))
+            compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), spared, forget=False))
         return [version for version in versions if version not in spared]
 
     def _held_now(self) -> list[str]:
@@ -256,25 +239,27 @@ class _Pruning:
 
     def prune_builds(self, building: str) -> None:
         """Removes the work of builds unless a build is running."""
-        for folder in builds(building).values():
-            self._end(str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
-        for name in [] if self.store.links else self.store.children(BUILDING_FOLDER):
-            inner = f"{BUILDING_FOLDER}/{name}"
-            self._end(inner, partial(_bytes, self.store, inner), partial(remove_stored_build, self.store, inner))
+        for folder in build_folders.builds(building).values():
+            self._end(str(folder), partial(folder_bytes, folder), partial(build_folders.remove_build, folder))
+        for name in [] if self.store.links else self.store.children(build_folders.BUILDING_FOLDER):
+            inner = f"{build_folders.BUILDING_FOLDER}/{name}"
+            self._end(
+                inner, partial(_bytes, self.store, inner), partial(build_folders.remove_stored_build, self.store, inner)
+            )
 
     def prune_uploads(self) -> None:
         """Removes interrupted uploads; of a published version only the claim."""
-        for version in uploads(self.store):
+        for version in build_folders.uploads(self.store):
             folder = f"{VERSIONS_FOLDER}/{version}"
             claim, sizes = f"{folder}/{CLAIM_FILE}", self.store.sizes(folder)
             is_published = f"{folder}/{MANIFEST_FILE}" in sizes
             removed, parts = (claim, [sizes.get(claim, 0)]) if is_published else (folder, [*sizes.values()])
-            self._end(removed, partial(sum, parts), partial(end_upload, self.store, version))
+            self._end(removed, partial(sum, parts), partial(build_folders.end_upload, self.store, version))
 
     def prune_ownerless(self, grace: float) -> None:
         """Removes a bucket's files outside versions and uploads, unless they may be needed."""
         store = self.store
-        latest, unowned = latest_of(store), [] if store.links else ownerless(store)
+        latest, unowned = latest_of(store), [] if store.links else build_folders.ownerless(store)
         needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if unowned else Needs()
         for version in unowned:
             folder = f"{VERSIONS_FOLDER}/{version}"
@@ -285,7 +270,7 @@ class _Pruning:
             if reason is None and needs.of(folder, sizes):
                 self._remove_unneeded(version, folder, sizes, needs, Removal(store, sizes))
             elif reason is None:
-                end = partial(end_upload, store, version, needs)
+                end = partial(build_folders.end_upload, store, version, needs)
                 self._end(folder, partial(_bytes, store, folder), end)
             else:
                 self.done.kept[version] = f"it has no {MANIFEST_FILE}, but {reason}"
@@ -293,7 +278,7 @@ class _Pruning:
     def _why_ownerless_kept(self, latest: Latest | None, version: str, newest: datetime, grace: float) -> str | None:
         if latest and version in {latest.version, *latest.pinned, *latest.retired} - {*latest.removing}:
             return "`LATEST` names it"
-        if any(holds(lease, version) for lease in self.living):
+        if any(listing.holds(lease, version) for lease in self.living):
             return "it is held"
         if grace <= 0:
             return None

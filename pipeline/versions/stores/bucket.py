@@ -23,17 +23,7 @@ from typing import Any, BinaryIO, NamedTuple, Self, cast
 from recordmill.pipeline.dataset.paths import Location, attempt_name
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.versions.stores.base import (
-    CLAIM_FILE,
-    OTHER_CONTENT,
-    Conflict,
-    Copied,
-    OutputError,
-    Store,
-    TooLargeError,
-    UnsettledOutputError,
-    refusals,
-)
+from recordmill.pipeline.versions.stores import base
 from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, Part, Stream, Upload, is_plain
 
 UPLOADS = 8  # files uploaded, or objects deleted, at a time
@@ -50,7 +40,7 @@ class Listed(NamedTuple):
     written: datetime | None = None
 
 
-class BucketStore(Store):
+class BucketStore(base.Store):
     """A prefix of a bucket; each store's subclass calls its library."""
 
     scheme: str
@@ -139,7 +129,7 @@ class BucketStore(Store):
             TooLargeError: the object has more than `most` bytes; reads none.
             OutputError: the store refuses, or does not answer.
         """
-        with refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, TooLargeError)):
+        with base.refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, base.TooLargeError)):
             arguments = self._prefix + name, start, end, most
             return (self._direct and self._direct.range(*arguments)) or self._range(*arguments)
 
@@ -155,7 +145,7 @@ class BucketStore(Store):
         return BytesIO(data)
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        with refusals(self.url, "written"):
+        with base.refusals(self.url, "written"):
             self._write(self._key(name), bytes(data))  # clients may not accept Arrow's buffers
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
@@ -176,27 +166,27 @@ class BucketStore(Store):
         finally:
             self.delete(name)
         if ignored := [condition for condition, is_honoured in honours.items() if not is_honoured]:
-            raise OutputError(
+            raise base.OutputError(
                 f"{self.url} ignores {listed(ignored)}, so writers would overwrite each other: use a store that "
                 "supports conditions, or a folder"
             )
         _HONEST.add(self.url)
 
     def _writes(self, name: str, data: bytes, tag: str | None) -> bool:
-        with suppress(Conflict):
+        with suppress(base.Conflict):
             self._write_if(name, data, tag)
             return True
         return False
 
-    def copy(self, name: str, into: Store, target: str, size: int | None = None) -> Copied:
-        with refusals(self.url, "written"):
+    def copy(self, name: str, into: base.Store, target: str, size: int | None = None) -> base.Copied:
+        with base.refusals(self.url, "written"):
             self._copy(self._key(name), cast(BucketStore, into)._key(target))
-        return Copied(size or 0)
+        return base.Copied(size or 0)
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
         """Also raises OutputError if another process's upload of the object did not finish."""
-        with refusals(self.url, "written"):
+        with base.refusals(self.url, "written"):
             upload = self._begin(self._key(name))
         stream = Stream(upload, self.url)
         try:
@@ -217,12 +207,12 @@ class BucketStore(Store):
                 time.sleep(seconds)
                 found = self._digest(name)
         if found is None:
-            raise UnsettledOutputError(
+            raise base.UnsettledOutputError(
                 f"{self.url}/{name} was not written: another process did not finish writing it; run the same command "
                 "again"
             )
         if found != digest:
-            raise UnsettledOutputError(OTHER_CONTENT.format(f"{self.url}/{name}"))
+            raise base.UnsettledOutputError(base.OTHER_CONTENT.format(f"{self.url}/{name}"))
 
     def _digest(self, name: str) -> bytes | None:
         """Returns an object's SHA-256; None if it is missing."""
@@ -262,7 +252,7 @@ class BucketStore(Store):
         return {key[len(self._prefix) :]: entry for key, entry in self._listed(self._prefix + prefix).items()}
 
     def _listed(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
-        with refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
+        with base.refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
             return self._list(prefix, delimiter)
 
     @contextmanager
@@ -272,7 +262,7 @@ class BucketStore(Store):
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Writes a claim, unless this build already did, then uploads every file."""
-        before = self.read(f"{folder}/{CLAIM_FILE}")
+        before = self.read(f"{folder}/{base.CLAIM_FILE}")
         if before is None or claimant(before) != claimant(claim):
             self.claim(folder, claim)
         files = sorted(path for path in Path(assembled).rglob("*") if path.is_file())
@@ -281,10 +271,10 @@ class BucketStore(Store):
             list(threads.map(self._upload, files, names))
 
     def claim(self, folder: str, claim: bytes) -> None:
-        mine = self.write_if(f"{folder}/{CLAIM_FILE}", claim, None)
-        if self.children(folder) != [CLAIM_FILE]:  # published, with its own claim removed
-            self.delete(f"{folder}/{CLAIM_FILE}", mine)
-            raise Conflict(folder)
+        mine = self.write_if(f"{folder}/{base.CLAIM_FILE}", claim, None)
+        if self.children(folder) != [base.CLAIM_FILE]:  # published, with its own claim removed
+            self.delete(f"{folder}/{base.CLAIM_FILE}", mine)
+            raise base.Conflict(folder)
 
     def _upload(self, path: Path, name: str) -> None:
         with open(path, "rb") as source, self.create(name) as target:
@@ -300,7 +290,7 @@ class BucketStore(Store):
     def remove(self, folder: str, first: str) -> None:
         """Removes the claim last: it leads to the remains of an interrupted removal."""
         self.delete(f"{folder}/{first}")
-        claim = f"{folder}/{CLAIM_FILE}"
+        claim = f"{folder}/{base.CLAIM_FILE}"
         self.abort_uploads(folder)
         self.remove_all(folder, but={claim})
         self.delete(claim)
@@ -324,7 +314,7 @@ class BucketStore(Store):
         """Decides after a refused write, which may be the library's retry after a lost answer."""
         content = self.read_tagged(name)
         if content is None or content.data != data:
-            raise Conflict(name)
+            raise base.Conflict(name)
         return content.tag
 
 
