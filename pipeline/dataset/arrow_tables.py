@@ -2,8 +2,6 @@
 
 A compressed buffer states its size, so kilobytes may claim to be gigabytes. The sizes in each batch's header are summed
 before the decompression, and the result is fully validated, since Arrow trusts lengths and offsets.
-
->>> table = read_table(folder, "summaries/rows/bucket-000.arrow", data)  # doctest: +SKIP
 """
 
 import struct

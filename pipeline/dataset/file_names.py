@@ -8,8 +8,6 @@ untrusted: such a shard must be below the folder `versions`, after following lin
 ('emoji-train.tfrecord-00000-of-00012', 'emoji-train.index-00000-of-00012')
 >>> span_file("2026-11-20", REPORT)
 'spans/2026-11-20/report.json'
->>> shard_paths("s3://bucket/out/versions/20261121T120000Z-77d0a4b1", shard)  # doctest: +SKIP
-ShardPaths(root='s3://bucket/out/versions', file='20261120T120000Z-4f1c9a2e/emoji-train.tfrecord-00000-of-00002', …)
 """
 
 from typing import NamedTuple

@@ -2,10 +2,6 @@
 
 The manifest makes a folder a version: readers open only the files that it lists. Its paths are relative to the folder,
 so a copied folder is the same dataset. Names and identifiers have types (`dataset.paths`), checked on reading.
-
->>> manifest = read_manifest(version_folder("out/emoji", read_latest("out/emoji").version))  # doctest: +SKIP
->>> manifest.splits["train"].records  # doctest: +SKIP
-8000
 """
 
 import json

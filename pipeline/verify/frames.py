@@ -2,11 +2,6 @@
 
 The walk reports damage with record and byte, and continues: past damaged data by the record's length, which has its own
 checksum; past a damaged length to the index's next record.
-
->>> walk = FrameWalk(file, size, index, report)  # doctest: +SKIP
->>> for batch in walk.batches():                 # doctest: +SKIP
-...     batch.records
->>> walk.sha256                                  # doctest: +SKIP
 """
 
 import hashlib

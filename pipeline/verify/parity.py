@@ -2,8 +2,6 @@
 
 The model-ready values are equal bit for bit, except that the NumPy engine may differ by one level in an image scaled by
 the reader.
-
->>> report = with_parity(verify("out/emoji"), spec, rows=64)  # doctest: +SKIP
 """
 
 import hashlib

@@ -4,9 +4,6 @@ An index is made from its shard. A shard is rebuilt from the sources by the usua
 transform graph as the finished analysis and packs only the rows of damaged shards. The build key must be the same: the
 spec, the inputs with their sizes and times, and the packages.
 Files are replaced, each by one rename, only if every new file has the manifest's digest.
-
->>> repair(Path("out/emoji/versions/20261120T120000Z-4f1c9a2e"), manifest, found, spec)  # doctest: +SKIP
-Repaired(files=('emoji-train.tfrecord-00002-of-00004', 'emoji-train.index-00002-of-00004'), reasons=())
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,4 @@
-"""Checks one shard in one pass over its file: bytes, records, their content, and the index.
-
->>> check_shard(files, manifest, "train", 0)[0].problems  # doctest: +SKIP
-[]
-"""
+"""Checks one shard in one pass over its file: bytes, records, their content, and the index."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

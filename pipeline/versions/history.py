@@ -4,11 +4,6 @@ A build adds its line when it starts and replaces it at its end; an act adds its
 something. Compare-and-swap replaces the whole file, so lines stay complete; beyond 4 MiB (some thousand builds) the
 oldest lines are dropped. A line with `running` but without a lease belongs to a killed build. Lines never hold secrets
 of URLs, keys of rows, or messages of user functions.
-
->>> with recorded("out/emoji", "rollback", "labels of Friday are wrong") as changes:  # doctest: +SKIP
-...     changes["live_after"] = make_live(...)
->>> read_history("out/emoji")[-1]["end"]  # doctest: +SKIP
-'done'
 """
 
 import getpass

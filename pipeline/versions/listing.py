@@ -1,10 +1,4 @@
-"""Lists an output's versions, finds one by name, holds it for a reader, and chooses old ones to remove.
-
->>> for version in list_versions("out"):  # doctest: +SKIP
-...     print(version.manifest.sequence, version.manifest.version, version.is_live)
-1 20261120T120000Z-4f1c9a2e False
-2 20261121T090000Z-77d0a4b1 True
-"""
+"""Lists an output's versions, finds one by name, holds it for a reader, and chooses old ones to remove."""
 
 import re
 import secrets

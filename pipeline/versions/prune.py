@@ -2,9 +2,6 @@
 
 A prune first marks versions as `removing` in `LATEST`, by the same compare-and-swap as the pointer and pins: from then
 on nobody can use them. The next prune completes a killed one.
-
->>> prune("out", keep=3).removed  # doctest: +SKIP
-{'versions/20261120T120000Z-4f1c9a2e': 104857600}
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
