@@ -27,8 +27,7 @@ from recordmill.pipeline.safe_text import cut
 
 WHOLE = range(-(2**63), 2**63)  # int64
 COUNTS = range(2**63)
-Count: TypeAlias = Annotated[int, COUNTS]
-"""A whole number from 0."""
+Count: TypeAlias = Annotated[int, COUNTS]  # a whole number from 0
 UNIONS = (types.UnionType, typing.Union)
 UNKNOWN_FIELDS = "unknown_fields"
 """The field of a dataclass for JSON keys beyond its declared fields and properties."""

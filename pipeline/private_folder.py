@@ -114,10 +114,7 @@ def _new_folder() -> Path:
                 return folder
     except OSError as error:
         where = error.filename or "/tmp"  # noqa: S108 - named, not used
-        raise UserError(
-            f"cannot make a temporary folder in {where} ({error.strerror}): free some space, or set TMPDIR to a folder "
-            "of yours"
-        ) from None
+        raise UserError(f"cannot make a folder in {where} ({error.strerror}): free some space, or set TMPDIR") from None
 
 
 def _lock(folder: Path) -> None:

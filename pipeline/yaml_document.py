@@ -145,9 +145,7 @@ def _check_keys(keys: list[yaml.Node], where: str) -> None:
     for key in [key for key in keys if isinstance(key, yaml.ScalarNode)]:  # PyYAML refuses the others
         line = key.start_mark.line + 1
         if key.tag != STRING:
-            raise SpecError(
-                f"{where}:{line}: YAML reads the key `{cut(key.value)}` as {yaml_type(key)}: put it in quotes"
-            )
+            raise SpecError(f"{where}:{line}: the key `{cut(key.value)}` is {yaml_type(key)} in YAML: put it in quotes")
         if key.value in lines:
             first = lines[key.value]
             raise SpecError(f"{where}:{line}: the key `{cut(key.value)}` is a duplicate of line {first}: remove one")

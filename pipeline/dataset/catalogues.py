@@ -35,8 +35,7 @@ CONTEXT: Json = {
     "sc": "https://schema.org/",
 }
 """The `@context` required by Croissant 1.0."""
-TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
-"""The format of shards, in place of a MIME type."""
+TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"  # the shards' format, in place of a MIME type
 SHARDS = "shards"
 NO_LICENSE = "unknown"
 _TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}

@@ -35,8 +35,7 @@ from typing import Annotated, BinaryIO, Protocol, TypeAlias
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut, printable
 
-FORBIDDEN = frozenset("\\:\n\t")
-"""Characters of drives, schemes and lines; builds do not write them into file names."""
+FORBIDDEN = frozenset("\\:\n\t")  # of drives, schemes and lines; builds do not write them into file names
 NO_PARTS = frozenset({"", ".", ".."})  # not names of files or folders
 MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux's limits
 ADVICE = "copy the version again, or build again"
@@ -57,8 +56,7 @@ class Remote(Protocol):
         """Returns a file's first bytes, at most `most`. Raises: DatasetError."""
 
 
-Location: TypeAlias = Path | Remote
-"""A folder or a file, local or remote."""
+Location: TypeAlias = Path | Remote  # a folder or a file
 
 
 def check_inner(path: str) -> str:

@@ -110,10 +110,8 @@ def _read_ids(json: Any) -> dict[int, int]:
     return {int(id_): count for id_, count in counts.items()}
 
 
-Profile = Mapping[str, FeatureProfile]
-"""The counts of each feature."""
-Profiles = Mapping[str, Profile]
-"""The profile of each split."""
+Profile = Mapping[str, FeatureProfile]  # by feature
+Profiles = Mapping[str, Profile]  # by split
 
 
 def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:

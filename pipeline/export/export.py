@@ -28,8 +28,7 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.base import ExportError
 
 SPEC_FILE = "dataset.yaml"
-OPTIONS = ("shards", "together")
-"""Options copied to the export's spec, besides name, splits, features and label."""
+OPTIONS = ("shards", "together")  # copied to the export's spec, besides name, splits, features and label
 
 
 @dataclass(frozen=True)

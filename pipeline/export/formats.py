@@ -21,8 +21,7 @@ ROWS = 1_000  # most rows of a Parquet row group
 GROUP_BYTES = 32 << 20  # bytes that end a Parquet row group
 IMAGE_SUFFIXES = ("jpeg", "png", "webp", "bmp")  # of stored images
 
-Row = Mapping[str, Any]
-"""The cells of a row by column, including its key and its split."""
+Row = Mapping[str, Any]  # cells by column, including key and split
 
 
 class ExportWriter(AbstractContextManager["ExportWriter"]):

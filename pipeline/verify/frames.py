@@ -18,10 +18,8 @@ from recordmill.pipeline.reader.local_shards import COPIED, Frame
 
 BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
 Offsets = npt.NDArray[np.uint64]
-ReportDamage = Callable[[int, int, str], None]
-"""Takes a record's number, its byte offset, and a message."""
-Pieces = list[tuple[int, int, int]]
-"""Each record's number, and the start and end of its data in a piece of the file."""
+ReportDamage = Callable[[int, int, str], None]  # takes a record's number, its byte offset, and a message
+Pieces = list[tuple[int, int, int]]  # each record's number, and the start and end of its data in a piece of the file
 
 
 class FrameBatch(NamedTuple):

@@ -147,9 +147,7 @@ def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
     if plan.build_key != manifest.build_key:
         same = plan.inputs_sha256 == manifest.provenance.get("inputs_sha256")
         cause = "the spec, its files or the packages" if same else "the inputs"
-        raise RepairError(
-            f"{cause} changed since {manifest.version}: its shards cannot be rebuilt; build a new version"
-        )
+        raise RepairError(f"{cause} changed since {manifest.version}, so it cannot be rebuilt: build a new version")
     refuse(check_graph(VersionFiles(folder), manifest, "transform_fn"))
 
 

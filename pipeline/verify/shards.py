@@ -23,10 +23,8 @@ from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, stored_features
 
 TOGETHER = 2048  # records parsed at once
-ShardNumber: TypeAlias = tuple[str, int]
-"""A split, and a shard's number there, from 0."""
-CheckedShard: TypeAlias = tuple[Findings, Counter[int]]
-"""A shard's findings, and its number of records by label id."""
+ShardNumber: TypeAlias = tuple[str, int]  # a split, and a shard's number there, from 0
+CheckedShard: TypeAlias = tuple[Findings, Counter[int]]  # a shard's findings, and its number of records by label id
 
 
 def shard_numbers(manifest: Manifest) -> list[ShardNumber]:

@@ -21,10 +21,8 @@ from recordmill.pipeline.versions.stores.bucket import claimant
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 BUILDING_FOLDER = ".building"
-RUN, REMOVED = "run-", "gone-"
-"""The prefixes of an attempt's folder, and of one under removal."""
-PLAN_FILE = "reports/plan.json"
-"""The file that marks a folder as an attempt: written last and deleted first."""
+RUN, REMOVED = "run-", "gone-"  # prefixes of an attempt's folder, and of one under removal
+PLAN_FILE = "reports/plan.json"  # marks a folder as an attempt: written last and deleted first
 
 
 def building_folder(output: str, work: str | None = None) -> str:

@@ -117,12 +117,9 @@ class Lease:
         """
         holder = _holder(self._store.read_tagged(_path(self.name)))
         if holder is None:
-            raise LeaseLostError(f"this process's lease in {self._store.url} is gone: this build published no version")
+            raise LeaseLostError(f"this process's lease in {self._store.url} is gone: it published no version")
         if holder.token != self._holder.token:
-            raise LeaseLostError(
-                f"this process missed its beats, so {holder} took over in {self._store.url}: this build published no "
-                "version"
-            )
+            raise LeaseLostError(f"{holder} took over in {self._store.url}: this process published no version")
 
     def release(self) -> None:
         """Deletes the lease if this process still holds it."""

@@ -229,9 +229,8 @@ def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> It
             raise
         lines = str(error).strip().splitlines()
         reason = cut(redacted(lines[0], url), 200) if lines else type(error).__name__
-        raise OutputError(
-            f"{url} cannot be {action} ({reason}): check the address, the credentials and the network"
-        ) from error
+        advice = "check the address, the credentials and the network"
+        raise OutputError(f"{url} cannot be {action} ({reason}): {advice}") from error
 
 
 def load(module: str, url: str, extra: str) -> Any:

@@ -208,8 +208,7 @@ class BucketStore(base.Store):
                 found = self._digest(name)
         if found is None:
             raise base.UnsettledOutputError(
-                f"{self.url}/{name} was not written: another process did not finish writing it; run the same command "
-                "again"
+                f"another process did not finish writing {self.url}/{name}: run the same command again"
             )
         if found != digest:
             raise base.UnsettledOutputError(base.OTHER_CONTENT.format(f"{self.url}/{name}"))
