@@ -396,7 +396,7 @@ def test_a_graph_writes_files_only_where_it_is_saved(graph: bytes, refused: bool
 def test_a_serving_model_is_given_once_it_was_checked(folder: Path) -> None:
     assert serving_model(folder) == str(folder / "serving")
     write_graph("PyFunc")(folder)
-    with raises(UnsafeGraphError, "'PyFunc'", "2 times", "copy the version again"):
+    with raises(UnsafeGraphError, "'PyFunc'", "2 times", "build again"):
         serving_model(folder)
     (folder / "serving/saved_model.pbtxt").touch()
     with raises(UnsafeGraphError, "saved_model.pbtxt", "1 more"):

@@ -136,7 +136,7 @@ def test_a_broken_pointer_is_mended(local: Path) -> None:
     for command in (list_versions, lambda output: pin(output, "1"), lambda output: prune(output, 1)):
         with raises(OutputError, "LATEST", f"`recordmill versions rollback {local} VERSION`"):
             command(str(local))
-    with raises(DatasetError, f"{local} has no live version", NAMES[2]):
+    with raises(DatasetError, local, "no live version", NAMES[2]):
         rollback(str(local))
     assert rollback(str(local), "#2") == (find(str(local), "2"), None)
     assert (live(local).version, live(local).sequence) == (NAMES[1], 4)
@@ -167,7 +167,7 @@ def test_where_nothing_is_published(tmp_path: Path) -> None:
     assert prune(str(tmp_path), keep=1).removed == {}
     with raises(OutputError, tmp_path, f"recordmill versions rollback {tmp_path}"):
         pin(str(tmp_path), "1")
-    with raises(DatasetError, f"{tmp_path} has no live version", "no versions"):
+    with raises(DatasetError, tmp_path, "no live version"):
         rollback(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -381,7 +381,7 @@ def test_a_reader_holds_its_version(tmp_path: Path) -> None:
         assert_names(kept, "v1", "held")
     prune(str(tmp_path / "out"), keep=1, grace_seconds=0)
     assert there(tmp_path / "out") == ["v2"]
-    with raises(DatasetError, "v1", tmp_path / "out", "open the dataset again"), dataset.held():
+    with raises(DatasetError, "v1", tmp_path / "out", "open "), dataset.held():
         pytest.fail("holds what is gone")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "history.jsonl", "versions"]
 

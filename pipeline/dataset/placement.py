@@ -84,7 +84,7 @@ def split_bounds(weights: Mapping[str, float]) -> list[int]:
     shares = [round(weight * 1_000_000) for weight in weights.values()]  # integers: exact on every machine
     for (name, weight), share in zip(weights.items(), shares, strict=True):
         if weight and share * 1_000_000 < max(1, sum(shares) - share):
-            raise ValueError(f"the share {weight:g} of '{name}' rounds to 0: give at least 0.000001, one in a million")
+            raise ValueError(f"the share {weight:g} of '{name}' rounds to 0: give at least 0.000001, 1 of a million")
     return [(cumulated << 64) // sum(shares) for cumulated in accumulate(shares)]
 
 
