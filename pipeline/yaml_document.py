@@ -12,15 +12,17 @@ import textwrap
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 Path = tuple[str | int, ...]
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]*")
@@ -194,7 +196,7 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Adds the options' docstrings."""
         described = handler(schema)
         properties = handler.resolve_ref_schema(described).get("properties", {})

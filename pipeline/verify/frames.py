@@ -47,7 +47,7 @@ class FrameWalk:
         self.offsets = array("Q")
         """The offsets of the records so far, and at the end the file's size."""
         self.is_whole = True
-        """Whether all offsets are known."""
+        """False if damage hides an offset."""
         self._number = 0
 
     @property

@@ -92,7 +92,7 @@ class Store(Protocol):
     pause: ClassVar[float]
     """The least seconds between two polls of other processes' files, and between two writes for them."""
     links: ClassVar[bool]
-    """Whether hard links let each version's folder hold all its files."""
+    """True if hard links let each version's folder hold all its files."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.url == getattr(other, "url", None)
