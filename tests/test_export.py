@@ -43,7 +43,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def write_small(output: Path, *features: str, **changes: Any) -> Dataset:
-    """Writes a version with some of its features; `changes` are those of the manifest's fields."""
+    """Writes a version with some features; `changes` are fields of the manifest."""
     described = {name: published.FEATURES[name] for name in features}
     spec = {"splits": dict(published.LAYOUT.weights), "features": {name: OPTIONS[name] for name in features}}
     published.write_version(output, **{"features": described, "spec": spec, **changes})
@@ -51,7 +51,7 @@ def write_small(output: Path, *features: str, **changes: Any) -> Dataset:
 
 
 def write_prices(output: Path, options: dict[str, Any], **changes: Any) -> Dataset:
-    """Writes a version of one number, 0 to 24.875 as it is stored, that is described as these options say."""
+    """Writes a version of one number, stored as 0 to 24.875, with these options."""
     described = {name: value for name, value in options.items() if name != "optional"}
     return write_small(
         output,

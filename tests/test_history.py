@@ -196,9 +196,8 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 
 def test_history_shows_builds_and_acts(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "history", folder) == [
-        f"{folder} has no history yet: builds and `recordmill versions` write it"
-    ]
+    (line,) = printed(capsys, "history", folder)
+    assert_names(line, folder, "history", "`recordmill versions`")
     assert printed(capsys, "history", folder, "--json") == []
     build = {"began_at": "2026-11-20T12:00:00Z", "host": "h", "live_before": "v0", "version": "v1"}
     write_entry(folder, {"id": "old", "end": "published", **build})

@@ -165,7 +165,7 @@ def change(**changes: Any) -> Callable[[Any], Any]:
 
 
 def with_file(path: str) -> dict[str, Any]:
-    """A split of one shard, whose file has this path."""
+    """A split of one shard with a file at this path."""
     return {"records": 3, "shards": [replace(SHARD, file=path).to_json()]}
 
 

@@ -78,7 +78,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Spec]:
 
 @pytest.fixture
 def folder(once: tuple[Path, Path, Spec], tmp_path: Path) -> Path:
-    """A copy of the version, in a dataset of its own."""
+    """A copy of the version in another dataset."""
     shutil.copytree(once[1], tmp_path / "out")
     (version,) = (tmp_path / "out" / "versions").iterdir()
     return version
@@ -137,7 +137,7 @@ def test_a_shard_that_comes_out_otherwise_is_not_taken(folder: Path, once: tuple
     flip(folder / SHARD)
     damaged = contents(folder)
     report = mend(folder, once[2])
-    assert_names(report.unrepaired[-1], SHARD, "SHA-256")
+    assert_names(report.unrepaired[-1], SHARD, "bytes, expected")
     assert contents(folder) == damaged
 
 

@@ -39,7 +39,7 @@ NAMES = ["20261101T000000Z-aaaa0000", "20271101T000000Z-bbbb0000", "20261102T000
 
 @pytest.fixture(params=emulators.ONE_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Three versions, of which the second was published by a clock that was a year ahead; the third is live."""
+    """Three versions: the second published by a clock a year ahead, the third live."""
     with STORES[request.param](tmp_path) as url:
         for number, name in enumerate(NAMES):
             publish(url, tmp_path, name, f"{number}" * 64)
