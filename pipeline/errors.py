@@ -165,6 +165,5 @@ def _status(error: BaseException) -> int | None:
 
 
 def _answer(error: BaseException) -> dict[str, Any]:
-    """Returns the answer inside a botocore error."""
     response = getattr(error, "response", None)
     return response if isinstance(response, dict) else {}

@@ -197,7 +197,6 @@ class Options(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Adds the options' docstrings."""
         described = handler(schema)
         properties = handler.resolve_ref_schema(described).get("properties", {})
         for base in reversed(cls.__mro__):
@@ -218,7 +217,6 @@ def number_or_list(value: Any, copies: int = 1) -> Any:
 
 
 def _docstrings(options: type[Options]) -> dict[str, str]:
-    """Returns the docstrings of a class's own attributes."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(options))).body[0]
     texts = {}
     for before, statement in pairwise(getattr(tree, "body", [])):

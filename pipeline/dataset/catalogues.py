@@ -163,7 +163,6 @@ def _records(manifest: Manifest) -> Json:
 
 
 def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
-    """Returns the field of a part of a record, `repeated` for several values."""
     is_image = description is not None and description.is_image_file and stored.dtype == "bytes"
     field = _field(
         f"records/{name}",

@@ -101,8 +101,6 @@ class _Spec(TypedDict, total=False):
 
 
 class _Analysis(TypedDict):
-    """The source of a frozen graph."""
-
     version: VersionName
     graph_sha256: Sha256
     label_counts: list[Count]

@@ -192,7 +192,6 @@ class Layout:
         return first + shard - int(self._first_shard[span, column])
 
     def _cell(self, group: int) -> tuple[int, int]:
-        """Returns the positions of a group's span and split."""
         return divmod(int(np.searchsorted(self._first_group, group, side="right")) - 1, len(self.splits))
 
 

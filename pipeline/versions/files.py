@@ -218,6 +218,5 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:
-    """Returns each shard's bytes by its file's identity."""
     files = {f"{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in manifest.shards}
     return {store.identity(f"{VERSIONS_FOLDER}/{path}")[0]: size for path, size in files.items()}

@@ -102,8 +102,6 @@ def remove_held_back(output: str, live: str) -> None:
 
 
 def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
-    """Removes the held-back ones of some versions."""
-
     def mark(latest: Latest | None) -> Latest:  # asks again: a person may have approved one
         return listing.marked(
             listing.there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)]

@@ -151,7 +151,6 @@ def _size(body: Any) -> int:
 
 
 def _kind(request: Any) -> str:
-    """Returns the kind of a JSON API request."""
     url = urlsplit(request.url)
     if request.method == "GET":
         return "get" if "alt=media" in url.query else "list" if url.path.endswith("/o") else "head"

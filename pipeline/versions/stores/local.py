@@ -29,8 +29,6 @@ _STRAYS = (f"{REMOVING_FOLDER}/*", *(f"{name}.{'[0-9a-f]' * 32}" for name in _RE
 
 @dataclass
 class _Lock:
-    """This process's lock of a folder."""
-
     mutex: threading.RLock = field(default_factory=threading.RLock)
     depth: int = 0
     file: int = -1

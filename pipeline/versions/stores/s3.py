@@ -169,7 +169,6 @@ _REQUEST = threading.local()
 
 
 def _began(request: Any, **_: Any) -> None:
-    """Records this thread's request or retry."""
     body = request.body if isinstance(request.body, bytes) else b""
     _REQUEST.sent, _REQUEST.began = len(body), time.monotonic()
     _REQUEST.retries = int(b"attempt=1" not in request.headers.get("amz-sdk-request", b"attempt=1").split(b"; "))
