@@ -1,4 +1,4 @@
-"""Errors shown to the user as one clear line, without a traceback, and the exit codes that a scheduler decides by."""
+"""Errors shown to the user without a traceback, and exit codes for schedulers."""
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator
@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from recordmill.pipeline.safe_text import cut
 
 MOST_MESSAGE = 10_000
-"""Characters of a message: a hundred lines on a spec; a manifest may hold a name of a million."""
-LONGEST_NEAR = 64  # characters: to compare two names costs the square of that
-MOST_NEAR = 1_000  # names that are compared
+"""Characters of a message: a hundred lines on a spec; a hostile manifest may hold a name of a million."""
+LONGEST_NEAR = 64  # characters: the comparison of two names is quadratic
+MOST_NEAR = 1_000  # names compared
 SHOWN_NAMES = 20
 
 
@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
     UP_TO_DATE = 3
     GATE = 4
     REJECTS = 5
-    TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h, which mail and batch systems repeat
+    TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: mail and batch systems retry
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -35,14 +35,13 @@ class ExitCode(IntEnum):
 
 
 class UserError(Exception):
-    """An error that the user can fix; the message says what, where and what to do next.
+    """An error that the user can fix; the message names the problem, the place and the remedy.
 
-    It may be logged anywhere: URLs in it have no passwords and queries, it holds no value of a row, and of a message
-    that is too long for a screen the middle is left out.
+    The message is safe to log: URLs lose passwords and queries, row values are absent, and a long text its middle.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.ERROR
-    """The status that the command ends with."""
+    """The command's exit status."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(cut(message, MOST_MESSAGE))
@@ -53,7 +52,7 @@ class DatasetError(UserError, ValueError):
 
 
 class WrongValueError(ValueError):
-    """An option that contradicts another one; `path` leads from the place of the check to the option."""
+    """An option contradicts another one; `path` leads from the place of the check to the option."""
 
     def __init__(self, message: str, *path: str) -> None:
         super().__init__(message)
@@ -61,9 +60,9 @@ class WrongValueError(ValueError):
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
-    """Ends a message about an unknown name with `; did you mean `x`?`, or with nothing if no known name is close.
+    """Returns `; did you mean `x`?` for a message about an unknown name, or "" if no known name is close.
 
-    Only the first 1,000 known names of at most 64 characters are compared.
+    Compares only the first 1,000 known names of at most 64 characters.
 
     >>> did_you_mean("vocabulry", ["kind", "vocabulary"])
     '; did you mean `vocabulary`?'
@@ -76,7 +75,7 @@ def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
 
 
 def listed(names: Collection[str], most: int = SHOWN_NAMES) -> str:
-    """Lists the first few of some names for a message, each cut.
+    """Lists the first names for a message, each cut.
 
     >>> listed(["train", "test", "validation"], 2)
     'train, test and 1 more'
@@ -106,7 +105,7 @@ _MEANINGS = {
 }
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 403, 404, 429, 500
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
-"""S3's and STS' codes of credentials that may be renewed; GCS answers 401."""
+"""S3's and STS's codes for renewable credentials; GCS answers 401."""
 NO_ANSWER = {
     "ConnectionError",
     "ConnectTimeout",
@@ -119,12 +118,11 @@ NO_ANSWER = {
     "TransportError",
     "gaierror",
 }
-"""The base classes of errors without an answer, or without a new token, in requests, botocore, google-api-core,
-google-auth and socket."""
+"""Base classes of errors without an answer or a new token: requests, botocore, google-api-core, google-auth, socket."""
 
 
 def code_of(error: BaseException) -> ExitCode:
-    """Returns the exit code that an exception ends the command with: its class's, or that of a service's failure."""
+    """Returns an exception's exit code: its class's, or that of a service's failure."""
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     code = getattr(error, "exit_code", ExitCode.ERROR)
@@ -135,12 +133,12 @@ def code_of(error: BaseException) -> ExitCode:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Returns the HTTP status of a service's answer that led to an error; None if there was no answer."""
+    """Returns the HTTP status that led to an error; None without an answer."""
     return next((status for cause in _causes(error) if (status := _status(cause)) is not None), None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields an error and those that it was raised from; Beam keeps those of several files in a dictionary."""
+    """Yields an error and its causes; Beam keeps those of several files in a dictionary."""
     while error is not None:
         yield error
         details = getattr(error, "exception_details", None)
@@ -150,7 +148,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_temporary(error: BaseException) -> bool:
-    """Whether a library says that a service did not answer, was too busy, or asks for newer credentials."""
+    """Whether a service did not answer, was too busy, or needs new credentials."""
     if _answer(error).get("Error", {}).get("Code") in EXPIRED:
         return True
     status = _status(error)
@@ -167,6 +165,5 @@ def _status(error: BaseException) -> int | None:
 
 
 def _answer(error: BaseException) -> dict[str, Any]:
-    """Returns the answer that an error of botocore's holds."""
     response = getattr(error, "response", None)
     return response if isinstance(response, dict) else {}

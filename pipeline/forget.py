@@ -1,10 +1,9 @@
-"""`recordmill versions forget`: a version without some rows, at once, and a list that every later build honours.
+"""`recordmill versions forget`: removes rows from the live version, and lists them for all later builds.
 
-The list comes first: from then on every build leaves these rows out, and a build that is at work is refused as it
-publishes. After its end the live version is published again without them. Only the shards that hold them are written
-anew, and the files that show rows or counts. What was learned of all rows (statistics, vocabularies, the graph,
-summaries, profile, duplicates) stays as it was, and `provenance.forgotten.learned_of` names the version that it was
-learned of.
+The list is written first: from then on every build skips these rows, and a running build is refused when it publishes.
+After its end the live version is published without the rows. Only the shards with them, and files that show rows or
+counts, are rewritten. What all rows taught (statistics, vocabularies, the graph, summaries, profile, duplicates) stays
+unchanged; `provenance.forgotten.learned_of` names its version.
 """
 
 import uuid
@@ -38,7 +37,7 @@ from recordmill.pipeline.rows import (
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.files import KeptFiles, inventory
+from recordmill.pipeline.versions.files import MATERIALIZED, KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import (
     FORGOTTEN,
     LEARNED_OF,
@@ -52,7 +51,6 @@ from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
-from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.kinds import read_descriptions
@@ -60,7 +58,7 @@ from recordmill.transforms.contract.stored import Ragged, stored_features
 
 
 class PackedError(UserError):
-    """Records hold several rows each, so a row cannot be taken out of them; the keys are on the list."""
+    """Records hold several rows each, so rows cannot be removed; the keys are on the list."""
 
 
 @dataclass(frozen=True)
@@ -68,37 +66,37 @@ class Forgot:
     """The outcome of `forget`."""
 
     manifest: Manifest
-    """The live version, which holds none of the keys."""
+    """The live version, without the keys."""
     is_new: bool
-    """Whether it was published by this call."""
+    """Whether this call published it."""
     rows: int = 0
-    """The records that the version before held of forgotten keys."""
+    """The removed records."""
     rejects: int = 0
-    """The rejected rows of forgotten keys that it listed."""
+    """The removed rejects."""
     unknown: tuple[bytes, ...] = ()
-    """The given keys of which the version before held neither."""
+    """The given keys with neither."""
     held_by: dict[str, int] = field(default_factory=dict)
-    """Other versions that still hold forgotten rows, with their records; -1 where that cannot be known."""
+    """Other versions with forgotten rows, and their number of such records; -1 if unknown."""
     broken: tuple[str, ...] = ()
-    """Versions whose manifest cannot be read, which may hold such rows; no prune removes them."""
+    """Versions with unreadable manifests, which may hold such rows; prunes keep them."""
 
 
 def forget(
     output: str, keys: Collection[bytes] = (), on_wait: Callable[[Holder], None] = lambda holder: None, reason: str = ""
 ) -> Forgot:
-    """Takes rows out of the live version, and keeps them out of later ones.
+    """Removes rows from the live version, and keeps them out of later ones.
 
-    Without keys it takes out of the live version what is on the list, as after a rollback. It waits for the process
-    that builds, which it gives to `on_wait`. The history has the reason, and no keys.
+    Without keys, removes the listed rows, which a rollback may have brought back. Waits for a running build, passed to
+    `on_wait`. The history records the reason but not the keys.
 
     Raises:
-        PackedError: the records hold several rows each; a build leaves the rows out.
+        PackedError: the records hold several rows each; the next build skips the rows.
         DatasetError: a file of the live version is damaged.
-        OutputError: nothing is live, so nothing is written; or the output cannot be written, or changed meanwhile.
+        OutputError: the output has no live version (then the list is unchanged), cannot be written, or changed.
     """
     store = open_existing(output)
     if latest_of(store) is None:
-        raise OutputError(f"nothing is live in {output}, so that no row can be forgotten: nothing was written")
+        raise OutputError(f"{output} has no live version to forget rows of: the list is unchanged")
     with recorded(output, "forget", reason) as changes:
         before = len(read_forgotten(store).keys)
         changes["keys"] = len(add_forgotten(store, keys).keys) - before
@@ -107,7 +105,7 @@ def forget(
 
 
 def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only: str | None = None) -> dict[str, int]:
-    """Counts the forgotten records in each version that has any, or `only` one; -1: of packed texts, or damaged."""
+    """Counts the forgotten records of each version with any, or of `only` one; -1 for packed texts or damage."""
     store, counts = open_existing(output), dict[str, int]()
     for manifest in publishing.published(store):
         if manifest.version in but or only not in (None, manifest.version):
@@ -127,15 +125,15 @@ def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only:
 def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], changes: Entry) -> Forgot:
     output, live, gone = base.output, base.live, base.forgotten
     if live is None:
-        why = f"the live version is damaged: {base.fault}" if base.fault else f"nothing is live in {output}"
-        raise OutputError(f"{why}: the keys are on the list, and later builds leave them out")
+        why = f"the live version is damaged: {base.fault}" if base.fault else f"{output} has no live version"
+        raise OutputError(f"{why}: the keys are on the list, and later builds skip them")
     with held(output, live.version):
         if not base.holds_forgotten_rows:
             return _with_others(Forgot(live, is_new=False), output, gone)
         if not is_sorted(live):
             raise PackedError(
-                f"the records of {live.version} hold several rows each, which cannot be taken apart: the keys are on "
-                "the list, so run `recordmill build`, which leaves the rows out, and then "
+                f"the records of {live.version} hold several rows each, which cannot be separated: the keys are on the "
+                "list; run `recordmill build`, which skips the rows, and then "
                 f"`recordmill versions prune {output} --purge`"
             )
         rows = list(find_digests(base.folder, live, gone.digests))
@@ -150,14 +148,14 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
 
 
 def _with_others(done: Forgot, output: str, gone: Forgotten) -> Forgot:
-    """Names the other versions that hold forgotten rows, or may."""
+    """Adds the other versions with forgotten rows, certain or possible."""
     others = versions_with(output, gone, {done.manifest.version})
     return replace(done, held_by=others, broken=tuple(publishing.broken(open_existing(output))))
 
 
 @dataclass(frozen=True)
 class _Removal:
-    """Publishes a version again without some rows."""
+    """Republishes a version without some rows."""
 
     store: Store
     output: str
@@ -167,7 +165,7 @@ class _Removal:
     rejects: Rejected
 
     def publish(self, base: Base, lease: Lease) -> Manifest:
-        """Assembles the version and makes it live, whatever the gate found of the one before: no rows are new."""
+        """Assembles the version and makes it live without the gate: it has no new rows."""
         key = self.gone.rows_key(self.base.build_key)
         run = Path(locate(building_folder(self.output), key[:16]), f"{RUN}{uuid.uuid4().hex[:12]}")
         try:
@@ -183,8 +181,8 @@ class _Removal:
         splits = {name: self._split(kept, name) for name in self.base.splits}
         indexes = (shard.index for shard in self.base.shards)
         stale = [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
-        anew = {*indexes, *SIDECARS, *self.rejects.files, *stale}
-        kept.files([path for path in self.base.files if path not in anew])
+        rewritten = {*indexes, *SIDECARS, *self.rejects.files, *stale}
+        kept.files([path for path in self.base.files if path not in rewritten])
         for path, data in self.rejects.files.items():
             path_within(assembled, path).write_bytes(data)
         own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
@@ -204,7 +202,7 @@ class _Removal:
         return with_sidecars(manifest, assembled, self.output)
 
     def _split(self, kept: KeptFiles, name: str) -> Split:
-        """Writes the shards of a split that hold rows to remove, and keeps the others."""
+        """Rewrites a split's shards with rows to remove, and keeps the others."""
         split, shards, labels = self.base.splits[name], list[Shard](), Counter[int]()
         removed = defaultdict[str, list[int]](list)
         for row in self.rows:
@@ -227,7 +225,7 @@ class _Removal:
 
     @cached_property
     def _touched(self) -> set[str]:
-        """The spans that held forgotten rows: their reports are of other records, so the next build reads them."""
+        """The spans with forgotten rows: their reports are outdated, so the next build reads the spans."""
         return {row.shard.span for row in self.rows if row.shard.span is not None} | self.rejects.spans
 
     def _span(self, name: str, span: Span) -> Span:
@@ -238,7 +236,7 @@ class _Removal:
         return replace(span, key=self.gone.rows_key(span.key), rows=rows, members={})
 
     def _sources(self) -> tuple[dict[str, Any], ...]:
-        """Returns the counts of the sources; where there are several, it is not known whose the rows were."""
+        """Returns the sources' counts; with several sources, the rows' origins are unknown."""
         if len(self.base.sources) != 1:
             return self.base.sources
         (source,) = self.base.sources
@@ -253,7 +251,7 @@ class _Removal:
 
 
 def _labels(manifest: Manifest, records: Sequence[bytes]) -> Iterator[int]:
-    """Yields the label's ids in some records, where the manifest counts them."""
+    """Yields the records' label ids if the manifest counts them."""
     label = manifest.label
     stored = {} if label is None else stored_features(read_descriptions({label: manifest.features[label]}))
     if label is not None and stored[label].dtype == "int64":
@@ -262,7 +260,7 @@ def _labels(manifest: Manifest, records: Sequence[bytes]) -> Iterator[int]:
 
 
 def _with_forgotten(counts: Mapping[str, Any], written: int, rejected: int) -> dict[str, Any]:
-    """Moves rows from those written and rejected to those forgotten."""
+    """Counts written and rejected rows as forgotten."""
     if not counts:
         return dict(counts)
     moved = {name: counts.get(name, 0) - less for name, less in (("written", written), ("rejected", rejected))}

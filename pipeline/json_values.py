@@ -1,9 +1,9 @@
-"""JSON that somebody else may have written: parsed within bounds, and read as declared types.
+"""Untrusted JSON: parsed within bounds, and read as declared types.
 
 A type is a dataclass, a TypedDict, `Any`, `str`, `bool`, `int`, `float`, `Count`, a list, tuple or dict of types, or a
-union of types. `Annotated[str, check]` is a text of a form, a value or a dict's key: `check` returns it, or raises
-DatasetError; `Annotated[str, texts]` is one of some. Numbers are finite and fit int64. Keys that a type does not
-declare are left alone, since a later Recordmill may write them.
+union of types. `Annotated[str, check]` is a text (value or dict key) that `check` returns or refuses with DatasetError;
+`Annotated[str, texts]` is one of some texts. Numbers are finite and fit int64. Undeclared keys are allowed: a later
+Recordmill may write them.
 
 >>> read_as([3, 4], tuple[Count, ...], "`shape`")
 (3, 4)
@@ -25,24 +25,22 @@ from typing import Annotated, Any, TypeAlias
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
 
-WHOLE = range(-(2**63), 2**63)
-"""The numbers of int64, which arrays and files hold."""
+WHOLE = range(-(2**63), 2**63)  # int64
 COUNTS = range(2**63)
-Count: TypeAlias = Annotated[int, COUNTS]
-"""A whole number from 0."""
+Count: TypeAlias = Annotated[int, COUNTS]  # a whole number from 0
 UNIONS = (types.UnionType, typing.Union)
 UNKNOWN_FIELDS = "unknown_fields"
-"""The field of a dataclass that holds what its JSON has beyond its declared fields and properties."""
+"""The field of a dataclass for JSON keys beyond its declared fields and properties."""
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
-MOST_NESTED = 50  # far below Python's 1,000 calls, which would end the work wherever they are reached
+MOST_NESTED = 50  # far below Python's recursion limit of 1,000 calls
 
 
 class NewerFormatError(DatasetError):
-    """Something is of a format that this version does not know."""
+    """A file has a newer format than this Recordmill knows."""
 
 
 def check_format(value: Any, known: int, what: str = "it") -> None:
-    """Refuses what a newer Recordmill wrote, by its number alone. Raises: NewerFormatError; DatasetError: no number."""
+    """Refuses a newer Recordmill's format number. Raises: NewerFormatError; DatasetError: not a number."""
     written = value.get("format", known) if isinstance(value, Mapping) else known
     if read_as(written, Count, "format") > known:
         raise NewerFormatError(
@@ -54,28 +52,25 @@ def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
     """Parses JSON.
 
     Raises:
-        DatasetError: it cannot be parsed, is nested without end, or holds more than `most` lists and objects.
+        DatasetError: it is invalid, is nested too deep, or holds more than `most` lists and objects.
     """
     if (containers := data.count(b"[") + data.count(b"{")) > most:
-        raise DatasetError(f"it holds {containers:,} lists and objects, where {most:,} are the limit")
+        raise DatasetError(f"it holds {containers:,} lists and objects; the limit is {most:,}")
     try:
         return json.loads(data)
     except RecursionError:
-        raise DatasetError("its lists and objects are nested without end") from None
-    except ValueError as error:  # no JSON, no UTF-8, or a number of more than 4,300 digits
-        raise DatasetError(f"it is no JSON: {error}") from None
+        raise DatasetError("its lists and objects are nested too deep") from None
+    except ValueError as error:  # not JSON, not UTF-8, or a number of more than 4,300 digits
+        raise DatasetError(f"it is not JSON: {error}") from None
 
 
 def read_as(value: Any, hint: Any, what: str) -> Any:
-    """Converts a JSON value to a type: lists to declared tuples, objects to declared dataclasses.
+    """Converts a value of `parse_json` to a type: lists to declared tuples, objects to declared dataclasses.
 
-    Args:
-        value: as `parse_json` returns it.
-        hint: the type.
-        what: names the value in messages; empty for a whole file.
+    `what` names the value in messages; empty for a whole file.
 
     Raises:
-        DatasetError: it is something else, lacks a key, or is nested more than 50 deep.
+        DatasetError: the value has another type, lacks a key, or is nested more than 50 deep.
     """
     for option, origin, kinds, has_fields in _options(hint):
         if option is Any:
@@ -111,7 +106,7 @@ def _of_form(text: str, check: Callable[[str], str], what: str) -> str:
 
 @functools.cache
 def _options(hint: Any) -> tuple[tuple[Any, Any, tuple[Any, ...], bool], ...]:
-    """Returns the types that a hint allows, each with its origin, its arguments, and whether it has fields."""
+    """Returns a hint's alternatives, each with its origin, its arguments, and whether it has fields."""
     options = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,)
     return tuple(
         (each, typing.get_origin(each) or each, typing.get_args(each), is_dataclass(each) or typing.is_typeddict(each))
@@ -124,12 +119,12 @@ def _inner(what: str, name: str) -> str:
 
 
 def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
-    """Reads the fields of a dataclass or a TypedDict; a missing one has its default, or is an error."""
+    """Reads the fields of a dataclass or a TypedDict; a missing one gets its default, or is an error."""
     read: dict[str, Any] = {}
     for name, (hint, is_needed, plain) in _fields(kind).items():
         if name in values and name != UNKNOWN_FIELDS:
             value = values[name]
-            is_plain = type(value) is plain and (plain is str or value in COUNTS)  # most are: a third of the time
+            is_plain = type(value) is plain and (plain is str or value in COUNTS)  # most values: three times as fast
             read[name] = value if is_plain else read_as(value, hint, _inner(what, name))
         elif is_needed:
             raise DatasetError(f"{cut(what) or 'it'} has no `{name}`")
@@ -144,9 +139,9 @@ def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
 
 @functools.cache
 def _fields(kind: Any) -> dict[str, tuple[Any, bool, type | None]]:
-    """Returns the type of each field, whether the field is required, and `str` or `int` for a text or a count."""
+    """Returns each field's type, whether it is required, and `str` or `int` for a text or a count."""
     hints = {name: _of_field(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
-    if is_dataclass(kind):  # whose hints name class variables, too
+    if is_dataclass(kind):  # its hints include class variables
         needed = {
             each.name: each.default is MISSING and each.default_factory is MISSING for each in fields(kind) if each.init
         }
@@ -164,11 +159,11 @@ def _of_field(hint: Any) -> Any:
 
 
 def _check_any(value: Any, what: str, depth: int = 0) -> None:
-    """Refuses what is nested too deep to be shown, compared or written again, and numbers that JSON cannot hold."""
+    """Refuses deep nesting, which could not be shown, compared or rewritten, and numbers outside JSON."""
     if depth > MOST_NESTED:
         raise DatasetError(f"{cut(what)} is nested more than {MOST_NESTED} deep")
     if isinstance(value, float) and not math.isfinite(value):
-        raise DatasetError(f"{cut(what)} holds {value}, which is no number of JSON")
+        raise DatasetError(f"{cut(what)} holds {value}, not a JSON number")
     if isinstance(value, list | tuple | Mapping):
         for inner in value.values() if isinstance(value, Mapping) else value:
             _check_any(inner, what, depth + 1)

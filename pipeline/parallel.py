@@ -1,4 +1,4 @@
-"""Work side by side: this process's cores, a map in threads, and sockets between processes.
+"""Concurrency: this process's cores and memory, an ordered map in threads, and sockets between processes.
 
 >>> list(in_order(abs, [-1, -2], threads=2, ahead=4))
 [1, 2]
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TypeVar
 
 MEMORY, MEMORY_LIMIT = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of CPU, and in how many of time
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of CPU per microseconds of time
 
 
 def cores() -> int:
-    """The number of cores that this process may use, by its affinity and its container's quota; 1 or more."""
+    """The number of cores for this process, by its affinity and its container's quota; at least 1."""
     number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):  # no cgroup v2, or `max`
         quota, period = map(int, CPU_QUOTA.read_text().split())
@@ -27,7 +27,7 @@ def cores() -> int:
 
 
 def free_bytes() -> int:
-    """The bytes of memory that this process may still use, by system and container; 1 TiB where neither says."""
+    """The bytes of memory available to this process, by system and container; 1 TiB if unknown."""
     free = 1 << 40
     with suppress(OSError, ValueError, KeyError):
         free = min(free, 1024 * _numbers(MEMORY)["MemAvailable:"])
@@ -47,16 +47,13 @@ Result = TypeVar("Result")
 def in_order(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int | None = None
 ) -> Generator[Result, None, None]:
-    """Yields the result of each item; no items give nothing.
-
-    `tf.data` would do the same, but keeps its generator's closure alive. The threads end with the iterator, or when it
-    is dropped.
+    """Yields each item's result in order. Unlike `tf.data`, it does not keep the generator's closure alive.
 
     Args:
-        function: called from several threads.
+        function: called from several threads, which end with the iterator.
         items: taken one by one as results are consumed.
         threads: the number of threads.
-        ahead: the largest number of items in flight, two a thread by default.
+        ahead: the largest number of items in flight; by default two per thread.
     """
     pending: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)
@@ -74,8 +71,8 @@ def in_order(
 def waiting_pair() -> tuple[socket.socket, socket.socket]:
     """Makes two connected blocking sockets.
 
-    Under a default timeout, which a program may have set and Beam sets when it logs in to GCP, a new socket does not
-    block, which a process that inherits or receives it cannot see.
+    Under a default timeout, which Beam sets when it logs in to GCP, a new socket is non-blocking; a process that
+    inherits or receives it cannot see that.
     """
     pair = socket.socketpair()
     for end in pair:

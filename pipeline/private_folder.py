@@ -1,9 +1,9 @@
-"""Temporary files where no other user of the machine can write.
+"""Temporary files out of other users' reach.
 
-TensorFlow's AutoGraph writes modules into the temporary folder and imports them, and Python takes their compiled form
-from `__pycache__` there, whoever made it. So a process that builds makes its temporary files, and those of its
-children, in a folder of its own in the usual one: `recordmill-temp-…`, with mode 0700. The folder is locked while its
-process lives, and goes with it; that of a process that was killed is removed by the next that makes one.
+TensorFlow's AutoGraph writes modules into the temporary folder and imports them, and Python loads their compiled form
+from `__pycache__` there, whoever wrote it. So a building process keeps its temporary files, and its children's, in a
+private subfolder: `recordmill-temp-…`, with mode 0700. The folder is locked while its process lives, and removed at its
+end; the next process removes those left by killed ones.
 
 >>> with private_temporary_files():  # doctest: +SKIP
 ...     tempfile.gettempdir()
@@ -30,7 +30,7 @@ TMPDIR = "TMPDIR"
 
 
 class _TemporaryFiles:
-    """The place of this process's temporary files, one for all threads: `tempfile.tempdir` and the environment."""
+    """This process's place for temporary files, shared by all threads: `tempfile.tempdir` and the environment."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -66,12 +66,12 @@ atexit.register(_files.remove)
 
 @contextmanager
 def private_temporary_files() -> Iterator[None]:
-    """Lets this process and its children make temporary files in a private folder, until the block ends.
+    """Puts temporary files of this process and its children into a private folder, until the block ends.
 
-    The folder stays until the process ends: other threads may have files in it, and caches.
+    The folder stays until the process ends: other threads and caches may have files in it.
 
     Raises:
-        UserError: no folder can be made.
+        UserError: the folder cannot be made.
     """
     _files.begin()
     try:
@@ -81,17 +81,17 @@ def private_temporary_files() -> Iterator[None]:
 
 
 def use_private_folder() -> None:
-    """Uses the folder until the process ends. Raises: UserError: no folder can be made."""
+    """Uses the folder until the process ends. Raises: UserError: the folder cannot be made."""
     _files.begin()
 
 
 def remove_private_folder() -> None:
-    """Removes the folder, if there is one: for a process that ends without Python's `atexit`."""
+    """Removes the folder: for a process that ends without Python's `atexit`."""
     _files.remove()
 
 
 def end_by_signal(number: int, frame: FrameType | None) -> None:
-    """Removes the folder, and ends the process as the signal does by itself."""
+    """Removes the folder, and ends the process by the signal's default action."""
     _files.remove()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
@@ -110,24 +110,21 @@ def _new_folder() -> Path:
         while True:
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))  # its mode is 0700
             _lock(folder)
-            if folder.is_dir():  # else another process took it for dead before it was locked
+            if folder.is_dir():  # else another process removed it before the lock
                 return folder
     except OSError as error:
         where = error.filename or "/tmp"  # noqa: S108 - named, not used
-        raise UserError(
-            f"no temporary folder can be made in {where} ({error.strerror}): free some space, or name a folder of "
-            "yours in TMPDIR"
-        ) from None
+        raise UserError(f"cannot make a folder in {where} ({error.strerror}): free some space, or set TMPDIR") from None
 
 
 def _lock(folder: Path) -> None:
-    """Locks a folder for as long as this process lives."""
-    with suppress(OSError):  # it is gone; or the file system has no locks, and a killed process's folder stays there
+    """Locks a folder until this process ends."""
+    with suppress(OSError):  # the folder is gone; or the file system lacks locks: a killed process's folder then stays
         fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), fcntl.LOCK_EX)
 
 
 def _remove_dead(usual: Path) -> None:
-    """Removes the folders of processes that were killed; never another user's, and no link."""
+    """Removes the folders of killed processes; never another user's, never a link."""
     for folder in usual.glob(f"{PREFIX}*"):
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

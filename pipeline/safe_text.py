@@ -1,14 +1,14 @@
-r"""Text that is safe to show: URLs without secrets, control characters escaped, tracebacks without values.
+r"""Text safe to show: URLs without secrets, control characters escaped, tracebacks without values.
 
-A URL's secrets are its user and password, and everything after `?` or `#`. In an object store's URL, where a `?` may be
-part of a name or a wildcard, only `?name=value` counts as a query. A message holds text of strangers: every step here
-takes time linear in its length (`tests/test_linear_time.py`).
+A URL's secrets are its user and password, and everything after `?` or `#`. In an object store's URL a `?` may belong to
+a name or a wildcard, so only `?name=value` counts as a query. Messages hold untrusted text: each step takes linear time
+(`tests/test_linear_time.py`).
 
 A file's name, a class or an exception's message may hold sequences that clear a terminal's screen, set its title, or
 reverse the writing direction. Line ends and tabs stay; invisible characters become visible.
 
-TensorFlow, tf.Transform and Beam print the batch that they fail on. So a traceback keeps only its frames and the types'
-names, without messages, which may hold row values, and without lines of source, which may hold a password.
+TensorFlow, tf.Transform and Beam print a failing batch. So a traceback keeps only its frames and the types' names:
+messages may hold row values, lines of source a password.
 
 >>> redacted("cannot list s3://key:secret@bucket/a?token=abc: denied")
 'cannot list s3://***@bucket/a?***: denied'
@@ -31,17 +31,17 @@ from urllib.parse import unquote
 
 HIDDEN = "***"
 SHORTEST = 4  # characters: shorter secrets also occur inside ordinary words
-LONGEST_SPACED = 500  # characters of a password that holds blanks or quotes; beyond, an `@` is that of a sentence
+LONGEST_SPACED = 500  # characters of a password with blanks or quotes; beyond, an `@` belongs to the sentence
 NOTE = 24  # characters of `… [1,000,000,000 more] …`
 _IN_SCHEME = "[A-Za-z0-9+.-]"
-_BREAKS = r"\s'\"`<>"  # what ends a URL in a sentence
+_BREAKS = r"\s'\"`<>"  # the end of a URL in a sentence
 _AT = "(?:@|%(?:25)*+40)"
 _NO_AT = "%(?!(?:25)*+40)"
 _PORT = rf"\d++(?:[{_BREAKS}/),.;:\]]|\Z)"
 _HOST_IN_BRACKETS = r"\[[^\]/@\s]*+\]"
 
 WHOLE_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+://)(.*)", re.DOTALL)
-# The password may hold slashes, as keys of AWS do, but is not a port. So may the user, where a password follows.
+# The password may hold slashes, as AWS keys do, but is not a port. So may the user, if a password follows.
 _SLASHED = (
     rf"(?!{_HOST_IN_BRACKETS})(?:[^/@:%?#{_BREAKS}]|{_NO_AT})*+/(?:[^@:%?#{_BREAKS}]|{_NO_AT})*+:(?!/|{_PORT})"
     rf"(?:[^@%{_BREAKS}]|{_NO_AT})*+"
@@ -49,16 +49,16 @@ _SLASHED = (
 USER = re.compile(
     rf"(?:(?!{_HOST_IN_BRACKETS})(?:[^/@:%]|{_NO_AT})*+(?::(?!\d++/)(?:[^@%]|{_NO_AT})*+)?|{_SLASHED}){_AT}(?:[^/@]*+@)*+"
 )
-# Without an `@` it matches too, so that no word is searched twice.
+# It also matches without an `@`: no word is searched twice.
 SLASHED_USER = re.compile(rf"(?<!{_IN_SCHEME})({_IN_SCHEME}*+:/++){_SLASHED}(?P<at>{_AT}(?:[^/@{_BREAKS}]*+@)*+)?")
-# What a user's name is looked for behind: `scheme:/`, `scheme://`, or `//` at the beginning of a word.
+# A user's name follows `scheme:/`, `scheme://`, or `//` at the beginning of a word.
 USER_BEGINS = re.compile(
     rf"(?:(?<!{_IN_SCHEME}){_IN_SCHEME}*+:/++|(?<![^{_BREAKS}(=,\[{{])//++)(?!{_HOST_IN_BRACKETS})"
     rf"(?P<name>(?:[^/@:%'\"`<>]|{_NO_AT})*+)(?P<end>{_AT}|:(?!\s|{_PORT}))"
 )
 PASSWORD = re.compile(rf"(?:[^@%{_BREAKS}]|{_NO_AT})*+")
 AT = re.compile(_AT)
-MORE_OF_IT = re.compile(rf"(?:[^/@{_BREAKS}]*+@)*+")  # a password that holds `@`
+MORE_OF_IT = re.compile(rf"(?:[^/@{_BREAKS}]*+@)*+")  # a password with `@`
 BLANK = re.compile(r"\s")
 URL = re.compile(rf"(?<!{_IN_SCHEME})({_IN_SCHEME}*+:/++)([^{_BREAKS}]*+)")
 CODED_URL = re.compile(
@@ -71,7 +71,7 @@ LATE_QUERY = re.compile(rf"(?<=\S)\?[\w.~-]++=[^{_BREAKS}]*[^{_BREAKS}:,]")  # b
 
 
 def public_url(url: str, hidden: str = "") -> str:
-    """Replaces a URL's secrets by `hidden`; leaves any other text as it is."""
+    """Replaces a URL's secrets by `hidden`; returns other text unchanged."""
     match = WHOLE_URL.fullmatch(url)
     if match is None:
         return url
@@ -82,7 +82,7 @@ def public_url(url: str, hidden: str = "") -> str:
 
 
 def redacted(text: str, *urls: str) -> str:
-    """Hides the secrets of all URLs in a text, and the secrets of `urls` wherever else it holds them."""
+    """Hides the secrets of all URLs in a text, and all other occurrences of the secrets of `urls`."""
     for secret in sorted({secret for url in urls for secret in _secrets(url)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = SLASHED_USER.sub(lambda url: f"{url[1]}{HIDDEN}@" if url["at"] else url[0], text)
@@ -91,7 +91,7 @@ def redacted(text: str, *urls: str) -> str:
 
 
 def cut(value: object, most: int = 80) -> str:
-    """Shortens a text for a message: hides its secrets first, then leaves its middle out, and says how much."""
+    """Shortens a text for a message: hides its secrets, then replaces its middle by the number of characters."""
     text = redacted(str(value))
     if len(text) <= most:
         return text
@@ -100,7 +100,7 @@ def cut(value: object, most: int = 80) -> str:
 
 
 def _without_users(text: str) -> Iterator[str]:
-    """Yields the parts of a text, `***@` in the place of each user and password."""
+    """Yields the parts of a text, with `***@` for each user and password."""
     position = 0
     while begin := USER_BEGINS.search(text, position):
         end, is_user = _user_end(text, begin)
@@ -112,7 +112,7 @@ def _without_users(text: str) -> Iterator[str]:
 
 
 def _user_end(text: str, begin: re.Match[str]) -> tuple[int, bool]:
-    """Returns where a user's name and password end, or where to go on if there is neither."""
+    """Returns the end of a user's name and password; if there are none, the position to continue at."""
     end, is_spaced = begin.end(), BLANK.search(begin["name"]) is not None
     if begin["end"] != ":":
         return (end, False) if is_spaced else (_end(MORE_OF_IT.match(text, end), end), True)
@@ -137,7 +137,7 @@ def _public(url: re.Match[str]) -> str:
 
 
 def _public_coded(url: re.Match[str]) -> str:
-    """Hides a percent-coded URL as a whole if it holds a user or a query: nobody reads its host there."""
+    """Hides a percent-coded URL with a user or a query as a whole: its host is unreadable anyway."""
     scheme, rest = url.groups()
     return f"{scheme}{HIDDEN}" if "%" in scheme and CODED_SECRET.search(rest) else url[0]
 
@@ -217,7 +217,7 @@ OWN_FRAME = re.compile(
 
 
 def without_values(text: str) -> str:
-    """Keeps the tracebacks in a text such as a log: their frames, and the names of the exceptions' types."""
+    """Keeps only the tracebacks of a text such as a log: their frames, and the exceptions' types."""
     return "".join(kept for line in text.splitlines() if (kept := _kept(line)))
 
 
@@ -231,14 +231,14 @@ def _kept(line: str) -> str:
 
 
 def frames_of(error: BaseException) -> str:
-    """The traceback of an exception and of its causes, without values."""
+    """Formats an exception's traceback, causes included, without values."""
     return without_values("".join(traceback.format_exception(error)))
 
 
 def summary_of(error: BaseException) -> str:
-    """One line: the exception's type, its first cause's type, and the last line of Recordmill that it passed.
+    """Returns one line: the types of the exception and of its first cause, and the last line of Recordmill's code.
 
-    An `ImportError` keeps its message, which names modules, because the user needs to know what to install.
+    An `ImportError` keeps its message: it names the module to install.
     """
     if isinstance(error, ImportError):
         return f"{type(error).__name__}: {error}"
@@ -246,7 +246,7 @@ def summary_of(error: BaseException) -> str:
 
 
 def summary_of_text(text: str) -> str:
-    """The same of a traceback as text, such as a remote worker's; empty if it names no exception."""
+    """Returns the same for a traceback as text, such as a remote worker's; "" if it names no exception."""
     lines = without_values(text).splitlines()
     types = [line.rpartition(".")[2] for line in lines if TYPE.fullmatch(line)]
     places = [place for line in lines if (place := OWN_FRAME.search(line))]

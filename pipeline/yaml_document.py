@@ -1,27 +1,35 @@
-r"""YAML with the line of every value, so that messages can point at it.
+r"""The two bases of `dataset.yaml`: YAML with the line of every value, for messages, and groups of options.
 
 >>> document = load_yaml("name: a\nsplits:\n  train: 80\n", "dataset.yaml")
 >>> document.line(("splits", "train")), document.text(("splits", "train"))
 (3, '80')
 """
 
+import ast
+import inspect
 import re
+import textwrap
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 Path = tuple[str | int, ...]
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]*")
 STRING, INTEGER, FLOAT, MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "merge"))
 NUMBERS = (INTEGER, FLOAT)
-MOST_DIGITS = 100  # to read `1:1:1:…`, a number to the base of 60, costs the square of its length
-MOST_COPIES = 100_000
-"""Values that aliases may add: ten lines of aliases of aliases are a billion."""
+MOST_DIGITS = 100  # reading `1:1:1:…`, a number to the base 60, takes quadratic time
+MOST_COPIES = 100_000  # values added by aliases: ten lines of nested aliases make a billion
 YAML_TYPES = {
     "bool": "a boolean",
     "float": "a number",
@@ -38,12 +46,12 @@ _merger = yaml.constructor.SafeConstructor()
 
 
 class SpecError(UserError):
-    """A spec, or another file of YAML, is wrong; the message is one line or more for the user."""
+    """A spec or another YAML file is wrong; the message has one or more lines."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A YAML document: its value, and the node and the 1-based line of every value in it, by path."""
+    """A YAML document: its value, and every inner value's node and line (from 1), by path."""
 
     where: str
     value: Any
@@ -51,32 +59,32 @@ class Document:
     lines: dict[Path, int]
 
     def line(self, path: Path) -> int:
-        """Returns the line of a value, or of the nearest one above it."""
+        """Returns the line of a value, or of its nearest parent with one."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def text(self, path: Path) -> str | None:
-        """Returns a value as it is written; None where it is a list, a mapping, empty or absent."""
+        """Returns a value's source text; None for a list, a mapping, or an empty or missing value."""
         node = self.nodes.get(path)
         return node.value or None if isinstance(node, yaml.ScalarNode) else None
 
     def type(self, path: Path) -> str:
-        """Names the type that YAML gives a value: `a date`, `nothing`."""
+        """Names a value's YAML type: `a date`, `nothing`."""
         return yaml_type(self.nodes[path]) if path in self.nodes else "nothing"
 
 
 def yaml_type(node: yaml.Node | None) -> str:
-    """Names the type that YAML gives a node."""
+    """Names a node's YAML type."""
     return "nothing" if node is None else YAML_TYPES.get(node.tag.rpartition(":")[2], "a value")
 
 
 def load_yaml(text: str, where: str, keys: str = "`name:` and `source:`") -> Document:
-    """Parses YAML (plain values alone, aliases and merge keys too); messages name it `where`, and keys that it has.
+    """Parses YAML of plain values, aliases and merge keys; `where` and `keys` name the file and its keys in messages.
 
     Raises:
-        SpecError: not YAML, not a mapping, a key given twice, a key that is no text, a tag of an object or a function,
-            or aliases that expand to more values than a file has.
+        SpecError: not YAML, not a mapping, a duplicate or non-text key, a tag of an object or a function, or aliases
+            that expand to too many values.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -90,18 +98,18 @@ def load_yaml(text: str, where: str, keys: str = "`name:` and `source:`") -> Doc
     except yaml.YAMLError as error:
         raise SpecError(f"{where}{_line(error, text)}: not valid YAML: {_reason(error)}") from None
     except RecursionError:
-        raise SpecError(f"{where}: nested too deep, or an alias stands inside what it is an alias of") from None
+        raise SpecError(f"{where}: nested too deep, or an alias contains itself") from None
     return document
 
 
 def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
-    """Counts the values of a node with its aliases expanded, and checks its keys; `counted`: the nodes seen."""
+    """Counts a node's values with its aliases expanded, and checks its keys; `counted` caches the visited nodes."""
     if id(node) in counted:
         return counted[id(node)]
     line = node.start_mark.line + 1
     if node.tag not in yaml.SafeLoader.yaml_constructors and node.tag != MERGE:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        raise SpecError(f"{where}:{line}: the tag `{cut(tag)}` is refused: plain values alone are read")
+        raise SpecError(f"{where}:{line}: the tag `{cut(tag)}` is not allowed: write a plain value")
     if isinstance(node, yaml.ScalarNode):
         _check_scalar(node, f"{where}:{line}")
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
@@ -112,7 +120,7 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
                 key.tag = STRING
     total = 1 + sum(_count(part, where, counted) for part in inner)
     if total - len(counted) > MOST_COPIES:
-        raise SpecError(f"{where}:{line}: aliases make {total:,} values of this: write out what is meant")
+        raise SpecError(f"{where}:{line}: aliases expand this to {total:,} values: write out the values")
     if isinstance(node, yaml.MappingNode):
         _check_keys([key for key, _ in node.value if key.tag != MERGE], where)
     counted[id(node)] = total
@@ -120,7 +128,7 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
 
 
 def _check_scalar(node: yaml.ScalarNode, where: str) -> None:
-    """Refuses a number of too many digits, and a value that does not fit the type that YAML reads it as."""
+    """Refuses a number with too many digits, and a value invalid for its YAML type."""
     if node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
         raise SpecError(
             f"{where}: YAML reads `{cut(node.value)}` as a number, of {len(node.value):,} characters: put it in quotes"
@@ -129,24 +137,20 @@ def _check_scalar(node: yaml.ScalarNode, where: str) -> None:
         return
     try:
         yaml.constructor.SafeConstructor().construct_object(node)
-    except (ValueError, KeyError, AttributeError, OverflowError):  # PyYAML's own, of `2026-99-99`, `0b_`, `!!int a`
+    except (ValueError, KeyError, AttributeError, OverflowError):  # PyYAML's, for `2026-99-99`, `0b_`, `!!int a`
         raise SpecError(f"{where}: `{cut(node.value)}` is not {yaml_type(node)}: put it in quotes") from None
 
 
 def _check_keys(keys: list[yaml.Node], where: str) -> None:
-    """Refuses a key that YAML reads as something else than text, or that stands twice."""
+    """Refuses non-text and duplicate keys."""
     lines: dict[str, int] = {}
-    for key in [key for key in keys if isinstance(key, yaml.ScalarNode)]:  # PyYAML refuses others by itself
+    for key in [key for key in keys if isinstance(key, yaml.ScalarNode)]:  # PyYAML refuses the others
         line = key.start_mark.line + 1
         if key.tag != STRING:
-            raise SpecError(
-                f"{where}:{line}: YAML reads the key `{cut(key.value)}` as {yaml_type(key)}: put it in quotes"
-            )
+            raise SpecError(f"{where}:{line}: the key `{cut(key.value)}` is {yaml_type(key)} in YAML: put it in quotes")
         if key.value in lines:
             first = lines[key.value]
-            raise SpecError(
-                f"{where}:{line}: `{cut(key.value)}` stands here a second time; the first is in line {first}"
-            )
+            raise SpecError(f"{where}:{line}: the key `{cut(key.value)}` is a duplicate of line {first}: remove one")
         lines[key.value] = line
 
 
@@ -160,7 +164,7 @@ def _line(error: yaml.YAMLError, text: str) -> str:
 
 def _reason(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.reader.ReaderError):
-        return f"a file holds no character {error.character:#x}"
+        return f"the character {error.character:#x} is not allowed"
     problem, context = getattr(error, "problem", None), getattr(error, "context", None)
     if problem and r"'\t'" in problem:
         return "a tab cannot indent a line: use spaces"
@@ -172,7 +176,7 @@ def _reason(error: yaml.YAMLError) -> str:
 def _note_places(document: Document, node: yaml.Node, path: Path) -> None:
     inner: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
     if isinstance(node, yaml.MappingNode):
-        _merger.flatten_mapping(node)  # the entries merged in by `<<` come first: its own replace them
+        _merger.flatten_mapping(node)  # puts entries merged by `<<` first: the mapping's own replace them
         inner = {key.value: (key, value) for key, value in node.value}
     elif isinstance(node, yaml.SequenceNode):
         inner = {index: (value, value) for index, value in enumerate(node.value)}
@@ -180,3 +184,43 @@ def _note_places(document: Document, node: yaml.Node, path: Path) -> None:
         document.lines[*path, part] = start.start_mark.line + 1
         document.nodes[*path, part] = value
         _note_places(document, value, (*path, part))
+
+
+class Options(BaseModel):
+    """A group of options in `dataset.yaml`: frozen, validated when made, without unknown keys.
+
+    Docstrings of options describe them in the JSON Schema, and are parsed only for it: pydantic's
+    `use_attribute_docstrings` parses the source of every class at its definition, a third of the time to load a spec.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        described = handler(schema)
+        properties = handler.resolve_ref_schema(described).get("properties", {})
+        for base in reversed(cls.__mro__):
+            if issubclass(base, Options):
+                for name, text in _docstrings(base).items():
+                    if name in properties:
+                        properties[name]["description"] = text
+        return described
+
+
+def number_or_list(value: Any, copies: int = 1) -> Any:
+    """Reads a whole number as a list of `copies` of it. Raises: ValueError: neither a whole number nor a list."""
+    if type(value) is int:
+        return (value,) * copies
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"should be a whole number, or a list of them, got {cut(repr(value))}")
+    return value
+
+
+def _docstrings(options: type[Options]) -> dict[str, str]:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(options))).body[0]
+    texts = {}
+    for before, statement in pairwise(getattr(tree, "body", [])):
+        match before, statement:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = inspect.cleandoc(text)
+    return texts

@@ -32,6 +32,7 @@ from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOp
 from recordmill.transforms.contract.stored import KEY, Ragged, stored_features
 from tests import every_kind as kinds
 from tests import published
+from tests.messages import assert_names, raises
 
 OPTIONS: dict[str, Any] = {
     "label": {"kind": "category"},
@@ -42,7 +43,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def write_small(output: Path, *features: str, **changes: Any) -> Dataset:
-    """Writes a version with some of its features; `changes` are those of the manifest's fields."""
+    """Writes a version with some features; `changes` are fields of the manifest."""
     described = {name: published.FEATURES[name] for name in features}
     spec = {"splits": dict(published.LAYOUT.weights), "features": {name: OPTIONS[name] for name in features}}
     published.write_version(output, **{"features": described, "spec": spec, **changes})
@@ -50,7 +51,7 @@ def write_small(output: Path, *features: str, **changes: Any) -> Dataset:
 
 
 def write_prices(output: Path, options: dict[str, Any], **changes: Any) -> Dataset:
-    """Writes a version of one number, 0 to 24.875 as it is stored, that is described as these options say."""
+    """Writes a version of one number, stored as 0 to 24.875, with these options."""
     described = {name: value for name, value in options.items() if name != "optional"}
     return write_small(
         output,
@@ -125,7 +126,7 @@ def test_a_sample_of_webdataset_is_one_json(small: Dataset, tmp_path: Path) -> N
 
 
 def test_an_unknown_format_is_refused(small: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="there is no format 'parket'; did you mean `parquet`"):
+    with raises(ExportError, "'parket'", "did you mean `parquet`", "webdataset"):
         export(small, "parket", tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
@@ -134,9 +135,9 @@ def test_nothing_is_written_over_and_nothing_by_half(tmp_path: Path) -> None:
     dataset = write_small(tmp_path / "small", "label", "note")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").touch()
-    with pytest.raises(ExportError, match="is not empty"):
+    with raises(ExportError, tmp_path / "full", "new folder"):
         export(dataset, "parquet", tmp_path / "full")
-    with pytest.raises(ExportError, match="'note' of the row 'row/.*no UTF-8"):
+    with raises(ExportError, "row 'row/", "'note'", "UTF-8"):
         export(dataset, "parquet", tmp_path / "to")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "small"]
 
@@ -151,7 +152,7 @@ def test_packed_texts_are_refused(tmp_path: Path) -> None:
     packed = {**published.FEATURES["text"], "packed": 8, "stored": "bytes"}
     spec = {"features": {"text": {"kind": "text", "pack": 8}}}
     published.write_version(tmp_path / "small", features={"text": packed}, label=None, spec=spec)
-    with pytest.raises(ExportError, match="'text' is packed: .* Build it without `pack`"):
+    with raises(ExportError, "'text'", "`pack`"):
         export(open_dataset(tmp_path / "small"), "parquet", tmp_path / "to")
 
 
@@ -188,7 +189,7 @@ def test_a_url_is_no_target(
     write_small(tmp_path / "small", "label")
     monkeypatch.chdir(tmp_path)
     assert run("export", tmp_path / "small", "s3://b/to", "--to", "parquet") == 1
-    assert "s3://b/to is a URL: name a local folder" in " ".join(capsys.readouterr().err.split())
+    assert_names(" ".join(capsys.readouterr().err.split()), "s3://b/to", "local folder")
     assert [path.name for path in tmp_path.iterdir()] == ["small"]
 
 
@@ -222,7 +223,7 @@ def test_two_spans_may_hold_one_key(small: Dataset, tmp_path: Path) -> None:
     rows, again = exported(tmp_path / "to")
     assert again["key"] == ["span", "key"]
     assert len({(row["span"], row["key"]) for row in rows}) == done.rows == 2 * len({row["key"] for row in rows})
-    assert any("two spans may hold one key" in note for note in done.notes)
+    assert any("span and key" in note for note in done.notes)
 
 
 @pytest.mark.parametrize("impute", ["median", 3.0])
@@ -240,13 +241,9 @@ ANALYSIS = {"version": "v", "graph_sha256": "00" * 32, "label_counts": []}
 @pytest.mark.parametrize(
     ("options", "provenance", "why"),
     [
-        (
-            {"optional": True, "impute": "median", "normalize": "z_score"},
-            {},
-            "does not say that its number was missing",
-        ),
-        ({"normalize": "z_score"}, {"analysis": ANALYSIS}, "statistics are those of other rows"),
-        ({"normalize": "z_score"}, {"forgotten": {"learned_of": "v"}}, "statistics are those of other rows"),
+        ({"optional": True, "impute": "median", "normalize": "z_score"}, {}, "missing"),
+        ({"normalize": "z_score"}, {"analysis": ANALYSIS}, "other rows"),
+        ({"normalize": "z_score"}, {"forgotten": {"learned_of": "v"}}, "other rows"),
     ],
 )
 def test_numbers_that_would_be_scaled_otherwise_go_back_as_they_are_stored(
@@ -284,22 +281,22 @@ def test_two_features_of_one_column_are_refused(tmp_path: Path) -> None:
     features = {"text": text, "text_ids": {"kind": "raw", "stored": "int64"}}
     spec = {"features": {"text": {"kind": "text"}, "text_ids": {"kind": "raw", "type": "int64"}}}
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
-    with pytest.raises(ExportError, match="'text' and 'text_ids' would both be the column 'text_ids'"):
+    with raises(ExportError, "'text'", "column 'text_ids'", "rename one"):
         export(dataset, "parquet", tmp_path / "to")
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    ("names", "facts"),
     [
-        (("photo", "Photo"), "the image 'Photo' and the image 'photo' would be one file of a sample"),
-        (("Json",), "the image 'Json' and the row's values would be one file of a sample"),
+        (("photo", "Photo"), ("image 'Photo'", "image 'photo'", "use parquet")),
+        (("Json",), ("image 'Json'", "row's values", "use parquet")),
     ],
 )
-def test_a_sample_holds_no_two_files_of_a_name(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
+def test_a_sample_holds_no_two_files_of_a_name(tmp_path: Path, names: tuple[str, ...], facts: tuple[str, ...]) -> None:
     features = {name: image_feature().to_json() for name in names}
     spec = {"features": {name: {"kind": "image", "size": 12} for name in names}}
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
-    with pytest.raises(ExportError, match=message):
+    with raises(ExportError, *facts):
         export(dataset, "webdataset", tmp_path / "to")
 
 
@@ -342,7 +339,7 @@ def test_the_current_folder_is_no_target(small: Dataset, tmp_path: Path, monkeyp
     (tmp_path / "link").symlink_to("here")
     monkeypatch.chdir(tmp_path / "here")
     for target in (".", "../here", "../link"):
-        with pytest.raises(ExportError, match=f"{target} is the current folder, whose place no other"):
+        with raises(ExportError, f"{target} ", "current folder"):
             export(small, "parquet", Path(target))
     monkeypatch.chdir(tmp_path)
     export(small, "parquet", Path("link"))
@@ -363,7 +360,7 @@ def test_a_number_that_json_does_not_know_is_named(tmp_path: Path, monkeypatch: 
     raw = {"kind": "raw", "type": "float32", "many": many}
     spec = {"splits": dict(published.LAYOUT.weights), "features": {"price": OPTIONS["price"], "odd": raw}}
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
-    with pytest.raises(ExportError, match="in the row 'row/9' 'odd' holds an infinite number or NaN, .*: use parquet"):
+    with raises(ExportError, "row 'row/9'", "'odd'", "NaN", "use parquet"):
         export(dataset, "webdataset", tmp_path / "to")
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from recordmill import Spec, UserError, build, open_dataset, parse_spec
 from recordmill.keras import servable
 from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.verify.with_sources import with_sources
 
 ROWS = 20
 LISTS = ("in", "is")
@@ -60,7 +60,7 @@ def test_every_keyword_names_a_feature(published: Published) -> None:
 
 @pytest.mark.slow
 def test_verify_compares_it_with_the_sources(published: Published, spec: Spec) -> None:
-    findings = with_sources(verify(published.folder), spec, rows=ROWS, mend=False).findings
+    findings = with_parity(verify(published.folder), spec, rows=ROWS).findings
     assert (findings.problems, findings.unchecked, findings.checked["rows"]) == ([], [], ROWS)
 
 

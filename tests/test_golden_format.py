@@ -27,10 +27,10 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.reader.steps import step_of
 from recordmill.pipeline.versions import acts
+from recordmill.pipeline.versions.files import needs_of
 from recordmill.pipeline.versions.forgotten import read_forgotten
 from recordmill.pipeline.versions.listing import find
 from recordmill.pipeline.versions.publishing import published
-from recordmill.pipeline.versions.shared_files import needs_of
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.messages import raises
 

@@ -19,8 +19,8 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.verify.with_sources import with_sources
 from tests.opened import opened
 from tests.pictures import photo, saved
 
@@ -119,7 +119,7 @@ def test_a_copy_builds_and_judges_what_changed_alone(days: Path, tmp_path: Path,
         file.write("7\n")
     night = build_in(folder)
     assert (night.built_spans, night.kept_spans) == (DAYS[:1], DAYS[1:])
-    report = with_sources(verify(night.folder), load_spec(str(folder / "dataset.yaml")), rows=8, mend=False)
+    report = with_parity(verify(night.folder), load_spec(str(folder / "dataset.yaml")), rows=8)
     assert (report.findings.problems, report.findings.unchecked) == ([], [])
     (folder / "data/2026-11-16").mkdir()
     (folder / "data/2026-11-16/rows.csv").write_text("n\n" + "1\n" * 7)

@@ -34,6 +34,7 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.every_kind import write_pictures
 from tests.forked import wait_until
+from tests.messages import raises
 from tests.test_reader_input import assert_equal
 
 pytestmark = pytest.mark.slow
@@ -147,7 +148,7 @@ def test_a_plan_of_a_source_at_a_url(
         with pytest.raises(SystemExit, match="0"):
             main(["plan", str(tmp_path / "dataset.yaml")])
     printed = capsys.readouterr().out
-    assert f"stored: {ROWS} rows of {ROWS + 1} files" in printed
+    assert f"{ROWS} rows of {ROWS + 1} files" in printed
     assert f"in all {ROWS} rows:" in printed
     assert f"rejected: none of {ROWS} opened images" in printed
 
@@ -157,7 +158,7 @@ def test_a_command_opens_urls_by_beam_and_with_its_options() -> None:
     assert not source_files(["--s3_endpoint_url=http://here"]).match("/absent.csv")
     assert FileSystems._pipeline_options is None
     for given, endpoint in ((["--s3_endpoint_url=http://here"], "http://here"), ([], None)):
-        with pytest.raises(OSError, match="ftp://host/a.csv"):
+        with raises(OSError, "ftp://host/a.csv"):
             source_files(given).match("ftp://host/a.csv")
         assert FileSystems._pipeline_options.view_as(S3Options).s3_endpoint_url == endpoint
 
@@ -229,13 +230,11 @@ def test_a_killed_build_goes_on(
         wait_until(lambda: reported_shards(output) > 2)
         first.kill()
         first.communicate()
-        with pytest.raises(DatasetError, match="nothing has been published"):
+        with raises(DatasetError, f"`recordmill build dataset.yaml --output {output}`"):
             open_dataset(output)
         kept = set(open_store(output).sizes("versions"))
         printed = end(begin_build(spec, output, tmp_path / "elsewhere"))  # as on another machine
-        assert re.search(
-            r"going on with an earlier build: the transform graph and ([3-9]|[1-3]\d) of 40 shards are kept", printed
-        )
+        assert re.search(r"\b([3-9]|[1-3]\d) of 40 shards", printed)
         assert {name for name in kept if ".tfrecord-" in name} & set(open_store(output).sizes("versions"))
         assert_published(output, in_a_folder, tmp_path / "elsewhere")
 
@@ -249,7 +248,7 @@ def test_two_builds_at_once(
         output = f"{url}/out"
         builds = [begin_build(spec, output, tmp_path / "work") for _ in range(2)]
         printed = sorted(map(end, builds), key=len)
-        assert any("is at the same build" in text or "Nothing has changed" in text for text in printed)
+        assert any("same build" in text or "changed" in text for text in printed)
         assert_published(output, in_a_folder, tmp_path / "work")
 
 
@@ -270,7 +269,7 @@ def test_a_bucket_that_is_away_for_25_seconds(jobs: str, spec: Path, in_a_folder
         printed = first.communicate()[0]
         if first.returncode:
             assert "Traceback" not in printed
-            assert "the same command goes on" in printed, printed
+            assert "same command" in printed, printed
             end(begin_build(spec, output, tmp_path / "work"))
         assert_published(output, in_a_folder, tmp_path / "work")
 
@@ -314,8 +313,6 @@ def test_workers_that_do_not_reach_the_folder_are_refused_before_the_job(tmp_pat
     with make_runner(RunOptions()) as runner:
         probe_workers(planned, runner)
         setattr(planned, which, OnTheDriverOnly(str(folders[which])))
-        with pytest.raises(
-            UnreachableError, match=rf"the workers do not reach {folders[which]}, a folder of this machine: give an"
-        ):
+        with raises(UnreachableError, "workers", folders[which]):
             probe_workers(planned, runner)
     assert not list(tmp_path.rglob("worker"))

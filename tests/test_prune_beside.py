@@ -52,7 +52,7 @@ def prune_of(commands: tuple[list[str], ...]) -> list[str]:
 
 
 def keys(output: str) -> set[str]:
-    """Reads the keys of all records of every version that is left."""
+    """Reads the keys of all records of every remaining version."""
     found = set[str]()
     for version in list_versions(output):
         dataset = open_dataset(output, version.manifest.version)
@@ -64,7 +64,7 @@ def keys(output: str) -> set[str]:
 
 
 def features_of(batch: object) -> dict[str, list[bytes]]:
-    """Gives the features of a batch, which is a pair where there is a label."""
+    """Returns the features of a batch, a pair if it has a label."""
     return batch[0] if isinstance(batch, tuple) else batch  # type: ignore[return-value]
 
 

@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import JsonLines, WebDataset
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.listing import list_versions
+from tests.messages import raises
 from tests.opened import opened
 from tests.published import REJECTS, VERSION, write_version
 from tests.read_source import FILES, IMAGE, TEXT, read
@@ -101,7 +102,7 @@ def test_a_path_in_a_manifest_stays_in_its_folder(output: Path, put: Callable[[A
         manifest = json.loads(json.dumps(good))
         put(manifest, path)
         file.write_text(json.dumps(manifest))
-        with opened() as read_files, pytest.raises(DatasetError, match="leaves the version's folder"):
+        with opened() as read_files, raises(DatasetError, MANIFEST_FILE, "path", "folder"):
             open_dataset(output)
         assert set(read_files) <= {str(file), str(output / "LATEST")}
 
@@ -109,10 +110,10 @@ def test_a_path_in_a_manifest_stays_in_its_folder(output: Path, put: Callable[[A
 @pytest.mark.parametrize("version", [*BAD_PATHS, "a/b"])
 def test_a_version_is_the_name_of_a_folder(output: Path, version: str) -> None:
     (output / "LATEST").write_text(json.dumps({"version": version, "sequence": 1}))
-    with opened() as read_files, pytest.raises(DatasetError, match="is no version: its name is that of one folder"):
+    with opened() as read_files, raises(DatasetError, "LATEST", "version", "plain characters"):
         open_dataset(output)
     assert set(read_files) == {str(output / "LATEST")}
-    with pytest.raises(DatasetError, match="is no version"):
+    with raises(DatasetError, "version", "plain characters"):
         version_folder(output, version)
 
 
@@ -122,7 +123,7 @@ def test_a_link_out_of_a_version_is_not_followed(output: Path, secret: Path, nam
     outside = secret.with_name("copy")
     file.rename(outside)  # the right bytes: it is the place that is wrong
     file.symlink_to(outside)
-    with opened() as read_files, pytest.raises(DatasetError, match="is a link that leaves the version's folder"):
+    with opened() as read_files, raises(DatasetError, file, "link"):
         open_all(output)
     assert str(outside) not in read_files
 
@@ -134,7 +135,7 @@ def test_a_folder_that_is_a_link_out_of_a_version_is_not_followed(
     folder = version_folder(output, VERSION) / "transform_fn"
     shutil.rmtree(folder)
     folder.symlink_to(secret.parent)
-    with opened() as read_files, pytest.raises(DatasetError, match="transform_fn/assets/.* is a link that leaves"):
+    with opened() as read_files, raises(DatasetError, "transform_fn/assets/", "link"):
         use(output)
     assert not [path for path in read_files if path.startswith(str(secret.parent))]
 
@@ -143,7 +144,7 @@ def test_the_pointer_is_no_link_out_of_the_dataset(output: Path, secret: Path) -
     (output / "LATEST").rename(secret)
     (output / "LATEST").symlink_to(secret)
     for use in (open_dataset, list_versions):
-        with opened() as read_files, pytest.raises(DatasetError, match="LATEST is a link that leaves"):
+        with opened() as read_files, raises(DatasetError, output / "LATEST", "link"):
             use(str(output))
         assert read_files == []
 
@@ -156,7 +157,7 @@ def test_verify_follows_no_link_out_of_a_version(output: Path, secret: Path, nam
     with opened() as read_files:
         report = verify(str(output))
     assert not report.is_whole
-    assert any("is a link that leaves the version's folder" in line for line in report.lines())
+    assert any(name in line and "link" in line for line in report.lines())
     assert str(secret) not in read_files
 
 
@@ -181,7 +182,7 @@ def test_links_that_lead_to_a_dataset_or_stay_inside_are_followed(output: Path, 
 def test_a_local_dataset_named_by_a_url_follows_no_link_either(output: Path, secret: Path) -> None:
     (version_folder(output, VERSION) / LABELS).unlink()
     (version_folder(output, VERSION) / LABELS).symlink_to(secret)
-    with pytest.raises(DatasetError, match="is a link that leaves"):
+    with raises(DatasetError, LABELS, "link"):
         open_dataset(f"file://{output}").vocabulary("label")
 
 
@@ -190,7 +191,7 @@ def test_a_pipe_is_refused_and_not_waited_for(output: Path, name: str) -> None:
     file = version_folder(output, VERSION) / name
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(DatasetError, match="is a pipe, a device or a folder|a version that is not there"):
+    with raises(DatasetError, VERSION if name == MANIFEST_FILE else "pipe"):
         open_all(output)
 
 
@@ -204,13 +205,13 @@ def test_a_pipe_of_no_bytes_is_no_shard_of_no_records(output: Path) -> None:
     file.write_text(json.dumps(manifest))
     (file.parent / split["shards"][0]["file"]).unlink()
     os.mkfifo(file.parent / split["shards"][0]["file"])
-    with pytest.raises(DatasetError, match="is a pipe"):
+    with raises(DatasetError, "pipe"):
         open_dataset(output).evaluation_input("test", batch_size=8)
 
 
 def test_devices_and_folders_are_no_files(tmp_path: Path) -> None:
-    for path, message in (("/dev/zero", "is a pipe, a device"), (str(tmp_path), "Is a directory")):
-        with pytest.raises(OSError, match=message):
+    for path, fact in (("/dev/zero", "device"), (str(tmp_path), "directory")):
+        with raises(OSError, path, fact):
             open_file(path)
 
 
@@ -218,10 +219,10 @@ def test_devices_and_folders_are_no_files(tmp_path: Path) -> None:
 def test_a_huge_or_endless_manifest_is_one_line(output: Path, name: str) -> None:
     with open(output / name, "wb") as file:
         file.truncate(1 << 30)  # 1 GiB, of which nothing lies on the disk
-    with pytest.raises(DatasetError, match=r"(LATEST|dataset.json) is larger than [\d,]+ bytes"):
+    with raises(DatasetError, name, "larger than", " bytes"):
         open_dataset(output)
     (output / name).write_text("[" * 1_000_000)
-    with pytest.raises(DatasetError, match=r"(LATEST|dataset.json) is broken \(its lists and objects are nested"):
+    with raises(DatasetError, name, "nested"):
         open_dataset(output)
 
 
@@ -232,9 +233,13 @@ class Asked(RemotePath):
         raise AssertionError(inner)
 
 
-@pytest.mark.parametrize("path", [*BAD_PATHS, "%2e%2e/x", "x?versionId=1", "x#y"])
-def test_a_store_is_not_asked_for_what_is_refused(path: str) -> None:
-    with pytest.raises(DatasetError, match="leaves the version's folder|is no name of a file at https://h/out"):
+@pytest.mark.parametrize(
+    ("path", "fact"),
+    [(path, "folder") for path in BAD_PATHS]
+    + [(path, "https://h/out") for path in ("%2e%2e/x", "x?versionId=1", "x#y")],
+)
+def test_a_store_is_not_asked_for_what_is_refused(path: str, fact: str) -> None:
+    with raises(DatasetError, "path ", fact):
         read_inner(Asked("https://h/out"), path)
 
 
@@ -252,7 +257,7 @@ def test_ordinary_names_are_paths() -> None:
 def test_a_file_that_is_not_there_is_located(tmp_path: Path) -> None:
     assert locate(str(tmp_path), "a/b") == str(tmp_path / "a/b")
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(DatasetError, match="Too many levels"):
+    with raises(DatasetError, tmp_path / "loop", "Too many levels"):
         read_inner(tmp_path, "loop")
 
 
@@ -260,7 +265,7 @@ def test_rejects_are_opened_as_all_else(output: Path, secret: Path) -> None:
     folder = version_folder(output, VERSION)
     (folder / REJECTS).unlink()
     (folder / REJECTS).symlink_to(secret)
-    with pytest.raises(DatasetError, match="is a link that leaves"):
+    with raises(DatasetError, folder / REJECTS, "link"):
         read_inner(folder, REJECTS)
 
 
@@ -323,7 +328,7 @@ def test_a_folder_is_resolved_once(images: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_pipe_in_a_source_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.png")
-    with pytest.raises(OSError, match="is a pipe"):
+    with raises(OSError, tmp_path / "a.png", "pipe"):
         FILES.open(str(tmp_path / "a.png"))
 
 

@@ -24,6 +24,7 @@ from recordmill.pipeline.sources.user_code import UserCode, blame
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill
 from tests.memory_store import memory_store
+from tests.messages import assert_names, raises
 
 ROOT = Path(__file__).parents[1]
 CANARY = "C4nary"
@@ -131,7 +132,7 @@ def test_what_is_redacted_stays_as_it_is(text: str) -> None:
 
 
 def test_no_message_cuts_a_value_before_its_secrets_are_hidden() -> None:
-    with pytest.raises(DatasetError, match=r"is 's3://\*\*\*@bucket', of another type") as raised:
+    with raises(DatasetError, "`records`", "'s3://***@bucket'") as raised:
         read_as(f"s3://key:{CANARY * 30}@bucket", int, "`records`")
     assert CANARY not in str(raised.value)
     files = [file for folder in ("pipeline", "transforms") for file in (ROOT / folder).rglob("*.py")]
@@ -147,7 +148,7 @@ def test_what_a_library_says_of_a_url_is_redacted() -> None:
 
 
 def test_a_source_that_cannot_be_listed_tells_no_password() -> None:
-    with pytest.raises(OSError, match=r"cannot list https://\*\*\*@h/a") as raised:
+    with raises(OSError, "https://***@h/a") as raised:
         BeamFiles().match(f"https://u:{CANARY}@h/a?{CANARY}")
     assert CANARY not in str(raised.value)
 
@@ -164,20 +165,20 @@ def test_a_dataset_that_cannot_be_read_tells_no_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "facts"),
     [
-        (["--s3_secret_acces_key=C4nary"], "no option --s3_secret_acces_key; did you mean --s3_secret_access_key"),
-        (["--s3_secret_acces_key", "C4nary"], "no option --s3_secret_acces_key"),
-        (["--direct_num_workers=C4nary"], r"does not take these options: --direct_num_workers=\*\*\*$"),
-        (["--direct_num_workers", "C4nary", "--x"], r"these options: --direct_num_workers \*\*\* --x$"),
-        (["--runner=C4nary"], "--runner belongs before the --"),
-        (["--save_main_session", "--s3_secret_access_key=C4nary"], "--save_main_session is refused"),
+        (["--s3_secret_acces_key=C4nary"], ("--s3_secret_acces_key", "did you mean --s3_secret_access_key")),
+        (["--s3_secret_acces_key", "C4nary"], ("--s3_secret_acces_key",)),
+        (["--direct_num_workers=C4nary"], ("--direct_num_workers=***",)),
+        (["--direct_num_workers", "C4nary", "--x"], ("--direct_num_workers *** --x",)),
+        (["--runner=C4nary"], ("--runner", "--")),
+        (["--save_main_session", "--s3_secret_access_key=C4nary"], ("--save_main_session",)),
     ],
 )
 def test_options_of_beam_are_told_by_their_names(
-    options: list[str], message: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    options: list[str], facts: tuple[str, ...], capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(RunnerError, match=message) as raised:
+    with raises(RunnerError, *facts) as raised:
         make_runner(RunOptions(beam_options=tuple(options)))
     told = capfd.readouterr()
     assert CANARY not in str(raised.value) + told.out + told.err + caplog.text
@@ -186,10 +187,10 @@ def test_options_of_beam_are_told_by_their_names(
 def test_options_of_a_function_are_not_told() -> None:
     given = {"token": CANARY, "more": [{"url": "postgres://C4nary2"}], "sep": ","}
     error = ValueError(f"no, {CANARY} at postgres://C4nary2")
-    assert str(blame(error, "a:b", given)) == "`a:b` failed: ValueError: no, *** at ***"
+    assert_names(blame(error, "a:b", given), "`a:b`", "ValueError: no, *** at ***")
     assert str(blame(error, "a:b")).endswith(f"no, {CANARY} at postgres://C4nary2")  # its own words
     for said in ("a C4/na%20ry%2B", "a C4%2Fna+ry%2B", "a C4%2Fna%20ry%2B", "a C4/na ry+"):
-        assert str(blame(ValueError(said), "a:b", {"token": "C4/na ry+"})).startswith("`a:b` failed: ValueError: a ***")
+        assert_names(blame(ValueError(said), "a:b", {"token": "C4/na ry+"}), "`a:b`", "ValueError: a ***")
     assert "C4" not in str(blame(KeyError("C4\\na'ry"), "a:b", {"token": "C4\\na'ry"}))
     url = OSError(2, "not found", "https://h/C4nary")
     assert "C4" not in str(blame(url, "a:b", {"token": CANARY}))
@@ -212,7 +213,7 @@ def test_a_file_name_in_an_option_is_told(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("options", ["[{token: C4nary}]", "C4nary", "[C4nary]"])
 def test_a_wrong_form_of_options_is_told_by_its_type(options: str) -> None:
     text = f"name: a\nsource: {{format: python, rows: 'a:b', options: {options}}}\nfeatures: {{n: {{kind: number}}}}\n"
-    with pytest.raises(UserError, match=r":2: source.options: should be a mapping, got (a list|text)$") as raised:
+    with raises(UserError, ":2: source.options", "a mapping", "a list" if "[" in options else "text") as raised:
         parse_spec(text)
     assert CANARY not in str(raised.value)
 
@@ -266,23 +267,23 @@ rejects: {{max_share: {share}}}
 """
 CLASS = "c: {kind: category, classes: [a, b]}"
 BUILDS = {
-    "succeeds": (SPEC.format(rows="rows", more=CLASS, share=0.5) + "label: c\n", 0, "Published canary"),
+    "succeeds": (SPEC.format(rows="rows", more=CLASS, share=0.5) + "label: c\n", 0, "canary"),
     "fails in the user's code": (SPEC.format(rows="fail", more=CLASS, share=0.5), 1, r"cannot log in with \*\*\*"),
-    "too many rejects": (SPEC.format(rows="rows", more=CLASS, share=0.001), 5, "wanted a number, found a string"),
+    "too many rejects": (SPEC.format(rows="rows", more=CLASS, share=0.001), 5, "a number.* a string"),
     "fails in the graph": (
         SPEC.format(rows="rows", more="u: {kind: raw}", share=0.5) + "preprocessing: reader:preprocessing_fn\n",
         1,
-        r"the build failed: RuntimeError (from InvalidArgumentError )?in pipeline/[\w/]+\.py, line \d+",
+        r"RuntimeError (from InvalidArgumentError )?in pipeline/[\w/]+\.py, line \d+",
     ),
     "a URL that cannot be read": (
         "name: a\nsource: {format: csv, path: 'https://u:SECRET@h/a.csv?SECRET'}\nfeatures: {n: {kind: number}}\n",
         1,
-        r"cannot read https://\*\*\*@h/a.csv",
+        r"https://\*\*\*@h/a.csv",
     ),
     "a bucket that cannot be read": (
         "name: a\nsource: {format: csv, path: 's3://AKIA:SECRET@b/a.csv?t=SECRET'}\nfeatures: {n: {kind: number}}\n",
         1,
-        r"cannot read s3://\*\*\*@b/a.csv\?\*\*\*: ",
+        r"s3://\*\*\*@b/a.csv\?\*\*\*: ",
     ),
 }
 BUILDS["fails in a worker process"] = BUILDS["fails in the graph"]
@@ -332,7 +333,7 @@ def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
     logs = [path for path in told if path.suffix == ".log"]
     assert len(logs) == (spec == BUILDS["fails in the graph"][0])
     for log in logs:
-        assert f"the log is {log}" in done.stderr
+        assert str(log) in done.stderr
         assert stat.S_IMODE(log.stat().st_mode) == 0o600
         assert "pipeline/build/worker/build_shard.py" in log.read_text()
     if status == 0:

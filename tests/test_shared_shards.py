@@ -21,10 +21,10 @@ from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.acts import materialize
+from recordmill.pipeline.versions.files import needs_of, shared_bytes
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import held, list_versions
 from recordmill.pipeline.versions.prune import prune
-from recordmill.pipeline.versions.shared_files import needs_of, shared_bytes
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators

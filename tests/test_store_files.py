@@ -17,6 +17,7 @@ from recordmill.pipeline.versions.stores.bucket import Listed
 from recordmill.pipeline.versions.stores.parts import Part
 from tests import emulators
 from tests.constants import constants
+from tests.messages import assert_names, raises
 
 DATA = bytes(range(256)) * 40
 
@@ -155,7 +156,7 @@ def test_a_plan_names_what_it_leaves_out_and_takes_a_prefix_as_it_is(bucket: Fak
 
     whole, inner = plan("s3://b/dbl/"), plan("s3://b/dbl//")
     (note,) = whole.notes
-    assert "empty or dotted parts: 2 (s3://b/dbl//a/zz.png, s3://b/dbl/a//yy.png)" in note
+    assert_names(note, "2 (s3://b/dbl//a/zz.png, s3://b/dbl/a//yy.png)")
     assert (whole.rows, inner.rows, inner.notes) == (2, 1, [])
 
 
@@ -178,7 +179,7 @@ def test_a_rows_path_in_a_store_keeps_its_slashes(
 
 
 def test_a_client_that_is_refused_ends_the_listing(bucket: FakeBucket) -> None:
-    with pytest.raises(OutputError, match="no credentials"):
+    with raises(OutputError, "no credentials"):
         StoreFiles(LocalFiles()).match("s3://b/secret/*")
 
 
@@ -187,7 +188,7 @@ def test_an_object_is_read_by_one_request(bucket: FakeBucket) -> None:
     assert files.read("s3://b/in/a.png", most=len(DATA)) == DATA
     assert files.read("s3://b/in/a.tar", 512, 100) == DATA[512:612]
     assert bucket.asked == ["in/a.png 0-None", "in/a.tar 512-612"]
-    with pytest.raises(TooLargeError, match="10,240 bytes"):
+    with raises(TooLargeError, "10,240 bytes"):
         files.read("s3://b/in/a.png", most=10)
 
 

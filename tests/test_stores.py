@@ -3,7 +3,6 @@
 import errno
 import multiprocessing
 import os
-import re
 import stat
 import threading
 import uuid
@@ -22,6 +21,7 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
 from tests import emulators
 from tests.constants import constants
+from tests.messages import raises
 
 NAME = "LATEST"
 
@@ -66,7 +66,7 @@ def test_an_object_is_replaced_only_if_it_is_the_one_that_was_read(store: Store)
 def test_what_processes_share_is_not_read_beyond_its_bound(store: Store) -> None:
     store.write_if(NAME, bytes(1000), None)
     assert len(store.read(NAME) or b"") == 1000
-    with pytest.raises(OutputError, match=rf"{NAME} has 1,000 bytes.* 999 "):
+    with raises(OutputError, NAME, "1,000 bytes", "999"):
         store.read_tagged(NAME, 999)
 
 
@@ -168,7 +168,7 @@ def test_what_others_put_into_a_version_goes_with_it(store: Store) -> None:
         store.write(f"versions/v1/{name}", b"1")
     store.remove("versions/v1", "dataset.json")
     assert store.sizes("") == {}
-    with pytest.raises(DatasetError, match="leaves"):
+    with raises(DatasetError, "versions/../v1", store.url):
         store.write("versions/../v1", b"1")
 
 
@@ -288,20 +288,20 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OutputError, match=f"^the output {tmp_path} cannot be written: No space left on device: "):
+    with raises(OutputError, f"output {tmp_path}", "written", "No space left on device"):
         open_store(str(tmp_path)).write_if(NAME, b"1", None)
 
 
 @pytest.mark.parametrize("output", ["http://host/out", "s3:/bucket/out", "gs://", "s3:///out", "file:///out"])
 def test_other_urls_are_refused(output: str) -> None:
-    with pytest.raises(OutputError, match=f"^{output} is neither a path nor a URL like gs://"):
+    with raises(OutputError, output, "gs://bucket/folder", "s3://bucket/folder"):
         open_store(output)
 
 
 @pytest.mark.parametrize("folder", ["a//out", "out//", "/out", "a/./out", "a/../out", "..", "."])
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_an_output_whose_parts_tools_read_otherwise_is_refused(scheme: str, folder: str) -> None:
-    with pytest.raises(OutputError, match=re.escape(f"{scheme}://bucket/{folder} has an empty or dotted part")):
+    with raises(OutputError, f"{scheme}://bucket/{folder} ", "dotted part"):
         open_store(f"{scheme}://bucket/{folder}")
 
 
@@ -317,10 +317,11 @@ def test_a_bucket_that_is_not_there_is_one_clear_line(
 ) -> None:
     with start():
         store = open_store(f"{scheme}://none/out")
-        with pytest.raises(OutputError, match=rf"^{scheme}://none/out cannot be read \(.*check the address"):
+        with raises(OutputError, f"{scheme}://none/out", "read", "check the address"):
             store.children("")
-        with pytest.raises(OutputError, match=rf"^{scheme}://none/out cannot be written \([^\n]*$"):
+        with raises(OutputError, f"{scheme}://none/out", "written", "check the address") as raised:
             store.write_if(NAME, b"1", None)
+        assert "\n" not in str(raised.value)
 
 
 @pytest.mark.slow
@@ -345,7 +346,7 @@ def test_as_many_requests_as_a_workspace_sends_at_once_keep_their_connections(
 
 def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "boto3", None)
-    with pytest.raises(OutputError, match=r"s3://bucket/out needs more \(.*pip install 'recordmill\[aws\]'"):
+    with raises(OutputError, "s3://bucket/out", "pip install 'recordmill[aws]'"):
         open_store("s3://bucket/out").read(NAME)
 
 
@@ -367,10 +368,8 @@ def test_a_store_without_conditions_is_refused_before_the_first_write(
 ) -> None:
     with emulators.s3(*ignored) as url:
         for _ in range(2):
-            with pytest.raises(OutputError) as refused:
+            with raises(OutputError, f"{url} ignores {named}, so", "a folder"):
                 open_store(url).write_if(NAME, b"1", None)
-            assert f"{url} ignores {named}, so" in str(refused.value)
-            assert "or a folder" in str(refused.value)
         assert open_store(url).sizes() == {}
 
 
@@ -378,7 +377,7 @@ def test_a_store_without_conditions_is_refused_before_the_first_write(
 def test_the_gcs_emulator_itself_knows_no_conditions() -> None:
     """So that this is noticed when it does: `emulators.gcs(conditions=True)` can go then."""
     with emulators.gcs(conditions=False) as url:
-        with pytest.raises(OutputError, match=f"^{url} ignores If-Match, If-None-Match, the condition of a deletion"):
+        with raises(OutputError, url, "If-Match, If-None-Match", "deletion"):
             open_store(url).write_if(NAME, b"1", None)
         assert open_store(url).sizes() == {}
 

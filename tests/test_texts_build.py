@@ -14,8 +14,8 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.verify.with_sources import with_sources
 from tests.messages import assert_names, raises
 
 pytestmark = pytest.mark.slow
@@ -106,7 +106,7 @@ def test_show_and_verify_know_the_kind(
     lengths = published.manifest.statistics["captions"]["lengths"]
     assert lengths["rows"] * 4 == lengths["ids"]
     spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_sources(verify(published.folder), spec, rows=100, mend=False)
+    report = with_parity(verify(published.folder), spec, rows=100)
     assert [str(problem) for problem in report.findings.problems] == []
     assert report.findings.checked["rows"] == ROWS - 1
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.dataset.tfrecord import ShardWriter, frame, frame_head, masked_crc, record_length
+from tests.messages import raises
 
 RECORDS = [b"", b"one", bytes(range(256)) * 300, "ü".encode(), b"\0"]
 
@@ -54,7 +55,7 @@ def test_a_failed_build_of_a_shard_leaves_what_was_there(tmp_path: Path) -> None
     (tmp_path / "shard").write_bytes(b"before")
     with pytest.raises(RuntimeError, match="a broken graph"):
         write(tmp_path, error=RuntimeError("a broken graph"))
-    with pytest.raises(FileNotFoundError, match="missing/index"):
+    with raises(FileNotFoundError, "missing/index"):
         write(tmp_path, index="missing/index")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("shard", b"before")]
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from recordmill.pipeline.verify.verify import verify
 from tests import published
 from tests.constants import constants
 from tests.memory_store import memory_store
+from tests.messages import assert_names, raises
 
 SHARD = "small-train.tfrecord-00001-of-00004"
 INDEX = "small-train.index-00001-of-00004"
@@ -165,59 +165,63 @@ def make_pipe(folder: Path) -> None:
     os.mkfifo(folder / SHARD)
 
 
-DAMAGES: dict[str, tuple[Change, int | None, str]] = {
-    "a bit of a length": (change_byte(3, 2), 3, "the checksum of its length is wrong"),
-    "a bit of a length's checksum": (change_byte(0, 9), 0, "the checksum of its length is wrong"),
-    "a bit of data": (change_byte(5, 40), 5, "the checksum of its data .* is wrong"),
-    "a bit of the data's checksum": (change_byte(5, -2), 5, "the checksum of its data .* is wrong"),
-    "a bit of the last length": (change_byte(-2, 1), -2, "the checksum of its length is wrong"),
-    "cut at a boundary": (cut(7, 0), None, f"{SHARD}: the file holds 7 records, expected"),
-    "cut inside a header": (cut(7, 5), 7, "the file ends inside its header, after 5 of 12 bytes"),
-    "cut inside data": (cut(7, 30), 7, "the file ends inside it: [0-9,]+ of its [0-9,]+ bytes are missing"),
-    "bytes at the end": (append, -1, "the checksum of its length is wrong"),
-    "a swapped pair": (change_records(swap), 4, "its key 'row/[0-9]+' belongs before the previous record"),
-    "a doubled record": (change_records(double), 6, "its key 'row/[0-9]+' occurs twice in the shard"),
-    "a record of another shard": (from_another_shard, -2, "belongs in shard 2 of the split 'train'"),
-    "a record of another split": (from_another_split, 0, "belongs in the split 'test'"),
-    "a record that is gone": (change_records(list.pop), None, "200 rows were written, the splits hold 199"),
-    "another type": (change_row(2, price=7), 2, "feature 'price' is a list of int64, expected float32"),
-    "another shape": (change_row(2, label=[1, 0]), 2, "feature 'label' holds 2 values, expected 1"),
-    "a feature too few": (change_row(2, note=None), 2, "its features are not those of the manifest: 'note'"),
-    "a feature too many": (change_row(2, more=1), 2, "its features are not those of the manifest: 'more'"),
-    "no Example": (change_records(scribble), 2, "it is no tf.train.Example"),
-    "a label that is no class": (change_row(2, label=2), 2, "feature 'label' holds the id 2; ids are 0 to 1"),
-    "a word beyond the vocabulary": (change_row(2, text=[9]), 2, "feature 'text' holds the id 9; ids are 0 to 4"),
-    "other labels": (change_labels, None, "the label 0 is that of [0-9]+ records of 'test', expected 10"),
-    "other rows": (change_manifest(rows={"read": 9}), None, "the rows: 9 were read, 0 are written, rejected, dup"),
-    "other rejects": (change_manifest(rejects={}), None, "2 rows were rejected, by reason there are 0"),
-    "lost rejects": (change_file(published.REJECTS, b"{}\n"), None, f"{published.REJECTS}: 1 rejects, expected 2"),
-    "a stray file": (lambda folder: (folder / "core.1").touch(), None, "core.1: the manifest lists no such file"),
-    "a stray name": (lambda folder: (folder / "a\x1b[2J").touch(), None, r"a\\x1b\[2J: the manifest lists no such"),
-    "a missing shard": (lambda folder: (folder / SHARD).unlink(), None, f"{SHARD}: the file is missing"),
-    "a missing index": (lambda folder: (folder / INDEX).unlink(), None, f"{INDEX}: the file is missing"),
-    "a missing file": (lambda folder: (folder / "features.json").unlink(), None, "features.json: the file is missing"),
-    "a link out of the folder": (link_out, None, "features.json: .*is a link that leaves the version's folder"),
-    "a pipe": (make_pipe, None, f"{SHARD}: the file cannot be read: it is a pipe"),
-    "a wrong index": (change_index, None, f"{INDEX}, record 2 at byte 16: record 2 begins at byte [0-9,]+, the index"),
-    "a cut index": (lambda folder: os.truncate(folder / INDEX, 64), None, f"{INDEX}: the file holds 64 bytes, exp"),
-    "other words": (change_file(TEXT_WORDS, b"a\n"), None, "1 words, for 'text' with 5 ids, of which 2 are no words"),
-    "other splits for TFDS": (change_file("dataset_info.json", b'{"splits": []}'), None, "the split 'train' has other"),
-    "other features for TFDS": (change_file("features.json", TFDS), None, "the features are not those .*: 'label'"),
-    "no JSON": (change_file("features.json", b"{"), None, "features.json: it is no JSON"),
-    "Python in the graph": (write_graph("PyFunc"), None, f"{MODEL}: the operation 'PyFunc', 2 times, is not one"),
-    "reading in the graph": (write_graph("ReadFile"), None, f"{MODEL}: the operation 'ReadFile', 2 times"),
-    "writing in the graph": (write_graph("WriteFile"), None, f"{MODEL}: the operation 'WriteFile', 2 times"),
-    "saving in the graph": (write_graph("SaveV2"), None, f"{MODEL}: the operation 'SaveV2', 2 times"),
-    "no graph": (change_file(MODEL, b"\xff\xff"), None, f"{MODEL}: the file is not a SavedModel"),
+DAMAGES: dict[str, tuple[Change, int | None, tuple[str, ...]]] = {
+    "a bit of a length": (change_byte(3, 2), 3, ("length", "checksum")),
+    "a bit of a length's checksum": (change_byte(0, 9), 0, ("length", "checksum")),
+    "a bit of data": (change_byte(5, 40), 5, ("data (", "checksum")),
+    "a bit of the data's checksum": (change_byte(5, -2), 5, ("data (", "checksum")),
+    "a bit of the last length": (change_byte(-2, 1), -2, ("length", "checksum")),
+    "cut at a boundary": (cut(7, 0), None, (f"{SHARD}: ", "7 records")),
+    "cut inside a header": (cut(7, 5), 7, ("header", "5 of 12 bytes")),
+    "cut inside data": (cut(7, 30), 7, ("inside", "missing")),
+    "bytes at the end": (append, -1, ("length", "checksum")),
+    "a swapped pair": (change_records(swap), 4, ("key 'row/", "previous record")),
+    "a doubled record": (change_records(double), 6, ("key 'row/", "duplicate")),
+    "a record of another shard": (from_another_shard, -2, ("shard 2", "'train'")),
+    "a record of another split": (from_another_split, 0, ("split 'test'",)),
+    "a record that is gone": (change_records(list.pop), None, (f"{MANIFEST_FILE}: 200 rows", "199")),
+    "another type": (change_row(2, price=7), 2, ("'price'", "int64", "float32")),
+    "another shape": (change_row(2, label=[1, 0]), 2, ("'label'", "2 values", "expected 1")),
+    "a feature too few": (change_row(2, note=None), 2, ("features", "'note'")),
+    "a feature too many": (change_row(2, more=1), 2, ("features", "'more'")),
+    "no Example": (change_records(scribble), 2, ("tf.train.Example",)),
+    "a label that is no class": (change_row(2, label=2), 2, ("'label'", "id 2", "0 to 1")),
+    "a word beyond the vocabulary": (change_row(2, text=[9]), 2, ("'text'", "id 9", "0 to 4")),
+    "other labels": (change_labels, None, (MANIFEST_FILE, "'test'", "label 0", "expected 10")),
+    "other rows": (change_manifest(rows={"read": 9}), None, (MANIFEST_FILE, "rows: 9", "duplicates")),
+    "other rejects": (change_manifest(rejects={}), None, (MANIFEST_FILE, "2 rows", "0 by reason")),
+    "lost rejects": (change_file(published.REJECTS, b"{}\n"), None, (published.REJECTS, "1 rejects", "expected 2")),
+    "a stray file": (lambda folder: (folder / "core.1").touch(), None, ("core.1: ", "manifest")),
+    "a stray name": (lambda folder: (folder / "a\x1b[2J").touch(), None, ("a\\x1b[2J: ", "manifest")),
+    "a missing shard": (lambda folder: (folder / SHARD).unlink(), None, (f"{SHARD}: ", "missing")),
+    "a missing index": (lambda folder: (folder / INDEX).unlink(), None, (f"{INDEX}: ", "missing")),
+    "a missing file": (lambda folder: (folder / "features.json").unlink(), None, ("features.json: ", "missing")),
+    "a link out of the folder": (link_out, None, ("features.json: ", "link")),
+    "a pipe": (make_pipe, None, (f"{SHARD}: ", "pipe")),
+    "a wrong index": (change_index, None, (f"{INDEX}, record 2 at byte 16", "index says")),
+    "a cut index": (lambda folder: os.truncate(folder / INDEX, 64), None, (f"{INDEX}: ", "64 bytes")),
+    "other words": (change_file(TEXT_WORDS, b"a\n"), None, (f"{TEXT_WORDS}: 1 words", "'text'", "5 ids")),
+    "other splits for TFDS": (
+        change_file("dataset_info.json", b'{"splits": []}'),
+        None,
+        ("dataset_info.json: ", "'train'"),
+    ),
+    "other features for TFDS": (change_file("features.json", TFDS), None, ("features.json: ", "'label'")),
+    "no JSON": (change_file("features.json", b"{"), None, ("features.json: ", "JSON")),
+    "Python in the graph": (write_graph("PyFunc"), None, (f"{MODEL}: ", "'PyFunc'", "2 times")),
+    "reading in the graph": (write_graph("ReadFile"), None, (f"{MODEL}: ", "'ReadFile'", "2 times")),
+    "writing in the graph": (write_graph("WriteFile"), None, (f"{MODEL}: ", "'WriteFile'", "2 times")),
+    "saving in the graph": (write_graph("SaveV2"), None, (f"{MODEL}: ", "'SaveV2'", "2 times")),
+    "no graph": (change_file(MODEL, b"\xff\xff"), None, (f"{MODEL}: ", "SavedModel")),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_named(damage: str, folder: Path) -> None:
-    change, record, expected = DAMAGES[damage]
+    change, record, facts = DAMAGES[damage]
     change(folder)
     found = verify(str(folder)).findings.problems
-    fitting = [problem for problem in found if re.search(expected, str(problem))]
+    fitting = [problem for problem in found if all(fact in str(problem) for fact in facts)]
     assert fitting, found
     if record is not None:
         places = offsets(folder)
@@ -227,7 +231,8 @@ def test_damage_is_named(damage: str, folder: Path) -> None:
 
 def test_nothing_is_found_where_nothing_is_wrong(folder: Path) -> None:
     report = verify(str(folder))
-    assert [*report.lines()][-1] == f"small {published.VERSION}: all is as the manifest says"
+    assert (report.is_whole, report.findings.problems) == (True, [])
+    assert_names([*report.lines()][-1], f"small {published.VERSION}: ", "manifest")
     checked = report.findings.checked
     assert (checked["records"], checked["shards"], checked["operations"]) == (200, 6, 20)
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_FILE]
@@ -266,7 +271,7 @@ def test_behind_damage_the_rest_is_read(folder: Path) -> None:
 def test_without_an_index_the_rest_is_given_up(folder: Path) -> None:
     change_byte(4, 3)(folder)
     (folder / INDEX).unlink()
-    assert "the rest of the file is not checked: the index is damaged too" in "\n".join(said(folder))
+    assert any("rest" in line and "index" in line for line in said(folder))
 
 
 def test_records_of_any_size_are_walked(folder: Path) -> None:
@@ -302,39 +307,37 @@ def test_quick_compares_sizes_and_digests(folder: Path) -> None:
     assert report.findings.unchecked == [whole.QUICK]
     change_byte(5, 40)(folder)
     (problem,) = verify(str(folder), quick=True).findings.problems
-    assert re.search(f"{SHARD}: the SHA-256 is [0-9a-f]+, expected", str(problem))
+    assert_names(problem, f"{SHARD}: ", "SHA-256")
 
 
 def test_a_linked_folder_is_a_stray_file(folder: Path, tmp_path: Path) -> None:
     (folder / "serving/assets.extra").symlink_to(tmp_path)
-    assert said(folder) == ["serving/assets.extra: the manifest lists no such file"]
+    (problem,) = said(folder)
+    assert_names(problem, "serving/assets.extra: ", "manifest")
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "facts"),
     [
-        ({"spec": {"splits": {"train": "many", "test": 1}}}, "the spec in dataset.json is broken"),
-        (
-            {"features": {**published.FEATURES, "price": {"kind": "number"}}},
-            "'price': a feature of kind number has no `stored`",
-        ),
+        ({"spec": {"splits": {"train": "many", "test": 1}}}, ("spec in dataset.json", "restore it")),
+        ({"features": {**published.FEATURES, "price": {"kind": "number"}}}, ("'price'", "number", "`stored`")),
     ],
 )
-def test_a_broken_manifest_is_one_clear_line(changes: dict[str, Any], message: str, folder: Path) -> None:
+def test_a_broken_manifest_is_one_clear_line(changes: dict[str, Any], facts: tuple[str, ...], folder: Path) -> None:
     change_manifest(**changes)(folder)
-    with pytest.raises(DatasetError, match=message):
+    with raises(DatasetError, *facts):
         verify(str(folder))
 
 
 def test_sums_that_are_no_numbers_are_named(folder: Path) -> None:
     change_manifest(rejects={"by_reason": ["x"]})(folder)
-    with pytest.raises(DatasetError, match=r"rejects.by_reason is a list, of another type"):
+    with raises(DatasetError, "rejects.by_reason", "a list"):
         verify(str(folder))
 
 
 def test_a_kind_that_is_not_known_is_an_error(folder: Path) -> None:
     change_manifest(features={**published.FEATURES, "note": {"kind": "sound"}})(folder)
-    with pytest.raises(DatasetError, match="'note': a feature is of kind 'sound', which this Recordmill does not know"):
+    with raises(DatasetError, "'note'", "'sound'"):
         verify(str(folder))
 
 
@@ -348,9 +351,9 @@ def test_a_version_in_an_object_store(folder: Path) -> None:
         assert (local.problems, local.checked) == (remote.problems, remote.checked)
         del memory.objects[f"{url}/{SHARD}"]
         memory.objects[f"{url}/stray"] = b""
-        told = [str(problem) for problem in verify(url).findings.problems]
-        assert re.search(f"{SHARD}: .*/{SHARD} is missing", told[0])
-        assert told[1:] == ["stray: the manifest lists no such file"]
+        shard, stray = verify(url).findings.problems
+        assert_names(shard, f"{SHARD}: ", f"/{SHARD}", "missing")
+        assert_names(stray, "stray: ", "manifest")
 
 
 SAVER = "__inference__traced_save_7"
@@ -384,19 +387,19 @@ def _node(name: str, operation: str) -> bytes:
 )
 def test_a_graph_writes_files_only_where_it_is_saved(graph: bytes, refused: bool, folder: Path) -> None:
     change_file(MODEL, graph)(folder)
-    expected = [f"{MODEL}: the operation 'SaveV2', 1 times, is not one that a published graph may hold"]
-    assert said(folder) == (expected if refused else [])
+    problems = said(folder)
+    assert len(problems) == refused
+    for problem in problems:
+        assert_names(problem, f"{MODEL}: ", "'SaveV2'", "1 times")
 
 
 def test_a_serving_model_is_given_once_it_was_checked(folder: Path) -> None:
     assert serving_model(folder) == str(folder / "serving")
     write_graph("PyFunc")(folder)
-    with pytest.raises(
-        UnsafeGraphError, match="the graph is not loaded: .*'PyFunc', 2 times.*: copy the version again"
-    ):
+    with raises(UnsafeGraphError, "'PyFunc'", "2 times", "build again"):
         serving_model(folder)
     (folder / "serving/saved_model.pbtxt").touch()
-    with pytest.raises(UnsafeGraphError, match=r"saved_model.pbtxt: TensorFlow might load it instead, and 1 more"):
+    with raises(UnsafeGraphError, "saved_model.pbtxt", "1 more"):
         serving_model(folder)
 
 

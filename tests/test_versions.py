@@ -27,6 +27,7 @@ from recordmill.pipeline.versions.prune import _Pruning, prune, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators, hand_made
+from tests.messages import assert_names, raises
 from tests.test_leases import foreign, put
 from tests.test_publishing import KEY, STORES, publish
 
@@ -38,7 +39,7 @@ NAMES = ["20261101T000000Z-aaaa0000", "20271101T000000Z-bbbb0000", "20261102T000
 
 @pytest.fixture(params=emulators.ONE_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Three versions, of which the second was published by a clock that was a year ahead; the third is live."""
+    """Three versions: the second published by a clock a year ahead, the third live."""
     with STORES[request.param](tmp_path) as url:
         for number, name in enumerate(NAMES):
             publish(url, tmp_path, name, f"{number}" * 64)
@@ -76,20 +77,20 @@ def run(*arguments: str | Path) -> None:
         ("live", 2),
         ("-1", 1),
         ("-2", 0),
-        ("-3", "has no 3 versions before 20261102T000000Z-cccc0000, which is live"),
-        ("0000", "'0000' may be any of .*aaaa0000, .*bbbb0000, .*cccc0000: give more"),
-        ("2026", "may be any of 20261101T000000Z-aaaa0000, 20261102T000000Z-cccc0000"),
-        ("4", "has no version '4'; there are 20261101T000000Z-aaaa0000, 2027"),
-        ("", "has no version ''; there are"),
-        ("20261101T000000Z-aaaa0001", "did you mean 20261101T000000Z-aaaa0000?"),
-        ("../v1", "has no version '../v1'; there are"),
+        ("-3", ("3 versions", "20261102T000000Z-cccc0000")),
+        ("0000", ("'0000'", *NAMES, "give more")),
+        ("2026", ("'2026'", f"{NAMES[0]}, {NAMES[2]}", "give more")),
+        ("4", ("version '4'", f"{NAMES[0]}, 2027")),
+        ("", ("version ''", *NAMES)),
+        ("20261101T000000Z-aaaa0001", ("did you mean 20261101T000000Z-aaaa0000?",)),
+        ("../v1", ("version '../v1'", *NAMES)),
     ],
 )
-def test_which_version_is_meant(local: Path, wanted: str, found: int | str) -> None:
+def test_which_version_is_meant(local: Path, wanted: str, found: int | tuple[str, ...]) -> None:
     if isinstance(found, int):
         assert find(str(local), wanted).version == NAMES[found]
     else:
-        with pytest.raises(DatasetError, match=found):
+        with raises(DatasetError, *found):
             find(str(local), wanted)
 
 
@@ -115,7 +116,7 @@ def test_rollback_goes_back_one_at_a_time_by_numbers(output: str) -> None:
         (NAMES[1], NAMES[2]),
         (NAMES[0], NAMES[1]),
     ]
-    with pytest.raises(DatasetError, match=f"has no version before {NAMES[0]}, which is live"):
+    with raises(DatasetError, output, "no version before", NAMES[0]):
         rollback(output)
     assert (live(output).version, live(output).sequence) == (NAMES[0], 5)
     assert set(live(output).retired) == {NAMES[1], NAMES[2]}
@@ -133,11 +134,9 @@ def test_what_is_published_after_a_rollback_is_the_newest(output: str, tmp_path:
 def test_a_broken_pointer_is_mended(local: Path) -> None:
     (local / "LATEST").write_text("{broken")
     for command in (list_versions, lambda output: pin(output, "1"), lambda output: prune(output, 1)):
-        with pytest.raises(
-            OutputError, match=f"LATEST is broken .*`recordmill versions rollback {local} VERSION` makes"
-        ):
+        with raises(OutputError, "LATEST", f"`recordmill versions rollback {local} VERSION`"):
             command(str(local))
-    with pytest.raises(DatasetError, match=f"no live version: give a version by its name.*{NAMES[2]}"):
+    with raises(DatasetError, local, "no live version", NAMES[2]):
         rollback(str(local))
     assert rollback(str(local), "#2") == (find(str(local), "2"), None)
     assert (live(local).version, live(local).sequence) == (NAMES[1], 4)
@@ -147,8 +146,7 @@ def test_a_broken_pointer_is_mended(local: Path) -> None:
 def test_a_rollback_names_what_a_broken_pointer_takes_along(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (local / "LATEST").write_text("{broken")
     app(["versions", "rollback", str(local), "2"], standalone_mode=False)
-    said = capsys.readouterr().out.replace("\n", " ")
-    assert "newer versions are held back: no LATEST could be read, so that pins and older rollbacks are lost" in said
+    assert_names(capsys.readouterr().out.replace("\n", " "), "held back", "LATEST", "pins")
 
 
 def test_pins(output: str) -> None:
@@ -159,16 +157,17 @@ def test_pins(output: str) -> None:
     assert unpin(output, "3") == (find(output, "3"), False)
     assert live(output).pinned == (NAMES[0],)
     assert live(output).sequence == 3
-    assert prune(output, keep=1, grace_seconds=0).kept == {NAMES[0]: "it is pinned"}
+    (kept,) = prune(output, keep=1, grace_seconds=0).kept.items()
+    assert_names(kept, NAMES[0], "pinned")
     assert there(output) == [NAMES[0], NAMES[2]]
 
 
 def test_where_nothing_is_published(tmp_path: Path) -> None:
     assert list_versions(str(tmp_path)) == []
     assert prune(str(tmp_path), keep=1).removed == {}
-    with pytest.raises(OutputError, match="nothing is live in .*rollback"):
+    with raises(OutputError, tmp_path, f"recordmill versions rollback {tmp_path}"):
         pin(str(tmp_path), "1")
-    with pytest.raises(DatasetError, match="no live version.*; no version is there"):
+    with raises(DatasetError, tmp_path, "no live version"):
         rollback(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -177,7 +176,7 @@ def test_where_nothing_is_published(tmp_path: Path) -> None:
 def test_where_nothing_is(tmp_path: Path, name: str) -> None:
     with STORES[name](tmp_path) as output:
         for command in (list_versions, rollback, lambda place: pin(place, "1"), lambda place: prune(place, keep=1)):
-            with pytest.raises(DatasetError, match=f"^there is no folder '{output}': give"):
+            with raises(DatasetError, f"folder '{output}'", "`--output`"):
                 command(output)
     assert list(tmp_path.iterdir()) == []
 
@@ -194,22 +193,16 @@ AGO = {name: f"{NOW - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}" for name, 
         ({}, 2, DAY, "a", {}),
         ({}, 3, DAY, "", {}),
         ({}, 9, DAY, "", {}),
-        ({"version": "a"}, 1, DAY, "b", {"a": "it is live"}),
-        ({"version": "a"}, 1, 0, "b", {"a": "it is live"}),
-        ({"pinned": ("b",)}, 1, 0, "a", {"b": "it is pinned"}),
-        ({"retired": {"a": AGO["hour"], "b": AGO["days"]}}, 1, DAY, "b", {"a": f"at {AGO['hour']}: the grace is not"}),
+        ({"version": "a"}, 1, DAY, "b", {"a": "live"}),
+        ({"version": "a"}, 1, 0, "b", {"a": "live"}),
+        ({"pinned": ("b",)}, 1, 0, "a", {"b": "pinned"}),
+        ({"retired": {"a": AGO["hour"], "b": AGO["days"]}}, 1, DAY, "b", {"a": f"{AGO['hour']}: its grace"}),
         ({"retired": {"a": AGO["hour"], "b": AGO["days"]}}, 1, 1800, "ab", {}),
         ({"retired": {"a": AGO["hour"], "b": AGO["days"]}}, 1, 0, "ab", {}),
-        (
-            {"retired": {"a": AGO["ahead"], "b": AGO["days"]}},
-            1,
-            DAY,
-            "b",
-            {"a": "is in the future: a clock was ahead"},
-        ),
+        ({"retired": {"a": AGO["ahead"], "b": AGO["days"]}}, 1, DAY, "b", {"a": "`--grace 0`"}),
         ({"retired": {"a": AGO["ahead"]}}, 1, 0, "ab", {}),
-        ({"retired": {"b": AGO["days"]}}, 1, DAY, "b", {"a": "not known when .*: its grace begins now"}),
-        ({"retired": {}}, 1, DAY, "", {"a": "not known", "b": "not known"}),
+        ({"retired": {"b": AGO["days"]}}, 1, DAY, "b", {"a": "unknown"}),
+        ({"retired": {}}, 1, DAY, "", {"a": "unknown", "b": "unknown"}),
         ({"retired": {}}, 2, 0, "a", {}),
         ({"removing": ("z",)}, 3, DAY, "z", {}),
     ],
@@ -220,18 +213,19 @@ def test_what_is_pruned(change: Any, keep: int, grace: float, removed: str, kept
     marked, reasons = choose(latest, graces, [], NOW)
     assert sorted(marked.removing) == sorted(removed)
     assert reasons.keys() == kept.keys()
-    assert all(re.search(pattern, reasons[name]) for name, pattern in kept.items())
+    for name, fact in kept.items():
+        assert_names(reasons[name], fact)
     again = choose(marked, graces, [], NOW + timedelta(days=900))[0]  # no grace is without end
     assert set(again.removing) == set(removed) | (kept.keys() - {latest.version, *latest.pinned})
 
 
 @pytest.mark.parametrize(
-    ("lease", "reason"),
-    [("a", "it is held"), ("a+0f0f", "it is held"), ("ab", None), ("a-2", None), (KEY[:16], None)],
+    ("lease", "is_held"),
+    [("a", True), ("a+0f0f", True), ("ab", False), ("a-2", False), (KEY[:16], False)],
 )
-def test_what_is_held_is_not_pruned(lease: str, reason: str | None) -> None:
+def test_what_is_held_is_not_pruned(lease: str, is_held: bool) -> None:
     _, kept = choose(Latest("b", 2), {"a": 0}, [lease], NOW)
-    assert kept.get("a") == reason
+    assert ("held" in kept.get("a", "")) == is_held
 
 
 @pytest.mark.parametrize(
@@ -244,7 +238,7 @@ def test_a_grace(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "d", "-1d", "1w", "1.5h", "²d", "soon"])
 def test_a_grace_that_is_none(text: str) -> None:
-    with pytest.raises(UserError, match=f"^the grace '{text}' is not a duration: give a whole number and s, m, h or d"):
+    with raises(UserError, f"grace '{text}'", "s, m, h or d", "12h"):
         seconds_of(text)
 
 
@@ -269,7 +263,7 @@ def test_a_prune_that_was_killed_is_gone_on_with(output: str, monkeypatch: pytes
             prune(output, keep=2, grace_seconds=0)
     assert [one.version for one in publishing.published(open_store(output))] == NAMES[1:]  # it is none any more
     for command in (pin, rollback):
-        with pytest.raises(DatasetError, match="has no version"):
+        with raises(DatasetError, "no version"):
             command(output, NAMES[0])
     assert publishing.find_version(output, "0" * 64) is None
     assert set(prune(output, keep=9).removed) == {f"versions/{NAMES[0]}"}
@@ -285,10 +279,11 @@ def test_a_version_that_is_taken_while_it_is_marked_is_spared(local: Path, monke
         held.append(leases.take(store, f"{NAMES[0]}+late"))
         return real(*arguments)
 
-    monkeypatch.setattr("recordmill.pipeline.versions.prune.choose", choosing)
+    monkeypatch.setattr("recordmill.pipeline.versions.listing.choose", choosing)
     done = prune(str(local), keep=1, grace_seconds=0)
     assert set(done.removed) == {f"versions/{NAMES[1]}"}
-    assert done.kept == {NAMES[0]: "it is held"}
+    (kept,) = done.kept.items()
+    assert_names(kept, NAMES[0], "held")
     assert (live(local).removing, there(local)) == ((), sorted([NAMES[0], NAMES[2]]))
     held[0].release()
 
@@ -368,10 +363,10 @@ def test_files_without_a_manifest_stay_where_somebody_may_need_them(tmp_path: Pa
         done = prune(output, None)
         assert (there(output), done.removed) == (["v1", "v2", "v3"], {})
         assert list(done.kept) == ["v1", "v2", "v3"]
-        assert done.kept["v2"] == "it has no dataset.json, but `LATEST` names it"
-        assert re.fullmatch("it has no .*, but its newest file came at 2.*: the grace is not over", done.kept["v3"])
+        assert_names(done.kept["v2"], "dataset.json", "`LATEST`")
+        assert_names(done.kept["v3"], "dataset.json", "newest file", "grace")
         with hold(store, "v3+reader"):
-            assert prune(output, None, 0).kept["v3"] == "it has no dataset.json, but it is held"
+            assert_names(prune(output, None, 0).kept["v3"], "dataset.json", "held")
         assert prune(output, None, 0).removed == {"versions/v3": 4}
         assert there(output) == ["v1", "v2"]
 
@@ -382,10 +377,11 @@ def test_a_reader_holds_its_version(tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path / "out", "v1")
     with dataset.held(), dataset.held():  # two programs
         assert len(list_versions(str(tmp_path / "out"))[0].held_by) == 2
-        assert prune(str(tmp_path / "out"), keep=1, grace_seconds=0).kept == {"v1": "it is held"}
+        (kept,) = prune(str(tmp_path / "out"), keep=1, grace_seconds=0).kept.items()
+        assert_names(kept, "v1", "held")
     prune(str(tmp_path / "out"), keep=1, grace_seconds=0)
     assert there(tmp_path / "out") == ["v2"]
-    with pytest.raises(DatasetError, match="v1 was removed from .*: open the dataset again"), dataset.held():
+    with raises(DatasetError, "v1", tmp_path / "out", "open "), dataset.held():
         pytest.fail("holds what is gone")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "history.jsonl", "versions"]
 
@@ -393,10 +389,7 @@ def test_a_reader_holds_its_version(tmp_path: Path) -> None:
 def test_a_copied_version_cannot_be_held(tmp_path: Path) -> None:
     folder = hand_made.write_dataset(tmp_path / "out")
     shutil.copytree(folder, tmp_path / "copy")
-    with (
-        pytest.raises(DatasetError, match="copy is no version in a dataset's folder"),
-        open_dataset(tmp_path / "copy").held(),
-    ):
+    with raises(DatasetError, tmp_path / "copy", "dataset's folder"), open_dataset(tmp_path / "copy").held():
         pytest.fail("holds a copy")
 
 
@@ -421,26 +414,22 @@ def test_the_commands_say_what_they_did(
     run("versions", "pin", local, "1")
     run("versions", "list", local)
     said = capsys.readouterr().out
-    assert f"{NAMES[0]} is pinned: `recordmill versions prune` keeps it" in said
+    assert_names(said.splitlines()[0], NAMES[0], "`recordmill versions prune`")
     lines = [" ".join(line.split()) for line in said.splitlines()[1:]]
     assert lines[0] == "# version built at records bytes retired"
     assert lines[1].startswith(f"1 {NAMES[0]} pinned 1 7 20")
     assert lines[3] == f"3 {NAMES[2]} live 1 7"
     run("versions", "rollback", local)
-    assert capsys.readouterr().out.strip() == (
-        f"{NAMES[1]} is live now; {NAMES[2]} was, and stays: `recordmill versions rollback {local} {NAMES[2]}` "
-        "takes this back"
-    )
+    assert_names(capsys.readouterr().out, NAMES[1], f"`recordmill versions rollback {local} {NAMES[2]}`")
     run("versions", "rollback", local, "2")
-    assert capsys.readouterr().out.strip() == f"{NAMES[1]} is live already"
+    assert_names(capsys.readouterr().out, NAMES[1], "already")
     run("versions", "unpin", local, "3")
-    assert capsys.readouterr().out.strip() == f"{NAMES[2]} was not pinned: nothing has changed"
+    assert_names(capsys.readouterr().out, NAMES[2], "not pinned")
     run("versions", "unpin", local, "1")
     run("versions", "prune", local, "--keep", "1", "--dry-run", "--grace", "0")
-    said = capsys.readouterr().out
-    assert f"{NAMES[0]} is not pinned any more" in said
-    assert f"kept {NAMES[1]}: it is live" in said
-    assert re.search(rf"would remove versions/{NAMES[0]}, [\d,]+ bytes\nwould free [\d,]+ bytes: nothing was", said)
+    assert_names(
+        capsys.readouterr().out, NAMES[0], "not pinned", f"kept {NAMES[1]}: ", f"would remove versions/{NAMES[0]}"
+    )
     run("versions", "prune", local, "--keep", "1", "--grace", "0")
     assert re.search(rf"^removed versions/{NAMES[0]}, [\d,]+ bytes\nfreed [\d,]+ bytes$", capsys.readouterr().out, re.M)
     assert there(local) == sorted(NAMES[1:])
@@ -455,5 +444,5 @@ def test_show_takes_a_part_of_a_name_and_lists_by_numbers(tmp_path: Path, capsys
     said = capsys.readouterr().out
     assert said.startswith("hand  v1\n")
     assert said.rindex("v1") < said.rindex("a2")
-    with pytest.raises(DatasetError, match="has no version 'v3'"):
+    with raises(DatasetError, "version 'v3'"):
         run("show", tmp_path / "out", "--version", "v3")

@@ -92,7 +92,7 @@ def place(tmp_path: Path, good: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 
 def fill(place: Path, good: Path) -> None:
-    """Makes the targets anew."""
+    """Makes the targets again."""
     for name in TARGETS:
         if name != "cwd":
             shutil.rmtree(place / name, ignore_errors=True)
@@ -155,7 +155,7 @@ def test_all_that_commands_write_is_known(place: Path, good: Path) -> None:
 
 
 def folder(path: Path, victim: Path) -> None:
-    """Puts a link in the place of a file's folder, which is the victim's now."""
+    """Replaces a file's folder by a link to the victim's."""
     path.parent.rename(victim / "moved")
     path.parent.symlink_to(victim / "moved")
 
@@ -175,7 +175,7 @@ def by_default(*kinds: str) -> list[Any]:
 
 
 def plant(kind: str, path: Path, victim: Path) -> None:
-    """Puts something in the place of a file or a folder whose content is the victim's now."""
+    """Replaces a file or a folder by a link to the victim's content."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind != "folder":
         if path.exists():

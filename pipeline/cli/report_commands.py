@@ -151,9 +151,11 @@ def verify(
     report = check(folder, version, quick=quick)
     if repair or parsed is not None:
         with quiet():  # Beam and TensorFlow print, also while they load
-            from recordmill.pipeline.verify.with_sources import with_sources
+            from recordmill.pipeline.verify.parity import with_parity
+            from recordmill.pipeline.verify.repair import repaired
 
-            report = with_sources(report, parsed, rows=sample, mend=repair)
+            report = repaired(report, parsed) if repair else report
+            report = with_parity(report, parsed, sample) if parsed is not None and sample else report
     if spec is None:
         report.findings.unchecked.append(NO_PARITY)
     _print(report, as_json)

@@ -34,8 +34,8 @@ HeldBack = Annotated[
 
 def list_(dataset: DatasetFolder) -> None:
     """List the versions of a dataset: which is live, pinned, held, and since when others are not live any more."""
+    from recordmill.pipeline.versions.files import shared_bytes
     from recordmill.pipeline.versions.listing import list_versions
-    from recordmill.pipeline.versions.shared_files import shared_bytes
     from recordmill.pipeline.versions.stores.open_store import open_store
 
     if versions := list_versions(dataset):

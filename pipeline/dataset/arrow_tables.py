@@ -1,10 +1,7 @@
 """Arrow files of a version, `inputs.arrow` and those of `summaries/`, read within bounds.
 
-A compressed buffer states its size, so a file of some kilobytes may state many gigabytes. The sizes are added up from
-each batch's header before anything is decompressed; and what is read is checked in full, since Arrow itself trusts
-lengths and offsets.
-
->>> table = read_table(folder, "summaries/rows/bucket-000.arrow", data)  # doctest: +SKIP
+A compressed buffer states its size, so kilobytes may claim to be gigabytes. The sizes in each batch's header are summed
+before the decompression, and the result is fully validated, since Arrow trusts lengths and offsets.
 """
 
 import struct
@@ -15,16 +12,15 @@ from recordmill.pipeline.dataset.paths import ADVICE, Location
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.safe_text import cut
 
-LEAST_BYTES = 64 << 20  # 64 MiB: every file may hold so much, however well it is compressed
-MOST_TIMES = 32  # the bytes of a larger file; words, paths and digests compress to a third
-MAGIC = b"ARROW1\0\0"  # the first bytes of a file that has a stream in it, as a Feather file has
+LEAST_BYTES = 64 << 20  # 64 MiB: allowed for every file, at any compression
+MOST_TIMES = 32  # largest ratio for larger files; words, paths and digests compress to a third
+MAGIC = b"ARROW1\0\0"  # the first bytes of a file around a stream, such as a Feather file
 PLAIN = frozenset({"int32", "int64", "double", "string", "binary", "fixed_size_binary[32]"})
-"""The types that a version's tables have; others, such as dictionaries, expand when they are read."""
+"""The types in a version's tables; others, such as dictionaries, expand when read."""
 WORDS = pa.schema({"feature": pa.string(), "word": pa.binary(), "count": pa.int64()})
-"""The columns of `summaries/vocabularies/`: how often each word occurs in the train split."""
-LENGTH, BUFFERS, COMPRESSION = 0, 2, 3
-"""The fields of a `RecordBatch` in Arrow's Message.fbs; field 2 of a `Message` is the batch."""
-HEADER = 2
+"""The columns of `summaries/vocabularies/`: the counts of words in the train split."""
+LENGTH, BUFFERS, COMPRESSION = 0, 2, 3  # fields of a `RecordBatch` in Arrow's Message.fbs
+HEADER = 2  # the field of a `Message` with the batch
 
 
 def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | None = None) -> pa.Table:
@@ -34,11 +30,11 @@ def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | Non
         folder: the version's, for messages.
         path: the file's, relative to it.
         data: its bytes.
-        schema: the columns that are wanted; None for all.
+        schema: the columns to read; None for all.
 
     Raises:
-        DatasetError: it holds more than 64 MiB, and more than 32 times the file's bytes; it lacks a column, or
-            has one of no plain type; or it is damaged.
+        DatasetError: the data exceeds 64 MiB and 32 times the file's bytes, lacks a column, has a column of another
+            type, or is damaged.
     """
     try:
         return _read(data, schema)
@@ -56,12 +52,12 @@ def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
     wanted = found if schema is None else schema  # a later Recordmill may add columns
     is_there = all(each.name in found.names and found.field(each.name) == each for each in wanted)
     if not len(found) or not is_there or not PLAIN.issuperset(map(str, found.types)):
-        raise DatasetError(f"has other columns than Recordmill writes: {listed(found.names)}")
+        raise DatasetError(f"has unexpected columns: {listed(found.names)}")
     most, total, batches = max(LEAST_BYTES, MOST_TIMES * len(data)), 0, list[pa.RecordBatch]()
     for message in iter(reader):
         total += _expanded(_checked(message, "record batch"))
         if total > most:
-            raise DatasetError(f"holds {total:,} bytes in {len(data):,}, where {most:,} are the limit")
+            raise DatasetError(f"expands {len(data):,} bytes to {total:,}, more than {most:,}")
         batch = pa.ipc.read_record_batch(message, found)
         batch.validate(full=True)
         batches.append(batch)
@@ -69,14 +65,14 @@ def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _checked(message: "pa.ipc.Message", kind: str) -> "pa.ipc.Message":
-    """Refuses a message of another kind, as which Arrow would read it all the same, anywhere in memory."""
+    """Refuses a message of another kind: Arrow would misread it, and access arbitrary memory."""
     if message.type != kind:
-        raise ValueError(f"it has a message of kind {message.type} in place of a {kind}")
+        raise ValueError(f"it has a message of kind {message.type}, expected a {kind}")
     return message
 
 
 def _expanded(message: "pa.ipc.Message") -> int:
-    """Counts the bytes of a decompressed record batch, and one for each row, from its header alone."""
+    """Counts a record batch's decompressed bytes plus one per row, from its header."""
     header, body = memoryview(message.metadata), memoryview(message.body)
     root = _at("<I", header, 0)
     batch = _followed(header, _field(header, root, HEADER))
@@ -88,12 +84,12 @@ def _expanded(message: "pa.ipc.Message") -> int:
     for number in range(_at("<I", header, buffers)):
         offset, size = struct.unpack_from("<qq", header, buffers + 4 + 16 * number)
         stated = _at("<q", body, offset) if is_packed and size else size
-        total += size if stated == -1 else max(stated, 0)  # -1: this buffer is not compressed
+        total += size if stated == -1 else max(stated, 0)  # -1: an uncompressed buffer
     return total
 
 
 def _field(header: memoryview, table: int, number: int) -> int:
-    """Returns the offset of a field in a flatbuffer's table; 0 if the field is absent."""
+    """Returns a field's offset in a flatbuffer's table; 0 if missing."""
     fields = table - _at("<i", header, table)
     known = (_at("<H", header, fields) - 4) // 2
     offset = _at("<H", header, fields + 4 + 2 * number) if number < known else 0

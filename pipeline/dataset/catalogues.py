@@ -1,9 +1,8 @@
 """A version for catalogues: `croissant.json` of MLCommons Croissant 1.0, `dataset_info.json` of TensorFlow Datasets.
 
-Croissant lists every shard with its digest, the splits, the names that ids stand for, and the fields of a record as
-they are stored. It knows no format of TFRecord files, so the file names theirs by the page that describes it: a reader
-of Croissant checks and shows the description, and reads the splits and the names; records are read by Recordmill,
-TensorFlow Datasets or `tf.data`, or by any reader once `recordmill export` has written them as Parquet.
+Croissant lists every shard with its digest, the splits, the names of ids, and the stored fields of a record. It lacks a
+TFRecord format, so the file names the page about it: a Croissant reader validates and shows the description, and reads
+the splits and the names; records need Recordmill, TensorFlow Datasets or `tf.data`, or `recordmill export` to Parquet.
 """
 
 import json
@@ -35,16 +34,15 @@ CONTEXT: Json = {
     "rai": "http://mlcommons.org/croissant/RAI/",
     "sc": "https://schema.org/",
 }
-"""The `@context` that Croissant 1.0 prescribes."""
-TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
-"""The format of shards, by the page that describes it: it has no MIME type."""
+"""The `@context` required by Croissant 1.0."""
+TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"  # the shards' format, in place of a MIME type
 SHARDS = "shards"
 NO_LICENSE = "unknown"
 _TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}
 
 
 def croissant(manifest: Manifest) -> bytes:
-    """Returns `croissant.json`; what nobody wrote under `about` in the spec is left out, and the licence is unknown."""
+    """Returns `croissant.json`, without entries missing in the spec's `about`; a missing licence is `unknown`."""
     about: Json = manifest.spec.get("about") or {}
     creators = [{"@type": "Organization", "name": name} for name in about.get("creators") or ()]
     described = {
@@ -68,7 +66,7 @@ def croissant(manifest: Manifest) -> bytes:
 
 
 def labels_file(feature: str) -> str:
-    """Returns the name of the file that holds the names of a category, by id."""
+    """Returns the name of the file with a category's names by id."""
     return f"{feature}.labels.txt"
 
 
@@ -97,7 +95,7 @@ def _file(path: str, entry: Mapping[str, Any], encoding: str) -> Json:
 
 
 def _shards(manifest: Manifest) -> Json:
-    """Returns all shards as one set: those in the version's own folder by a pattern, others by their paths."""
+    """Returns all shards as one set: those in the version's folder by a pattern, others by paths."""
     own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in manifest.shards) else []
     return {
         "@type": "cr:FileSet",
@@ -122,7 +120,7 @@ def _splits(manifest: Manifest) -> Json:
 
 
 def _names(manifest: Manifest) -> Iterator[Json]:
-    """Yields a set of records for each category whose names a file holds: id and name."""
+    """Yields a record set of ids and names for each category with a file of names."""
     for feature in manifest.features:
         if labels_file(feature) not in manifest.files:
             continue
@@ -165,7 +163,6 @@ def _records(manifest: Manifest) -> Json:
 
 
 def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
-    """Returns the field of a part of a record; one with several values says so."""
     is_image = description is not None and description.is_image_file and stored.dtype == "bytes"
     field = _field(
         f"records/{name}",
@@ -189,7 +186,7 @@ SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 
 def dataset_info(manifest: Manifest) -> bytes:
-    """Returns the file as `tensorflow_datasets` 4.9 reads it, without splits of no record: it refuses one."""
+    """Returns the file for `tensorflow_datasets` 4.9, without empty splits, which it refuses."""
     splits = [
         {
             "name": name,

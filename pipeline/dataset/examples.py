@@ -1,6 +1,6 @@
-"""`tf.train.Example` and `tf.train.SequenceExample` without TensorFlow, by protocol buffers' own parser.
+"""`tf.train.Example` and `tf.train.SequenceExample` without TensorFlow, by the protobuf parser.
 
-A SequenceExample's `context` has the number of an Example's `features`, so one message reads both.
+A SequenceExample's `context` has the same field number as an Example's `features`, so one message reads both.
 
 >>> parse_example(b"no example") is None
 True
@@ -55,10 +55,8 @@ message_type {
   field { name: "feature_lists" number: 2 type: TYPE_MESSAGE type_name: "FeatureLists" }
 }
 """
-"""TensorFlow's `example.proto` and `feature.proto`; names of our own, so that both can be loaded."""
-
-
-SEVERAL = "several"  # the kind of a list that holds values of more than one
+"""TensorFlow's `example.proto` and `feature.proto`, renamed to avoid conflicts with TensorFlow."""
+SEVERAL = "several"  # the kind of a list with values of several kinds
 
 
 @cache
@@ -77,11 +75,11 @@ def _parsed(record: bytes) -> Any:
 
 
 Values = tuple[str, Sequence[Any]]
-"""The kind of a feature, `bytes_list`, `float_list`, `int64_list` or `SEVERAL`, and its values."""
+"""A feature's kind, `bytes_list`, `float_list`, `int64_list` or `SEVERAL`, and its values."""
 
 
 class Example:
-    """One record, parsed."""
+    """A parsed record."""
 
     __slots__ = ("_features", "_message")
 
@@ -90,15 +88,15 @@ class Example:
         self._features: Mapping[str, Any] = message.features.feature
 
     def names(self) -> list[str]:
-        """The features that it has, sorted."""
+        """Returns its features, sorted."""
         return sorted({*self._features, *self._message.feature_lists.feature_list})
 
     def values(self, name: str) -> Values | None:
-        """A feature's values, of all steps where it is a feature list; None where it has none, not even an empty list.
+        """Returns a feature's values, for a feature list those of all steps; None if missing or without a list.
 
         The steps of a feature list may hold values of several kinds.
         """
-        if name not in self._features:  # asking for one that is not there would add it
+        if name not in self._features:  # an access to a missing one would add it
             return self._steps(name)
         feature = self._features[name]
         kind = feature.WhichOneof("kind")
@@ -117,10 +115,9 @@ class Example:
 
 
 def parse_example(record: bytes) -> Example | None:
-    """Parses a record; None where it is no example, or one without any feature.
+    """Parses a record; None if it is invalid or lacks features.
 
-    As in all protocol buffers, fields that are not known are passed over, and of a feature that comes twice the last
-    one counts.
+    As usual in protobuf, ignores unknown fields, and uses the last one of duplicate features.
     """
     message = _parsed(record)
     return (
@@ -131,9 +128,9 @@ def parse_example(record: bytes) -> Example | None:
 
 
 def canonical_example(record: bytes) -> bytes | None:
-    """Returns an Example in the one form that all writers give it; None for bytes that are no Example.
+    """Returns an Example in canonical form; None for invalid bytes.
 
-    Entries of a name and a feature, each name once, one list a feature, numbers packed, no unknown fields.
+    Each name occurs once, with one list; numbers are packed; unknown fields are removed.
     """
     message = _parsed(record)
     if message is None:

@@ -1,8 +1,7 @@
-"""Histograms of float32 values that do not depend on order or batching: exact, or within a known bound.
+"""Histograms of float32 values, independent of order and batching: exact, or within a known bound.
 
-A histogram counts each different value. Where there are more than a limit, every value loses the lowest bit of its
-mantissa, and another, until there are no more than that. How many bits are lost depends on the values alone: a part of
-them that needs a coarser histogram needs it in any whole.
+A histogram counts each distinct value. Beyond a limit, all values lose low bits of the mantissa until few enough are
+distinct. The number of lost bits depends only on the values: a whole is at least as coarse as each of its parts.
 
 >>> seen = Histogram.of(np.array([1, 2, 3, 4], np.float32))
 >>> seen.median(), seen.boundaries(2)
@@ -15,19 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-LIMIT = 1 << 17  # different values: 2 MiB; no data needs to lose more than 15 of 31 bits
+LIMIT = 1 << 17  # distinct values: 2 MiB; any data loses at most 15 of 31 bits
 MANTISSA_BITS = 23
 Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts of each value that was seen, as fine as a limit on the number of different ones allows."""
+    """Counts of distinct values."""
 
     lost: int
-    """The number of low bits of the mantissa that are cut off, towards 0."""
+    """The number of low bits cut off the mantissa, towards 0."""
     keys: Integers
-    """The values in rising order: each one's magnitude as an integer, with the value's sign."""
+    """The values in rising order: each magnitude's bits as an integer, with the value's sign."""
     counts: Integers
 
     @classmethod
@@ -40,7 +39,7 @@ class Histogram:
 
     @classmethod
     def merged(cls, parts: Iterable["Histogram"], limit: int = LIMIT) -> "Histogram":
-        """Adds up histograms of any number, in any order."""
+        """Adds up any number of histograms, in any order."""
         several = cls.coarsened([cls.of(np.empty(0, np.float32)), *parts])
         keys = np.concatenate([part.keys for part in several])
         whole = cls._counted(several[0].lost, keys, np.concatenate([part.counts for part in several]))
@@ -50,7 +49,7 @@ class Histogram:
 
     @classmethod
     def coarsened(cls, parts: Iterable["Histogram"]) -> list["Histogram"]:
-        """Makes histograms as coarse as the coarsest of them, so that equal keys are equal values; at least one."""
+        """Makes at least one histogram as coarse as the coarsest of them: equal keys then mean equal values."""
         several = [*parts]
         lost = max(part.lost for part in several)
         return [cls._counted(lost, _cut(part.keys, lost - part.lost), part.counts) for part in several]
@@ -64,30 +63,30 @@ class Histogram:
 
     @property
     def relative_error(self) -> float:
-        """The largest error of a quantile, as a share of the exact one (of 1.2e-38 at least); 0: it is exact."""
+        """The largest error of a quantile, relative to the exact one (at least 1.2e-38); 0: exact."""
         return 2.0 ** (self.lost - MANTISSA_BITS) if self.lost else 0.0
 
     def at(self, ranks: Iterable[int]) -> list[float]:
-        """Returns the values at ranks (0, 1, …) of all values in ascending order."""
+        """Returns the values at ranks (from 0) in ascending order."""
         ends = np.cumsum(self.counts)
         return self.values[np.searchsorted(ends, np.array([*ranks], np.int64), side="right")].tolist()
 
     @property
     def values(self) -> npt.NDArray[np.float64]:
-        """The value of each key, rising; each counted value is that or nearer to 0."""
+        """The value of each key, rising; exact values may be larger in magnitude, by the lost bits."""
         values = (np.abs(self.keys) << self.lost).astype(np.int32).view(np.float32)
         return np.copysign(values, self.keys).astype(np.float64)
 
     def median(self) -> float:
-        """Returns the middle value, or the mean of the two in the middle; 0 where nothing was seen."""
+        """Returns the middle value, or the mean of the two in the middle; 0 without values."""
         count = int(self.counts.sum())
         low, high = self.at([(count - 1) // 2, count // 2]) if count else (0.0, 0.0)
         return (low + high) / 2
 
     def boundaries(self, buckets: int) -> list[float]:
-        """Returns the lower bounds of `buckets` equal buckets but the first: value number `i * count // buckets`.
+        """Returns the lower bounds of `buckets` equal buckets except the first: value number `i * count // buckets`.
 
-        Equal values are in one bucket: a boundary that is there already, or has nothing below it, is left out.
+        Equal values share a bucket: duplicate boundaries, and those with an empty bucket below, are dropped.
         """
         count = int(self.counts.sum())
         if not count:

@@ -1,12 +1,7 @@
-"""The manifest: `dataset.json` of a version, and `LATEST`, the pointer to the version that is live. Format 1.
+"""The manifest `dataset.json` of a version, and `LATEST`, the pointer to the live version. Format 1.
 
-A version is its manifest: readers open the files that it lists and no other; a folder without one is no version.
-All paths in it are relative to the version's folder, so that a copied folder is the same dataset. Each text that names
-or identifies something has a form, which its type declares (`dataset.paths`), and which is checked when it is read.
-
->>> manifest = read_manifest(version_folder("out/emoji", read_latest("out/emoji").version))  # doctest: +SKIP
->>> manifest.splits["train"].records  # doctest: +SKIP
-8000
+The manifest makes a folder a version: readers open only the files that it lists. Its paths are relative to the folder,
+so a copied folder is the same dataset. Names and identifiers have types (`dataset.paths`), checked on reading.
 """
 
 import json
@@ -38,10 +33,10 @@ FORMAT = 1
 MANIFEST_FILE = "dataset.json"
 LATEST_FILE = "LATEST"
 VERSIONS_FOLDER = "versions"
-MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names the versions, of which a folder may keep some ten thousand
-MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: of 100,000 shards, and as JSON at most 2 GB of memory
+MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names all versions, perhaps ten thousand
+MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: 100,000 shards, and as JSON at most 2 GB of memory
 WRITTEN_EMPTY = "label_counts statistics rows sources rejects spec provenance sequence files duplicates".split()
-"""Fields with a default that stand in every manifest, because the first Recordmills of format 1 miss no field."""
+"""Fields written even at their default, because the first readers of format 1 require them."""
 
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
@@ -51,13 +46,13 @@ _Folder = TypeVar("_Folder", bound=Location)
 
 @dataclass(frozen=True)
 class Written:
-    """A part of what a version publishes. Its fields with a default may be absent, so that a later one can be added."""
+    """A part of a version's JSON. Fields with a default may be missing, so a later release can add fields."""
 
     unknown_fields: Json = field(default_factory=dict, kw_only=True, compare=False, repr=False)
-    """Fields that a newer Recordmill added, as they were read; they are written back."""
+    """Fields of a newer Recordmill, kept unchanged when the part is rewritten."""
 
     def to_json(self) -> Json:
-        """Returns the fields as JSON, without those that have their default."""
+        """Returns the fields as JSON, without defaults."""
         written = {}
         for each in (each for each in fields(self) if each.name != UNKNOWN_FIELDS):
             default = each.default if each.default_factory is MISSING else each.default_factory()
@@ -68,7 +63,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Shard(Written):
-    """One TFRecord file of a split, and its index: little-endian uint64, each record's offset and the file's size."""
+    """A TFRecord file of a split, and its index: the records' offsets and the file's size as little-endian uint64."""
 
     file: InnerPath
     bytes: Count
@@ -76,36 +71,36 @@ class Shard(Written):
     sha256: Sha256
     index: InnerPath
     span: SpanName | None = None
-    """The span of its records (`Manifest.spans`); None where the version has none."""
+    """The span of its records (`Manifest.spans`), if the version has spans."""
     version: VersionName | None = None
-    """The version whose folder holds file and index; None for this one."""
+    """The version with file and index in its folder; None: this one."""
 
 
 @dataclass(frozen=True)
 class Span(Written):
-    """A part of the rows with shards of its own, such as those of one day; a build that finds its key takes it over."""
+    """A part of the rows with separate shards, such as one day's; a build with the same key keeps them."""
 
     key: Sha256
-    """The digest of everything that decides its records, except the transform graph, which is the version's."""
+    """The digest of everything that determines its records, except the version's transform graph."""
     rows: Mapping[str, Count]
-    """Rows read, written, rejected and left out as duplicates."""
+    """Rows read, written, rejected and dropped as duplicates."""
     files: Count
     """The number of its input files."""
     bytes: Count
-    """Their size in bytes."""
+    """The bytes of its input files."""
     inputs_sha256: Sha256
     members: Mapping[SpanName, Sha256] = field(default_factory=dict)
-    """The keys of the spans that `--compact` put together here, by name; empty for any other."""
+    """The keys of the spans merged here by `--compact`, by name."""
 
 
 @dataclass(frozen=True)
 class Split(Written):
-    """The shards of a split in the order of its records, and how often each label id occurs (None without a label)."""
+    """The shards of a split in order, and the counts of label ids (None without a label)."""
 
     shards: tuple[Shard, ...]
     label_counts: tuple[Count, ...] | None = None
     documents: Count | None = None
-    """The rows of the source that the records hold, where several share one (a text's `pack`)."""
+    """The number of source rows in the records, if several share one (a text's `pack`)."""
 
     @property
     def records(self) -> int:
@@ -124,43 +119,43 @@ class Split(Written):
 
 @dataclass(frozen=True)
 class Manifest(Written):
-    """A version's description; the fields that the reader needs stand first, with no default."""
+    """A version's description; the first fields, without defaults, are those needed by the reader."""
 
     format: ClassVar[int] = FORMAT
     name: DatasetName
     version: VersionName
     build_key: Sha256
     label: str | None
-    """The feature that is the target of training."""
+    """The feature to predict."""
     features: Mapping[FeatureName, Json]
-    """The descriptions that `describe` of each feature's kind gives, in the order of the spec."""
+    """The result of each kind's `describe`, in the spec's order."""
     splits: Mapping[SplitName, Split]
     statistics: Json = field(default_factory=dict)
-    """The analysis' results, by feature."""
+    """The results of the analysis, by feature."""
     rows: Json = field(default_factory=dict)
-    """Rows read, written, rejected and left out as duplicates, of all sources."""
+    """Rows of all sources read, written, rejected and dropped as duplicates."""
     sources: tuple[Json, ...] = ()
     rejects: Json = field(default_factory=dict)
     spec: Json = field(default_factory=dict)
     provenance: Json = field(default_factory=dict)
     sequence: Count = 0
-    """The number of the version in the order of publishing, from 1."""
+    """The version's number in the order of publishing, from 1."""
     files: Mapping[InnerPath, Json] = field(default_factory=dict)
-    """`bytes` and `sha256` of every file but the shards and this one, by path."""
+    """`bytes` and `sha256` of every file except the shards and this one, by path."""
     duplicates: Json = field(default_factory=dict)
-    """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
+    """Rows of equal content, within and across splits (`pipeline.build.duplicates.counts`)."""
     spans: Mapping[SpanName, Span] = field(default_factory=dict)
-    """The parts that rows belong to, by name, in the order of their shards; empty where the build has no spans."""
+    """The spans by name, in the order of their shards; empty for a build without spans."""
     drift: Json = field(default_factory=dict)
-    """The distance of the rows from those that a frozen analysis was learned from; empty without one."""
+    """The distance of the rows from those of a frozen analysis; empty without one."""
     gate: Json = field(default_factory=dict)
-    """The gate's figures, against the version that was live (`pipeline.compare`); empty for a first version."""
+    """The gate's figures against the live version (`pipeline.compare`); empty for a first version."""
     trial: Count = 0
-    """About how many rows a trial version was to hold, which is never live; 0 for a version of all rows."""
+    """The approximate number of rows requested for a trial version, which cannot go live; 0 for other versions."""
 
     @property
     def source_key(self) -> str:
-        """The digest of the spec, the packages and the inputs, without what the build took over from other versions."""
+        """The digest of spec, packages and inputs, without parts kept from other versions."""
         return str(self.provenance.get("source_key", self.build_key))
 
     @property
@@ -179,27 +174,23 @@ class Manifest(Written):
         return sum(split.bytes for split in self.splits.values())
 
     def split(self, name: str) -> Split:
-        """Returns a split by its name. Raises: DatasetError for an unknown name."""
+        """Returns a split. Raises: DatasetError: the name is unknown."""
         if name not in self.splits:
             raise self._unknown("split", name, self.splits)
         return self.splits[name]
 
     def feature(self, name: str) -> Json:
-        """Returns a feature's description by its name. Raises: DatasetError for an unknown name."""
+        """Returns a feature's description. Raises: DatasetError: the name is unknown."""
         if name not in self.features:
             raise self._unknown("feature", name, self.features)
         return self.features[name]
 
     def _unknown(self, what: str, name: str, known: Iterable[str]) -> DatasetError:
         near = did_you_mean(name, known)
-        return DatasetError(f"{self.name} has no {what} '{name}'{near}; there are: {listed([*known])}")
+        return DatasetError(f"unknown {what} '{name}'{near}; {self.name} has: {listed([*known])}")
 
     def to_text(self) -> str:
-        """Returns `dataset.json`: the same text for the same manifest, ending in a newline.
-
-        Raises:
-            ValueError: a number is NaN or infinite, which JSON cannot hold.
-        """
+        """Returns `dataset.json`, a deterministic text. Raises: ValueError: a number is NaN or infinite."""
         return _to_text({"format": FORMAT, **self.to_json()})
 
     @classmethod
@@ -207,7 +198,7 @@ class Manifest(Written):
         """Reads a parsed `dataset.json`.
 
         Raises:
-            NewerFormatError: the format is newer. DatasetError: something is missing, or of a wrong type.
+            NewerFormatError: the format is newer. DatasetError: a value is missing or invalid.
         """
         check_format(manifest, FORMAT)
         read: Manifest = read_as(manifest, cls, "")
@@ -221,24 +212,24 @@ class Manifest(Written):
 
 @dataclass(frozen=True)
 class Latest(Written):
-    """The content of `LATEST`: the live version, and what else is known of versions. It is replaced as one."""
+    """The content of `LATEST`: the live version and the states of versions, replaced as one."""
 
     version: VersionName
     sequence: Count
-    """The largest number that was given: each publishing and each move of the pointer takes the next."""
+    """The largest number so far: each publishing and each move of the pointer takes the next."""
     retired: Mapping[VersionName, Time] = field(default_factory=dict)
-    """The time at which each version stopped being live, in UTC, by the clock of the process that moved the pointer."""
+    """The time in UTC when each version was last live, by the clock of the process that moved the pointer."""
     pinned: tuple[VersionName, ...] = ()
-    """Versions that are not pruned."""
+    """Versions protected from prunes."""
     removing: tuple[VersionName, ...] = ()
-    """Versions that are being deleted: nobody may make them live any more."""
+    """Versions under removal, which cannot become live."""
     same: tuple[Sha256, ...] = ()
-    """Source keys, beside its own, whose inputs are known to come to the live version."""
+    """Other source keys known to produce the live version."""
     rolled_back: tuple[str, ...] = ()
-    """Marks of the inputs and rows of versions that a person rolled back: no build makes such a version live."""
+    """Marks of the inputs and rows of rolled-back versions: builds of them do not go live."""
 
     def to_text(self) -> str:
-        """Returns the pointer's text."""
+        """Returns the file's text."""
         return _to_text(self.to_json())
 
     @classmethod
@@ -254,38 +245,32 @@ def version_folder(output: str, version: str) -> Path: ...
 @overload
 def version_folder(output: _Folder, version: str) -> _Folder: ...
 def version_folder(output: str | Location, version: str) -> Location:
-    """Returns the folder of a version, whether it is there or not.
-
-    Raises:
-        DatasetError: `version` is no name of a folder.
-    """
+    """Returns the folder of a version, which may be missing. Raises: DatasetError: `version` is not a folder's name."""
     check_folder_name("version", version)
     return _location(output) / VERSIONS_FOLDER / version
 
 
 def which_versions(names: Sequence[str]) -> str:
-    """Names the versions of a dataset for a message: those that somebody may have meant."""
-    return f"there are {', '.join(names)}" if names else "no version is there"
+    """Lists the versions of a dataset for a message."""
+    return f"it has {', '.join(names)}" if names else "it has no versions"
 
 
 def no_folder(output: str | Location) -> DatasetError:
-    """Returns the error about a dataset that is not there."""
-    return DatasetError(f"there is no folder '{output}': give a dataset's, the `--output` of its build")
+    """Returns the error about a missing dataset."""
+    return DatasetError(f"the folder '{output}' does not exist: give a dataset's, the `--output` of its build")
 
 
 def read_latest(output: str | Location) -> Latest:
-    """Reads which version of a dataset is live.
+    """Reads the pointer to the live version.
 
     Raises:
-        DatasetError: the folder is not there, nothing has been published in it, or the pointer is broken.
+        DatasetError: the folder is missing, has no live version, or its pointer is broken.
     """
     path = _location(output) / LATEST_FILE
     if not path.is_file():
         if not _location(output).is_dir():
             raise no_folder(output)
-        raise DatasetError(
-            f"nothing has been published in {output} yet: run `recordmill build dataset.yaml --output {output}`"
-        )
+        raise DatasetError(f"{output} has no live version: run `recordmill build dataset.yaml --output {output}`")
     return _read(_location(output), LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
 
 
@@ -293,11 +278,11 @@ def read_manifest(folder: str | Location) -> Manifest:
     """Reads the manifest of a version's folder.
 
     Raises:
-        DatasetError: it is not there, it is broken, or a newer Recordmill wrote it.
+        DatasetError: it is missing or broken, or a newer Recordmill wrote it.
     """
     path = _location(folder) / MANIFEST_FILE
     if not path.is_file():
-        raise DatasetError(f"{folder} is no published version: it holds no {MANIFEST_FILE}")
+        raise DatasetError(f"{folder} is not a published version: {MANIFEST_FILE} is missing")
     return _read(_location(folder), MANIFEST_FILE, MOST_MANIFEST_BYTES, Manifest.from_json)
 
 
@@ -317,14 +302,14 @@ def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Re
 
 
 def _to_text(value: Json) -> str:
-    # Keys keep their order, which is the spec's and is read by people. ASCII, because a name from a file system may
-    # hold half a surrogate pair, which UTF-8 cannot.
+    # Keys keep the spec's order, for people. ASCII, because a file's name may hold half a surrogate pair, invalid in
+    # UTF-8.
     return json.dumps(value, indent=2, allow_nan=False, default=lambda part: part.to_json()) + "\n"
 
 
 def _check_features(manifest: Manifest) -> None:
     if manifest.label is not None and manifest.label not in manifest.features:
-        raise DatasetError(f"there is no feature for the label '{manifest.label}' among {listed(manifest.features)}")
+        raise DatasetError(f"the label '{manifest.label}' is not one of the features {listed(manifest.features)}")
     for name, description in manifest.features.items():
         has_vocabulary = "vocabulary" in description
         read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
@@ -346,13 +331,13 @@ class _WithVocabulary(_Described):
 
 
 def _check_shards(manifest: Manifest) -> None:
-    """Refuses files of shards that are one file, or another file of the version."""
+    """Refuses a file with two roles, one of them in a shard."""
     files = [(shard.version, path) for shard in manifest.shards for path in (shard.file, shard.index)]
     others = {MANIFEST_FILE, *manifest.files.keys() - {shard.index for shard in manifest.shards}}
     known = set[tuple[str | None, str]]((None, path.casefold()) for path in others)
     for version, path in files:
         if (version, path.casefold()) in known:
-            raise DatasetError(f"the file {cut(repr(path))} of a shard is also another file")
+            raise DatasetError(f"the shard file {cut(repr(path))} is listed twice")
         known.add((version, path.casefold()))
 
 
@@ -360,4 +345,4 @@ def _check_records(manifest: Manifest, splits: Json) -> None:
     for name, split in manifest.splits.items():
         written = read_as(splits[name].get("records"), Count, f"splits.{name}.records")
         if split.records != written:
-            raise DatasetError(f"the shards of '{name}' hold {split.records} records, not {written}")
+            raise DatasetError(f"the shards of '{name}' hold {split.records} records, expected {written}")

@@ -1,6 +1,6 @@
-"""The types of what is read of a version's JSON: the parts of `dataset.json` in `Manifest`, and spans' reports.
+"""The types of parts of `dataset.json` in `Manifest`, and of spans' reports.
 
-A part may be empty, and a later Recordmill may write further keys.
+A part may be empty, and a later Recordmill may add keys.
 
 >>> check_parts({"rows": {"read": 3, "written": -1, "rejected": 0}})
 Traceback (most recent call last):
@@ -20,7 +20,7 @@ from recordmill.pipeline.safe_text import cut
 
 Counts = dict[str, Count]
 TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "tokens", "distinct"))
-"""The statistics of a feature that are read together."""
+"""Statistics of a feature; the first one requires the others."""
 
 
 class _Rows(TypedDict, total=False):
@@ -52,7 +52,7 @@ class _Rejects(TypedDict, total=False):
 
 
 class _Lengths(TypedDict):
-    """Lengths of a text, as `dataset.profile` counts them."""
+    """Lengths of a text (`dataset.profile`)."""
 
     rows: Count
     ids: Count
@@ -101,8 +101,6 @@ class _Spec(TypedDict, total=False):
 
 
 class _Analysis(TypedDict):
-    """The version that a graph was taken over from."""
-
     version: VersionName
     graph_sha256: Sha256
     label_counts: list[Count]
@@ -121,7 +119,7 @@ class _Forgotten(TypedDict, total=False):
 
 
 _Materialized = TypedDict("_Materialized", {"from": list[InnerPath], "at": Time}, total=False)
-"""The files that were copied, by their paths in `versions`, and the time."""
+"""The copied files' paths in `versions`, and the time."""
 
 
 class _Provenance(TypedDict, total=False):
@@ -207,13 +205,10 @@ class _Parts(TypedDict, total=False):
 
 
 def check_parts(manifest: Mapping[str, Any]) -> None:
-    """Refuses parts of other types than they are read as.
-
-    Args:
-        manifest: the fields of a manifest; those that are empty are left alone.
+    """Checks the types of a manifest's nonempty fields.
 
     Raises:
-        DatasetError: a value has another type, is out of range, or lacks what belongs to it.
+        DatasetError: a value has a wrong type, is out of range, or lacks a required companion.
     """
     for name, hint in typing.get_type_hints(_Parts, include_extras=True).items():
         if manifest.get(name):
@@ -229,19 +224,19 @@ def _check_statistics(name: str, statistics: Mapping[str, Any], kind: str) -> No
             raise DatasetError(f"statistics.{cut(name)} has `{names[0]}` without {' and '.join(names[1:])}")
     moments = [statistics[moment] for moment in ("mean", "variance") if moment in statistics]
     if any(isinstance(moment, list) != kind.startswith("image") for moment in moments):
-        raise DatasetError(f"the mean and variance in statistics.{cut(name)} are not those of a feature of kind {kind}")
+        raise DatasetError(f"the mean and variance in statistics.{cut(name)} do not fit a feature of kind {kind}")
     for variance in moments[1:]:
         if min([0.0, *variance] if isinstance(variance, list) else [variance]) < 0:
             raise DatasetError(f"statistics.{cut(name)} has a variance below 0")
 
 
-MOST_BYTES = 1 << 30  # 1 GiB a report: of 65,536 shards with profiles of 16 kB
+MOST_BYTES = 1 << 30  # 1 GiB a report: 65,536 shards with profiles of 16 kB
 MOST_CONTAINERS = 1 << 23  # lists and objects: 128 of each of these shards
 Report = dict[str, Any]
 
 
 class _ShardReport(TypedDict):
-    """A shard of a span, as far as a later build reads it; its profile is read by `profile`."""
+    """The parts of a span's shard read by a later build; `profile` reads its profile."""
 
     split: SplitName
     records: Count
@@ -253,7 +248,7 @@ class _ShardReport(TypedDict):
 
 
 class _SpanReport(TypedDict):
-    """The report of a span, but for its shards' profiles."""
+    """The report of a span, without its shards' profiles."""
 
     sources: dict[str, _Rows]
     reasons: dict[str, Count]
@@ -262,7 +257,7 @@ class _SpanReport(TypedDict):
 
 
 def read_report(data: bytes) -> Report:
-    """Parses the report of a span. Raises: DatasetError: it is something else."""
+    """Parses the report of a span. Raises: DatasetError: it is invalid."""
     report = parse_json(data, MOST_CONTAINERS)
     shards = report.get("shards") if isinstance(report, dict) else None
     if not isinstance(shards, list) or not all(isinstance(shard, dict | None) for shard in shards):

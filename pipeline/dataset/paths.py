@@ -1,10 +1,10 @@
-"""Paths of files: access to a version's in its own folder alone, plain names, and writing files whole or not at all.
+"""Paths of files: access confined to a version's folder, plain names, and atomic writes.
 
-A manifest may come from anywhere. A path in it is relative, of plain parts; and after every symbolic link is followed
-it still leads into the folder. The folder itself may be reached through a link. A refused file is not read at all.
+Manifests are untrusted. Their paths are relative, of plain parts, and still lead into the folder after following
+symbolic links; the folder itself may be a link. Refused files are not opened.
 
-A dataset, a split and a feature have plain names, which are parts of file names. A version and a span have a folder. A
-class may have any name, so its folder is only called after it.
+Datasets, splits and features have plain names, used in file names. A version's or span's name is its folder's. A class
+may have any name, so its folder's name is derived from it.
 
 >>> check_inner("transform_fn/assets/text.vocabulary.txt")
 'transform_fn/assets/text.vocabulary.txt'
@@ -35,16 +35,15 @@ from typing import Annotated, BinaryIO, Protocol, TypeAlias
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut, printable
 
-FORBIDDEN = frozenset("\\:\n\t")
-"""Characters of drives, schemes and lines; a build writes none of them into a file's name."""
-NO_PARTS = frozenset({"", ".", ".."})  # parts of a path that name no file or folder in the one before
-MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux' own limits
+FORBIDDEN = frozenset("\\:\n\t")  # of drives, schemes and lines; builds do not write them into file names
+NO_PARTS = frozenset({"", ".", ".."})  # not names of files or folders
+MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux's limits
 ADVICE = "copy the version again, or build again"
-OF_URLS = frozenset("%?#")  # characters with a meaning in some stores' URLs: `%2e%2e` is a way up
+OF_URLS = frozenset("%?#")  # special in some stores' URLs: `%2e%2e` leads up
 
 
 class Remote(Protocol):
-    """A folder or a file at a URL: the methods of `RemotePath` that are used here."""
+    """A folder or file at a URL: the methods of `RemotePath` used here."""
 
     def __truediv__(self, inner: str, /) -> "Remote": ...
     def is_file(self) -> bool:
@@ -57,31 +56,30 @@ class Remote(Protocol):
         """Returns a file's first bytes, at most `most`. Raises: DatasetError."""
 
 
-Location: TypeAlias = Path | Remote
-"""A folder or a file, local or remote."""
+Location: TypeAlias = Path | Remote  # a folder or a file
 
 
 def check_inner(path: str) -> str:
-    """Refuses the path of a file that is not below the folder it is relative to, by its text alone.
+    """Returns a relative path that stays in its folder, judged by its text.
 
     Raises:
-        DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or unprintable characters, or is
-            longer than a file's path may be.
+        DatasetError: it is empty, absolute, a URL, or too long, or holds `..`, `~`, a backslash or unprintable
+            characters.
     """
     parts = path.split("/")
     plain = FORBIDDEN.isdisjoint(path) and printable(path) == path and not path.startswith("~")
     if not plain or not NO_PARTS.isdisjoint(parts):
         raise DatasetError(f"the path {cut(repr(path))} leaves the version's folder")
     if len(path.encode()) > MOST_PATH or any(len(part.encode()) > MOST_NAME for part in parts):
-        raise DatasetError(f"the path {cut(repr(path))} has {len(path):,} characters: no file's name is so long")
+        raise DatasetError(f"the path {cut(repr(path))} has {len(path):,} characters: too long for a file system")
     return path
 
 
 def locate(folder: str, path: str) -> str:
-    """Returns the path of a local file or folder that a version lists, links followed; it need not be there.
+    """Returns the path of a local file or folder listed by a version, with links resolved; it may be missing.
 
     Raises:
-        DatasetError: `path` leaves `folder`, or a symbolic link in it does.
+        DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
     """
     full = os.path.join(folder, check_inner(path))
     parts = path.split("/")
@@ -89,17 +87,15 @@ def locate(folder: str, path: str) -> str:
         return full
     real = os.path.realpath(full)
     if not real.startswith(os.path.join(os.path.realpath(folder), "")):
-        raise DatasetError(f"{full} is a link that leaves the version's folder: copy there what it leads to")
+        raise DatasetError(f"{full} is a link that leaves the version's folder: replace it by a copy of its target")
     return real
 
 
 def path_within(folder: str | Path, path: str) -> Path:
-    """Returns where to write a file below a local folder, and makes the folders on its way.
-
-    Whatever writes below a folder by names that may come from anywhere goes through here.
+    """Returns the path to write an untrusted name to, below a local folder, and makes its parent folders.
 
     Raises:
-        DatasetError: `path` leaves `folder`, or a symbolic link in it does.
+        DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
     """
     full = Path(locate(str(folder), path))
     full.parent.mkdir(parents=True, exist_ok=True)
@@ -107,18 +103,18 @@ def path_within(folder: str | Path, path: str) -> Path:
 
 
 def check_place(folder: str, path: str) -> None:
-    """Refuses a listed file that leaves its version's folder, which is local or a URL. Raises: DatasetError."""
+    """Raises: DatasetError: a listed file leaves its version's folder, local or a URL."""
     if "://" not in folder:
         locate(folder, path)
     elif OF_URLS & set(check_inner(path)):
-        raise DatasetError(f"the path {cut(repr(path))} is no name of a file at {folder}")
+        raise DatasetError(f"the path {cut(repr(path))} is not a file's name at {folder}")
 
 
 def open_file(path: str) -> BufferedReader:
-    """Opens a regular file for reading; a pipe is not waited for, and no byte is read of it.
+    """Opens a regular file for reading; does not block on a pipe or read from it.
 
     Raises:
-        OSError: it is missing, cannot be read, or is a pipe, a device or a folder.
+        OSError: it is missing, unreadable, or a pipe, a device or a folder.
     """
     file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
     try:
@@ -137,25 +133,20 @@ def file_bytes(path: str) -> int:
 
 
 def has_one_name(state: os.stat_result) -> bool:
-    """Whether a regular file has no second name elsewhere: what is written into it changes no other."""
+    """Whether a regular file has a single name: writing it does not change another file."""
     return stat.S_ISREG(state.st_mode) and state.st_nlink <= 1
 
 
 def _check_regular(path: str, state: os.stat_result) -> None:
     if not stat.S_ISREG(state.st_mode):
-        raise OSError(errno.ENXIO, "it is a pipe, a device or a folder, no file", path)
+        raise OSError(errno.ENXIO, "it is a pipe, a device or a folder, not a file", path)
 
 
 def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
-    """Reads a whole file that a version lists.
-
-    Args:
-        folder: the version's folder.
-        path: relative to it.
-        most: bytes; a larger file is refused.
+    """Reads the file at `path` in a version's folder.
 
     Raises:
-        DatasetError: the file leaves the folder, is no file, is too large, or cannot be read.
+        DatasetError: the path leaves the folder, or the file is not regular, larger than `most` bytes, or unreadable.
     """
     if isinstance(folder, Path):
         try:
@@ -167,43 +158,39 @@ def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
         check_place(str(folder), path)
         data = (folder / path).read_bytes(None if most is None else most + 1)
     if most is not None and len(data) > most:
-        raise DatasetError(f"{folder / path} is larger than {most:,} bytes, which it never is: it is no {path}")
+        raise DatasetError(f"{folder / path} is larger than {most:,} bytes, too large for a {path}: {ADVICE}")
     return data
 
 
 def read_checked(folder: Location, path: str, sha256: str, most: int | None = None) -> bytes:
-    """Reads a whole file that a version lists, as `read_inner`, and compares its SHA-256, given in hexadecimal.
-
-    Raises:
-        DatasetError: as `read_inner`, or the file is not what it was.
-    """
+    """Reads a file (`read_inner`) and compares its SHA-256 in hex. Raises: DatasetError: also if it differs."""
     data = read_inner(folder, path, most)
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise DatasetError(f"{folder / path} is not what it was")
+        raise DatasetError(f"{folder / path} was changed")
     return data
 
 
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 MOST_CHARACTERS = 100  # the longest name of a dataset, a split, a feature, a version or a span
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d) *(\.|$)", re.IGNORECASE)
-"""Names that Windows keeps for devices, in every folder and whatever follows a dot."""
+"""Names that Windows reserves for devices, in every folder and with any suffix."""
 
 
 def is_name(name: str) -> bool:
-    """Whether a dataset, a split or a feature may have this name."""
+    """Whether the name is valid for a dataset, a split or a feature."""
     return len(name) <= MOST_CHARACTERS and re.fullmatch(NAME, name) is not None
 
 
 def check_name(what: str, name: str) -> str:
-    """Returns the name of a dataset, a split or a feature. Raises: DatasetError: nothing may have it."""
+    """Returns the name of a dataset, a split or a feature. Raises: DatasetError: it is invalid."""
     if not is_name(name):
-        rule = f"a letter, then letters, digits and underscores, {MOST_CHARACTERS} at most"
-        raise DatasetError(f"{cut(repr(name))} is no name of a {what}: {rule}")
+        rule = f"use a letter, then letters, digits and underscores, at most {MOST_CHARACTERS} in all"
+        raise DatasetError(f"{cut(repr(name))} is not a valid name of a {what}: {rule}")
     return name
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a version or a span may have this name, which is a folder's, too."""
+    """Whether the name is valid for a version or a span, and its folder."""
     try:
         check_inner(name[: MOST_CHARACTERS + 1])
     except DatasetError:
@@ -212,29 +199,29 @@ def is_folder_name(name: str) -> bool:
 
 
 def check_folder_name(what: str, name: str) -> str:
-    """Returns the name of a version or a span. Raises: DatasetError: no folder may have it."""
+    """Returns the name of a version or a span. Raises: DatasetError: it is invalid for a folder."""
     if not is_folder_name(name):
-        rule = f"its name is that of one folder, of {MOST_CHARACTERS} plain characters at most, and begins with no dot"
-        raise DatasetError(f"{cut(repr(name))} is no {what}: {rule}")
+        rule = f"a folder's name, at most {MOST_CHARACTERS} plain characters, without a dot at its start"
+        raise DatasetError(f"{cut(repr(name))} is not a valid {what}: {rule}")
     return name
 
 
 def check_sha256(digest: str) -> str:
-    """Returns a SHA-256 in hexadecimal. Raises: DatasetError: the text is something else."""
+    """Returns a SHA-256 in hex. Raises: DatasetError: it is invalid."""
     if not re.fullmatch("[0-9a-f]{64}", digest):
-        raise DatasetError(f"{cut(repr(digest))} is no SHA-256, which has 64 digits from 0 to 9 and a to f")
+        raise DatasetError(f"{cut(repr(digest))} is not a SHA-256: 64 digits 0 to 9 and a to f")
     return digest
 
 
 def check_time(time: str) -> str:
-    """Returns a time as manifests hold it, in UTC. Raises: DatasetError: the text is something else."""
+    """Returns a manifest's time in UTC. Raises: DatasetError: it is invalid."""
     with suppress(ValueError):
         if f"{datetime.fromisoformat(time):%Y-%m-%dT%H:%M:%SZ}" == time:
             return time
-    raise DatasetError(f"{cut(repr(time))} is no time like 2026-11-20T12:00:00Z")
+    raise DatasetError(f"{cut(repr(time))} is not a time like 2026-11-20T12:00:00Z")
 
 
-# The forms of a manifest's texts, for `json_values.read_as`.
+# Types of a manifest's texts, for `json_values.read_as`.
 InnerPath: TypeAlias = Annotated[str, check_inner]
 DatasetName: TypeAlias = Annotated[str, partial(check_name, "dataset")]
 FeatureName: TypeAlias = Annotated[str, partial(check_name, "feature")]
@@ -246,36 +233,35 @@ Time: TypeAlias = Annotated[str, check_time]
 
 
 def safe_name(text: str) -> str:
-    """Makes any text the name of one file or folder, of 200 bytes at most, that no file system and no glob misreads."""
+    """Turns any text into a file or folder name of at most 200 bytes, safe in file systems and globs."""
     plain = re.sub(r"[^\w. -]+", "_", text).strip(". ")[:100]
-    short = plain.encode()[:199].decode(errors="ignore") or "_"  # a name has 255 bytes at most, with what follows it
+    short = plain.encode()[:199].decode(errors="ignore") or "_"  # leaves room for suffixes: names have 255 bytes
     return f"_{short}" if DEVICES.match(short) else short
 
 
 def user_cache() -> str:
-    """The absolute path of Recordmill's folder in the user's for caches (XDG Base Directory)."""
+    """Returns the absolute path of Recordmill's cache folder of the user (XDG Base Directory)."""
     return os.path.abspath(f"{os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache')}/recordmill")
 
 
 def attempt_name(prefix: str) -> str:
-    """A name that no other attempt at the same step has."""
+    """Returns a unique name."""
     return f"{prefix}.{uuid.uuid4().hex}"
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether a file has a name that `replacing` gives it until it is whole."""
+    """Whether a file has a temporary name of `replacing`."""
     return re.search(r"\.[0-9a-f]{32}$", path) is not None
 
 
 @contextmanager
 def replacing(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """Opens a new file beside `path`, under a name of its own, that replaces it once it is whole.
+    """Opens a temporary file beside `path`, which replaces it at the end of the block.
 
-    `path` need not exist; a link there is replaced, not followed. After an error the new file is removed. `durable`
-    waits until it is on the disk.
+    A link at `path` is replaced, not followed. After an error the temporary file is removed. `durable` fsyncs it.
 
     Raises:
-        OSError: it cannot be written, or a device, a pipe or a folder is there, such as `/dev/stdout`.
+        OSError: it cannot be written, or `path` is a device, a pipe or a folder, such as `/dev/stdout`.
     """
     with suppress(FileNotFoundError):
         file_bytes(str(path))
@@ -294,17 +280,17 @@ def replacing(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Writes a file that appears whole or not at all, as `replacing`; an error names it."""
+    """Writes a file by `replacing`; an error names it."""
     try:
         with replacing(path) as file:
             file.write(data)
-    except OSError as error:  # of a full disk it names none, or the temporary one
+    except OSError as error:  # it may name the temporary file, or for a full disk none
         error.filename = str(path)
         raise
 
 
 def sync(path: str | Path) -> None:
-    """Brings a file's content, or a folder's entries, to the disk (fsync)."""
+    """Fsyncs a file's content, or a folder's entries."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -313,7 +299,7 @@ def sync(path: str | Path) -> None:
 
 
 def sync_tree(folder: str) -> None:
-    """Brings everything in a local folder to the disk."""
+    """Fsyncs everything in a local folder."""
     for parent, _, names in os.walk(folder):
         for name in names:
             sync(os.path.join(parent, name))

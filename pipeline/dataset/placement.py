@@ -1,10 +1,10 @@
-"""The place of a record: its split, its position in the order of all records, its shard, by its key's hash alone.
+"""The place of a record: split, position in the order of all records, and shard, by its key's hash alone.
 
-Three independent 64-bit numbers are cut from one keyed blake2b digest, so that splitting, ordering and sampling never
-depend on one another, nor on the machine, the run or the order of the input.
+One keyed blake2b digest gives three independent 64-bit numbers: splitting, ordering and sampling depend neither on each
+other nor on the machine, the run or the order of the input.
 
-The shards of all splits are numbered through: a group is one shard of one split. Where rows belong to spans, the groups
-are numbered span by span, and a split's shards are those of the first span, of the second, and so on.
+A group is one shard of one split; groups are numbered across splits. With spans, groups are numbered span by span, and
+a split's shards are those of the first span, then of the second, and so on.
 
 >>> hash_key(b"cats/1.jpg").split == hash_key(b"cats/1.jpg").split
 True
@@ -45,25 +45,25 @@ def hash_key(key: bytes) -> KeyHash:
 
 
 def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:
-    """The split, position and sample hashes of keys, each uint64 of shape [keys]."""
+    """Returns the split, position and sample hashes of keys, each uint64 of shape [keys]."""
     numbers = np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64).reshape(-1, 3)
     return numbers[:, 0], numbers[:, 1], numbers[:, 2]
 
 
 def digest(key: bytes) -> bytes:
-    """The 24 bytes that `hash_key` reads as three big-endian numbers: split, position, sample."""
+    """Returns 24 bytes: the three numbers of `hash_key`, big-endian."""
     return hashlib.blake2b(key, digest_size=24, person=PERSON).digest()
 
 
 def content_digest(content: bytes) -> bytes:
-    """The key of a row that is known by its content alone: 16 bytes of blake2b, as 32 hexadecimal digits."""
+    """Returns the key of a row identified by its content: 16 bytes of blake2b, as 32 hex digits."""
     return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
 
 
 def join_key(values: Iterable[str]) -> bytes:
-    """Makes one key of several columns' values; different values never give the same key.
+    """Joins several columns' values to a unique key.
 
-    A single value is its own UTF-8. Of several, each is prefixed by its length in bytes: `3:cat1:7`.
+    A single value gives its UTF-8; several are each prefixed with their length in bytes: `3:cat1:7`.
     """
     parts = [value.encode() for value in values]
     if len(parts) == 1:
@@ -72,26 +72,26 @@ def join_key(values: Iterable[str]) -> bytes:
 
 
 def split_bounds(weights: Mapping[str, float]) -> list[int]:
-    """The upper bounds of the splits' hash ranges, in the order given.
+    """Returns the upper bounds of the splits' hash ranges, in the given order; the last is 2**64.
 
-    A key is in the first split whose bound is greater than its split hash. The last bound is 2**64.
+    A key is in the first split with a bound greater than its split hash.
 
     Raises:
-        ValueError: no weights, a negative one, one that rounds to 0, or a sum of 0 or beyond 1e300.
+        ValueError: without weights, or a weight is negative or rounds to 0, or the sum is 0 or beyond 1e300.
     """
     if not weights or min(weights.values()) < 0 or not 0 < sum(weights.values()) < 1e300:
         raise ValueError(f"splits need weights of 0 or more, below 1e300, with a sum above 0, got {dict(weights)}")
     shares = [round(weight * 1_000_000) for weight in weights.values()]  # integers: exact on every machine
     for (name, weight), share in zip(weights.items(), shares, strict=True):
         if weight and share * 1_000_000 < max(1, sum(shares) - share):
-            raise ValueError(f"the share {weight:g} of '{name}' rounds to 0: 0.000001 is the least, or 1 of a million")
+            raise ValueError(f"the share {weight:g} of '{name}' rounds to 0: give at least 0.000001, 1 of a million")
     return [(cumulated << 64) // sum(shares) for cumulated in accumulate(shares)]
 
 
 def shard_of(positions: Hashes | int, shards: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:
-    """The shards of position hashes: equal ranges, so that any number of shards, one after another, is one order.
+    """Returns the shards of position hashes: equal ranges, so the records' order does not depend on `shards`.
 
-    That is `position * shards >> 64`, computed in halves of 32 bits; there are fewer than 2**32 shards.
+    Computes `position * shards >> 64` in halves of 32 bits, for fewer than 2**32 shards.
 
     >>> shard_of(np.array([0, 2**62, 2**64 - 1], np.uint64), 4)
     array([0, 1, 3])
@@ -102,7 +102,7 @@ def shard_of(positions: Hashes | int, shards: npt.NDArray[np.int64] | int) -> np
 
 
 def shard_count(bytes_: int, target: int) -> int:
-    """The power of two that brings shards of `bytes_` in all to `target` bytes or a little less; at least 1."""
+    """Returns the power of two, at least 1, that makes shards of `bytes_` in total at most `target` bytes each."""
     return 1 << max(0, -(-bytes_ // target) - 1).bit_length()
 
 
@@ -111,13 +111,13 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Splits of a dataset with their shares and their numbers of shards."""
+    """The splits of a dataset with their shares and numbers of shards."""
 
     weights: Mapping[str, float]
     shards: Mapping[str, int]
-    """The number of shards of each split; of all spans together, if there are spans."""
+    """The number of shards of each split, over all spans."""
     spans: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """The number of shards of each split in each span, in their order; empty where rows belong to no span."""
+    """The number of shards of each split in each span, in order; empty without spans."""
 
     @classmethod
     def of_spans(cls, weights: Mapping[str, float], spans: Mapping[str, Mapping[str, int]]) -> Self:
@@ -139,18 +139,18 @@ class Layout:
 
     @cached_property
     def _counts(self) -> Numbers:
-        """The number of shards, [spans, splits]; one row where there are no spans."""
+        """The number of shards, [spans, splits]; one row without spans."""
         each = self.spans.values() or [self.shards]
         return np.array([[counts[split] for split in self.splits] for counts in each], np.int64)
 
     @cached_property
     def _first_group(self) -> Numbers:
-        """The first group of each split in each span, flat, and last the number of groups."""
+        """The first group of each split in each span, flat, and the number of groups."""
         return np.concatenate([[0], np.cumsum(self._counts)])
 
     @cached_property
     def _first_shard(self) -> Numbers:
-        """The number in its split of the first shard of each split in each span, [spans, splits]."""
+        """The first shard's number of each split in each span, [spans, splits]."""
         return np.cumsum(self._counts, axis=0) - self._counts
 
     @property
@@ -164,46 +164,43 @@ class Layout:
         return np.searchsorted(bounds, split_hashes, side="right").astype(np.int64)
 
     def group_of(self, splits: Numbers, positions: Hashes, span: str | None = None) -> Numbers:
-        """The groups of records of one span, by the indexes of their splits and their position hashes."""
+        """Returns the groups of one span's records, by their splits' indexes and position hashes."""
         row = 0 if span is None else self._rows[span]
         first = self._first_group[row * len(self.splits) :]
         return first[splits] + shard_of(positions, self._counts[row][splits])
 
     def shard_of_group(self, group: int) -> tuple[str, int]:
-        """Returns the split of a group, and the number of the shard in it."""
+        """Returns a group's split, and its shard's number there."""
         span, split = self._cell(group)
         number = group - int(self._first_group[span * len(self.splits) + split]) + int(self._first_shard[span, split])
         return self.splits[split], number
 
     def span_of_group(self, group: int) -> str | None:
-        """Returns the span of a group; None where there are no spans."""
+        """Returns the span of a group; None without spans."""
         return self._names[self._cell(group)[0]] if self.spans else None
 
     def groups_of_span(self, span: str) -> range:
         """Returns the groups of a span, split by split."""
-        first, after = (
-            int(self._first_group[row * len(self.splits)]) for row in (self._rows[span], self._rows[span] + 1)
-        )
-        return range(first, after)
+        row, splits = self._rows[span], len(self.splits)
+        return range(int(self._first_group[row * splits]), int(self._first_group[(row + 1) * splits]))
 
     def group(self, split: str, shard: int) -> int:
-        """Returns the group of a shard, by its split and its number in it."""
+        """Returns the group of a split's shard."""
         column = self.splits.index(split)
         span = int(np.searchsorted(self._first_shard[:, column], shard, side="right")) - 1
         first = int(self._first_group[span * len(self.splits) + column])
         return first + shard - int(self._first_shard[span, column])
 
     def _cell(self, group: int) -> tuple[int, int]:
-        """Returns the position of a group's span, and of its split."""
         return divmod(int(np.searchsorted(self._first_group, group, side="right")) - 1, len(self.splits))
 
 
 def strata_of(
     split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
 ) -> npt.NDArray[np.int64]:
-    """Returns the keys' splits, as positions in `splits`, where each class has bounds of its own (stratified splits).
+    """Returns the keys' splits, as positions in `splits`, with separate bounds for each class (stratified splits).
 
-    A class without bounds is that of rejected rows, whose split does not matter.
+    Classes without bounds belong to rejected rows: any split will do.
     """
     pairs = zip(classes, split_hashes.tolist(), strict=True)
     return np.array([bisect_right(bounds.get(name, ()), hash_) for name, hash_ in pairs], np.int64)

@@ -1,10 +1,10 @@
-"""The profile of rows: by feature, the numbers of rows and of missing values, and the distribution of its values.
+"""The profile of rows: by feature, the numbers of rows and missing values, and the distribution of values.
 
-Shards count it while they are built (`pipeline.build.worker.shard_report`); a version keeps it by split in
-`profile/features.json`. All of it are whole numbers that add up exactly, in any order, and that do not depend on what
-the analysis learned: numbers are counted as the source has them, texts by their length in ids.
+Built shards count it (`pipeline.build.worker.shard_report`); a version keeps it by split in `profile/features.json`.
+All figures are whole numbers, which add up exactly in any order, and do not depend on the analysis: numbers count as in
+the source, texts by their length in ids.
 
-Beside it, the lengths of texts in ids, and the share of a batch that is padding.
+Also the lengths of texts in ids, and the share of padding in batches.
 
 >>> profile = {"age": FeatureProfile(rows=3, missing=1, histogram=Histogram.of(np.array([31, 40], np.float32)))}
 >>> add_up([profile, profile])["age"].missing
@@ -28,11 +28,11 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 
 FILE = "profile/features.json"
-MOST_BYTES = 256 << 20  # 256 MiB: of 1,000 numbers in 10 splits it is some 100 MiB
-MOST_VALUES = 1 << 10  # different values of a histogram: within 0.2 % of a value where there are more in one octave
-MOST_NAMES = 1 << 10  # different ids that are counted one by one
-MOST_ROWS = 1 << 50  # of one value; the sum of all leaves room in int64
-LOST = range(32)  # the bits of a value that a histogram may cut off
+MOST_BYTES = 256 << 20  # 256 MiB: 1,000 numbers in 10 splits need about 100 MiB
+MOST_VALUES = 1 << 10  # distinct values of a histogram: an error of 0.2 % with more values in one octave
+MOST_NAMES = 1 << 10  # distinct ids counted
+MOST_ROWS = 1 << 50  # of one value: the sum fits int64
+LOST = range(32)  # bits that a histogram may cut off
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class FeatureProfile:
     histogram: Histogram | None = None
     """The values of a number, or the lengths of a text in ids; None for other kinds."""
     ids: Mapping[int, int] | None = None
-    """The counts of a category's ids; None for other kinds, and where there are more than 1,024 ids."""
+    """The counts of a category's ids; None for other kinds, and beyond 1,024 ids."""
     tokens: int = 0
-    """The ids of a text or category."""
+    """The number of ids of a text or category."""
     unknown: int = 0
-    """Those among them that stand for unknown names or words."""
+    """The number of ids of unknown names or words."""
     appearance: Mapping[str, Histogram] = field(default_factory=dict)
     """The measures of a sample of images, by name (`pipeline.build.images.perceptual_hash`); empty for other kinds."""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the counts as JSON, without those that the kind does not have."""
+        """Returns the kind's counts as JSON."""
         json: dict[str, Any] = {"rows": self.rows, "missing": self.missing}
         if self.histogram is not None:
             json["histogram"] = _histogram_json(self.histogram)
@@ -68,7 +68,7 @@ class FeatureProfile:
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any]) -> "FeatureProfile":
-        """Reads them back. Raises: DatasetError: they are something else."""
+        """Parses the result of `to_json`. Raises: DatasetError: it is invalid."""
         counts = {name: json[name] for name in _Counts.__annotations__ if name in json}
         read_as(counts, _Counts, "a profile")
         histogram, ids = json.get("histogram"), json.get("ids")
@@ -100,24 +100,22 @@ def _read_histogram(json: Any) -> Histogram:
             return Histogram(lost, keys, counts)
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
-    raise DatasetError("a profile has a histogram that is none")
+    raise DatasetError("a profile has an invalid histogram")
 
 
 def _read_ids(json: Any) -> dict[int, int]:
     counts = read_as(json, dict[str, Count], "a profile's ids")
     if len(counts) > MOST_NAMES or not all(map(str.isdecimal, counts)):
-        raise DatasetError("a profile has ids that are none")
+        raise DatasetError("a profile has invalid ids")
     return {int(id_): count for id_, count in counts.items()}
 
 
-Profile = Mapping[str, FeatureProfile]
-"""The counts of each feature."""
-Profiles = Mapping[str, Profile]
-"""The profile of each split."""
+Profile = Mapping[str, FeatureProfile]  # by feature
+Profiles = Mapping[str, Profile]  # by split
 
 
 def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
-    """Adds up profiles of rows that have the same features."""
+    """Adds up profiles with the same features."""
     several: dict[str, list[FeatureProfile]] = {}
     for profile in profiles:
         for name, feature in profile.items():
@@ -144,7 +142,7 @@ def _merged(histograms: Iterable[Histogram | None]) -> Histogram | None:
 
 
 def _added_ids(features: list[FeatureProfile]) -> dict[int, int] | None:
-    """Adds up the counts of ids; None as soon as they are too many, which no further part can undo."""
+    """Adds up the counts of ids; None if a part or the sum has too many."""
     total: Counter[int] = Counter()
     for feature in features:
         if feature.ids is None:
@@ -154,7 +152,7 @@ def _added_ids(features: list[FeatureProfile]) -> dict[int, int] | None:
 
 
 def by_split(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, FeatureProfile]]:
-    """Adds up the profiles of shards' reports by `split`."""
+    """Adds up the profiles in shards' reports, by `split`."""
     several: dict[str, list[Profile]] = {}
     for report in reports:
         several.setdefault(report["split"], []).append(profile_of_json(report.get("profile", {})))
@@ -167,36 +165,32 @@ def profile_to_json(profile: Profile) -> dict[str, Any]:
 
 
 def profile_of_json(profile: Mapping[str, Any]) -> dict[str, FeatureProfile]:
-    """Reads a profile back. Raises: DatasetError: it is something else."""
+    """Parses the result of `profile_to_json`. Raises: DatasetError: it is invalid."""
     return {name: FeatureProfile.from_json(feature) for name, feature in _items(profile)}
 
 
 def _items(json: Any) -> Iterable[tuple[str, Any]]:
     if not isinstance(json, Mapping) or not all(isinstance(value, Mapping) for value in json.values()):
-        raise DatasetError("a profile is no object of objects")
+        raise DatasetError("a profile is not an object of objects")
     return json.items()
 
 
 def to_text(profiles: Profiles) -> str:
-    """Returns the text of `profile/features.json`: the same for the same counts."""
+    """Returns the text of `profile/features.json`, which is deterministic."""
     splits = {split: profile_to_json(profile) for split, profile in sorted(profiles.items())}
     return json.dumps(splits, separators=(",", ":")) + "\n"
 
 
 def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
-    """Reads what `to_text` gave. Raises: DatasetError: it is something else."""
+    """Parses the result of `to_text`. Raises: DatasetError: it is invalid."""
     return {split: profile_of_json(profile) for split, profile in _items(parse_json(data))}
 
 
 def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict[str, FeatureProfile]] | None:
-    """Reads the profiles of a version from its folder; None where it has none.
-
-    Args:
-        folder: the version's.
-        sha256: the file's, in hexadecimal, where it is to be compared; the file must be there then.
+    """Reads the profiles of a version from its folder, or None; with the file's `sha256`, it must exist and match.
 
     Raises:
-        DatasetError: the file is broken, not what it was, or cannot be read.
+        DatasetError: the file is broken, changed or unreadable.
     """
     if sha256 is None and not (folder / FILE).is_file():
         return None
@@ -207,14 +201,14 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
         raise DatasetError(f"{folder / FILE} is broken ({error}): {ADVICE}") from None
 
 
-LENGTHS_BATCH = 32  # neighbours that are padded to the longest of them: a usual batch
+LENGTHS_BATCH = 32  # rows of a usual batch, padded to its longest row
 Lengths = dict[str, int]
-"""`rows`, their `ids`, the `longest` row's; `in_batches`: ids and padding of batches of 32 rows in their order, each as
-wide as its longest row; of packed texts `packed_rows`, which hold the ids."""
+"""`rows`, their `ids`, the `longest` row's ids; `in_batches`: ids and padding in batches of 32 consecutive rows, each
+padded to its longest row; for packed texts `packed_rows`, the number of packed rows."""
 
 
 def measure_lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
-    """Measures a shard's texts by their numbers of ids, int64 of shape [rows], in the rows' order."""
+    """Measures a shard's texts by their numbers of ids in order, int64 of shape [rows]."""
     starts = range(0, len(lengths), LENGTHS_BATCH)
     batches = [lengths[start : start + LENGTHS_BATCH] for start in starts]
     return {
@@ -226,17 +220,17 @@ def measure_lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
 
 
 def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:
-    """Returns the lengths of several shards together, at least one."""
+    """Adds up the lengths of at least one shard."""
     return {name: (max if name == "longest" else sum)(shard[name] for shard in measured) for name in measured[0]}
 
 
 def describe_lengths(lengths: Lengths, *, max_length: int | None, packed: int | None = None) -> str:
-    """Describes the lengths of texts, and for each way to batch them the share that is padding.
+    """Describes the lengths of texts, and the share of padding for each way to batch them.
 
     Args:
         lengths: the result of `add_up_lengths`.
-        max_length: the text's; None for no limit.
-        packed: the number of ids of a row of several texts.
+        max_length: the text's limit or None.
+        packed: the number of ids of a packed row.
     """
     if not lengths["ids"]:
         return "no ids"

@@ -1,8 +1,8 @@
 """TFRecord files: frames, and a writer of one file with its index.
 
 A frame is a header (the data's length as uint64, the length's masked CRC-32C), the data, and a footer (the data's
-masked CRC-32C), all little-endian, as in TensorFlow's `record_writer.cc`. A file's index holds each record's
-byte offset and, last, the file's size, as little-endian uint64. The bytes are those of `tf.io.TFRecordWriter`.
+masked CRC-32C), all little-endian, like `tf.io.TFRecordWriter`'s (`record_writer.cc`). An index holds the records' byte
+offsets and the file's size as little-endian uint64.
 
 >>> framed = frame(b"abc")
 >>> record_length(framed[:HEADER_BYTES]), framed[HEADER_BYTES:-FOOTER_BYTES]
@@ -30,7 +30,7 @@ _crc = struct.Struct("<I").pack
 
 
 def masked_crc(data: bytes) -> int:
-    """Returns the CRC-32C of data, rotated and shifted as TFRecord wants it."""
+    """Returns the masked CRC-32C of data, as TFRecord defines it."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -43,13 +43,13 @@ def frame_head(length: int) -> bytes:
 
 
 def record_length(header: bytes) -> int | None:
-    """Returns the number of bytes of a record's data, by its header; None where that is cut off or damaged."""
+    """Returns the bytes of a record's data by its header; None if truncated or damaged."""
     length = int.from_bytes(header[:8], "little")
     return length if header == frame_head(length) else None
 
 
 def frame_tails(records: Sequence[bytes | npt.NDArray[np.uint8]]) -> bytes:
-    """Returns the footers of records, joined: 4 bytes each."""
+    """Returns the joined footers of records, 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
 
@@ -64,9 +64,9 @@ def _frame_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 class ShardWriter:
-    """Writes a shard and its index, which both appear when the block ends without an error.
+    """Writes a shard and its index, which appear at the end of a block without an error.
 
-    `create` opens a new file of a name, which appears whole when its block ends (`Store.create`).
+    `create` opens a new file that appears atomically at the end of its block (`Store.create`).
 
     >>> with ShardWriter("a.tfrecord", "a.index") as writer:  # doctest: +SKIP
     ...     writer.write([b"record"])
@@ -87,7 +87,7 @@ class ShardWriter:
         return self
 
     def write(self, records: list[bytes]) -> None:
-        """Appends records in their order."""
+        """Appends records in order."""
         data = b"".join(chain.from_iterable(map(_frame_parts, records)))
         for record in records:
             self._offsets.append(self._offsets[-1] + HEADER_BYTES + len(record) + FOOTER_BYTES)
@@ -123,7 +123,7 @@ class ShardWriter:
         return self._sha256.hexdigest()
 
     def index_entry(self) -> dict[str, Any]:
-        """Returns `bytes` and `sha256` of the index, as the manifest lists a file."""
+        """Returns `bytes` and `sha256` of the index, for the manifest."""
         data = self._index_data()
         return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 

@@ -1,7 +1,7 @@
-"""One version of a dataset: its splits, features, classes and vocabularies, read from its own folder alone.
+"""One version of a dataset: its splits, features, classes and vocabularies, read from its folder alone.
 
-A vocabulary has the special entries in their places. The public class is `recordmill.Dataset`, which adds the inputs of
-a training, records and pictures.
+Vocabularies include the special entries. The public class, `recordmill.Dataset`, adds training inputs, records and
+pictures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ class DatasetVersion:
     """One version of a dataset.
 
     Attributes:
-        folder: the version's folder: an absolute `Path`; of a URL a `RemotePath`, whose `str` is the URL.
+        folder: the version's folder: an absolute `Path`, or for a URL a `RemotePath` (`str` returns the URL).
         manifest: its `dataset.json`.
     """
 
@@ -31,7 +31,6 @@ class DatasetVersion:
         self._vocabularies: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
-        """Shows the name, the version and the splits."""
         return f"<{type(self).__name__} {self.name} {self.version} {self.splits}>"
 
     @property
@@ -41,7 +40,7 @@ class DatasetVersion:
 
     @property
     def version(self) -> str:
-        """The version that was opened."""
+        """The version's name."""
         return self.manifest.version
 
     @property
@@ -51,17 +50,17 @@ class DatasetVersion:
 
     @property
     def features(self) -> Mapping[str, Json]:
-        """The features' descriptions as in `dataset.json`, in the order of the spec, the label among them."""
+        """The features' descriptions in `dataset.json`, including the label, in the spec's order."""
         return self.manifest.features
 
     @property
     def label(self) -> str | None:
-        """The feature that is the target, if there is one."""
+        """The feature to predict, if any."""
         return self.manifest.label
 
     @property
     def classes(self) -> list[str]:
-        """The names of the label's classes by id. Raises: DatasetError: there is no label, or it is no category."""
+        """The names of the label's classes by id. Raises: DatasetError: the label is missing or not a category."""
         if self.label is None:
             raise DatasetError(f"{self.name} has no label; `class_names(feature)` gives the names of any category")
         return self.class_names(self.label)
@@ -72,10 +71,10 @@ class DatasetVersion:
         return len(self.classes)
 
     def class_names(self, feature: str) -> list[str]:
-        """Returns a category's names by id; where 0 is the unknown one, its name is `[UNK]`.
+        """Returns a category's names by id; if id 0 is for unknown names, it is `[UNK]`.
 
         Raises:
-            DatasetError: there is no such feature, or it is no category.
+            DatasetError: the feature is unknown or not a category.
         """
         description = self._description(feature)
         if not isinstance(description, CategoryDescription | CategoriesDescription):
@@ -83,10 +82,10 @@ class DatasetVersion:
         return self.vocabulary(feature)
 
     def vocabulary(self, feature: str) -> list[str]:
-        """Returns a feature's words by id: of a text, 0 is the padding `''` and 1 is `[UNK]`.
+        """Returns a feature's words by id: for a text, 0 is the padding `''` and 1 is `[UNK]`.
 
         Raises:
-            DatasetError: there is no such feature, it has no vocabulary, or its file is not what it was.
+            DatasetError: the feature is unknown or lacks a vocabulary, or its file is damaged.
         """
         description = self._description(feature)
         if feature not in self._vocabularies:
@@ -94,10 +93,10 @@ class DatasetVersion:
         return list(self._vocabularies[feature])
 
     def vocabulary_size(self, feature: str) -> int:
-        """Returns the number of ids, special ones included: the size of an embedding.
+        """Returns the number of ids, including special ones: the size of an embedding.
 
         Raises:
-            DatasetError: there is no such feature, or it has no ids.
+            DatasetError: the feature is unknown or lacks ids.
         """
         description = self._description(feature)
         if not isinstance(description, Ids):
@@ -105,26 +104,26 @@ class DatasetVersion:
         return description.vocabulary_size
 
     def to_words(self, feature: str, ids: Any) -> list[Any]:
-        """Returns the words of ids, without the padding: a list for a row, a list of lists for a batch.
+        """Returns the words of ids without padding: a list for a row, a list of lists for a batch.
 
         Args:
             feature: a feature with a vocabulary.
-            ids: a list, an array or an eager tensor of whole numbers; no ids give `[]`.
+            ids: a list, an array or an eager tensor of whole numbers; an empty one gives `[]`.
 
         Raises:
-            DatasetError: as `vocabulary`, or an id that the vocabulary does not have.
+            DatasetError: as `vocabulary`, or an id is out of range.
         """
         return to_words(self.vocabulary(feature), ids, padding_id(self._description(feature)))
 
     def _description(self, feature: str) -> Description:
-        """Returns a feature's description, read alone: a feature of an unknown kind hinders no other."""
+        """Reads one feature's description, so others may have unknown kinds."""
         return read_descriptions({feature: self.manifest.feature(feature)})[feature]
 
     def label_counts(self, split: str) -> dict[str, int]:
-        """Returns the records of each class in a split, in the order of `classes`.
+        """Returns the number of records of each class in a split, in the order of `classes`.
 
         Raises:
-            DatasetError: there is no such split, or the label is no category.
+            DatasetError: the split is unknown, or the label is not a category.
         """
         classes, counts = self.classes, self.manifest.split(split).label_counts
         if counts is None or len(counts) != len(classes):
@@ -133,23 +132,22 @@ class DatasetVersion:
 
 
 Ids: TypeAlias = TextDescription | CategoryDescription | CategoriesDescription
-"""The features whose values are ids."""
+"""The descriptions of features with ids as values."""
 
 PADDING = ""
 BEGIN, END = "[BEGIN]", "[END]"
-MOST_SPECIAL = 2 << 20  # a spec may ask for 1,048,576 ids of unknown words; a manifest may come from anywhere
+MOST_SPECIAL = 2 << 20  # a spec may request 1,048,576 ids for unknown words; manifests are untrusted
 MOST_BYTES = 512 << 20  # 512 MiB: 32 bytes a word
 MOST_WORDS = 16 << 20  # 16,777,216: a gigabyte of memory
 
 
 def read_vocabulary(folder: Location, description: Description, feature: str = "it") -> list[str]:
-    """Returns the words of a feature by id: first the special entries that the feature has, then its file's lines.
+    """Returns a feature's words by id: first its special entries, then its file's lines.
 
-    The words of a text of bytes are `<0x00>` to `<0xFF>`. A given model's special entries are named in its file.
+    A text of bytes has the words `<0x00>` to `<0xFF>`. A given model's file includes its special entries.
 
     Raises:
-        DatasetError: there is no vocabulary, or its file is missing, is not UTF-8, or holds another number of words
-            than the manifest says.
+        DatasetError: the feature lacks a vocabulary, or its file is missing, not UTF-8, or has a wrong number of words.
     """
     if not isinstance(description, Ids):
         raise DatasetError(f"'{feature}' has no vocabulary: its kind is {description.kind}")
@@ -170,16 +168,16 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
 
 
 def padding_id(description: Description) -> int | None:
-    """Returns the id that fills up a feature's lists; None where it has none."""
+    """Returns the padding id of a feature's lists, or None."""
     return description.padding_id if isinstance(description, TextDescription | CategoriesDescription) else None
 
 
 def _special(description: Ids) -> list[str]:
-    """Returns the entries below the first id of the words' own; unknown words may share several ids."""
+    """Returns the special entries before the words; unknown words may have several ids."""
     unknown, first = description.unknown_id, description.first_id or 0
     buckets = 1 if description.oov_buckets is None else description.oov_buckets
     if max(buckets, first) > MOST_SPECIAL:
-        raise DatasetError(f"a vocabulary has no {max(buckets, first):,} special entries: {ADVICE}")
+        raise DatasetError(f"{max(buckets, first):,} special entries are too many for a vocabulary: {ADVICE}")
     names: dict[int | None, str] = {}
     if isinstance(description, TextDescription):
         names = {description.begin_id: BEGIN, description.end_id: END}
@@ -189,49 +187,47 @@ def _special(description: Ids) -> list[str]:
 
 
 def read_words(folder: Location, file: str) -> list[str]:
-    """Returns the words of a vocabulary's file, which has one on each line.
+    """Reads a vocabulary's file, one word per line.
 
     Raises:
-        DatasetError: it cannot be read, or holds more than 512 MiB or 16,777,216 lines.
+        DatasetError: it is unreadable, or has more than 512 MiB or 16,777,216 lines.
     """
     path = folder / file
     data = read_inner(folder, file, MOST_BYTES)
     if (lines := data.count(b"\n")) > MOST_WORDS:
-        raise DatasetError(f"{path} has {lines:,} lines, and a vocabulary at most {MOST_WORDS:,} words: {ADVICE}")
+        raise DatasetError(f"{path} has {lines:,} lines, more than a vocabulary's {MOST_WORDS:,} words: {ADVICE}")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 ({error}): {ADVICE}") from error
-    # Only a newline ends a word: `splitlines` would also cut at characters such as U+0085 that a word may hold.
+    # Only a newline ends a word: `splitlines` also cuts at characters such as U+0085, allowed in words.
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def without_blank(words: Iterable[str]) -> tuple[str, ...]:
-    """Leaves blank words out: the file of a vocabulary without words holds one."""
+    """Drops blank words: an empty vocabulary's file holds one."""
     return tuple(word for word in words if word.strip())
 
 
 def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> list[Any]:
-    """Replaces ids by words and leaves the padding out; lists in lists stay lists in lists.
+    """Replaces ids by words without padding, and keeps the nesting of lists.
 
     Args:
         vocabulary: the words by id.
-        ids: a list, an array or an eager tensor of whole numbers, of any number of dimensions but 0.
-        padding_id: the id that is left out, None for none.
+        ids: a list, an array or an eager tensor of whole numbers, of one or more dimensions.
+        padding_id: the id to drop, or None.
 
     Raises:
-        DatasetError: a single number, or an id that the vocabulary does not have.
+        DatasetError: `ids` is a single number, or an id is out of range.
     """
     nested = _to_list(ids)
     if not isinstance(nested, list):
-        raise DatasetError(
-            f"ids are a list or an array, got {cut(repr(ids))}: an id's word is `vocabulary(feature)[id]`"
-        )
+        raise DatasetError(f"expected a list or an array of ids, got {cut(repr(ids))}: use `vocabulary(feature)[id]`")
     return _words(vocabulary, nested, padding_id)
 
 
 def _to_list(ids: Any) -> Any:
-    """Plain lists of NumPy arrays, eager tensors and ragged tensors, without importing what makes them."""
+    """Converts NumPy arrays, eager and ragged tensors to plain lists without importing their libraries."""
     for method in ("to_list", "numpy", "tolist"):
         if hasattr(ids, method):
             return _to_list(getattr(ids, method)())
@@ -248,5 +244,5 @@ def _words(vocabulary: Sequence[str], ids: list[Any], padding_id: int | None) ->
 
 def _word(vocabulary: Sequence[str], id_: Any) -> str:
     if not isinstance(id_, int) or not 0 <= id_ < len(vocabulary):
-        raise DatasetError(f"there is no word of id {id_!r}: the vocabulary has the ids 0 to {len(vocabulary) - 1}")
+        raise DatasetError(f"the id {id_!r} is not in the vocabulary: its ids are 0 to {len(vocabulary) - 1}")
     return vocabulary[id_]

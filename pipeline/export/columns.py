@@ -1,4 +1,4 @@
-"""The columns of an export, and the features of the spec that store them again, as each feature adds them."""
+"""The columns of an export, and the spec's features that rebuild them; each feature adds its own."""
 
 import io
 import struct
@@ -26,24 +26,21 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.stored import KEY
 
 EXIF = b"Exif\0\0"
-PNG_HEAD = 33
-"""The bytes of a PNG's signature and its first chunk, IHDR."""
-WEBP_FLAGS, HAS_EXIF = 20, 0x08
-"""The place of an extended WebP's flags, and the one that announces EXIF."""
+PNG_HEAD = 33  # bytes of a PNG's signature and its first chunk, IHDR
+WEBP_FLAGS, HAS_EXIF = 20, 0x08  # the offset of an extended WebP's flags, and the EXIF flag
 
 
 class ImageFile(NamedTuple):
-    """A file of an image."""
+    """An image file; `suffix` includes the dot: `.png`."""
 
     suffix: str
-    """The end of its name, such as `.png`."""
     data: bytes
 
 
 def image_file(image: StoredImage | None) -> ImageFile | None:
-    """Returns the file of a stored image, which a build stores as the same bytes again.
+    """Returns a stored image as a file, stored by a build as the same bytes.
 
-    It is the image's own bytes; of pixels a PNG; an original is turned by EXIF, as it came.
+    Raw pixels become PNG; other images keep their bytes, originals with their EXIF orientation.
     """
     if image is None:
         return None
@@ -55,7 +52,7 @@ def image_file(image: StoredImage | None) -> ImageFile | None:
 
 
 def _turned(data: bytes, orientation: int) -> bytes:
-    """Returns an original with the orientation that its metadata said before a build removed them."""
+    """Returns an original with its EXIF orientation, which a build removed."""
     exif, into = Image.Exif(), io.BytesIO()
     exif[TAG] = orientation
     tiff = exif.tobytes().removeprefix(EXIF)
@@ -70,12 +67,12 @@ def _turned(data: bytes, orientation: int) -> bytes:
             return data[:PNG_HEAD] + sized + data[PNG_HEAD:]
         if data[8:16] == b"WEBPVP8X":
             return _webp_with(data, tiff)
-        file.save(into, file.format, exif=exif, lossless=True)  # a WebP of one frame has no place for EXIF
+        file.save(into, file.format, exif=exif, lossless=True)  # a simple WebP cannot hold EXIF
         return into.getvalue()
 
 
 def _webp_with(data: bytes, exif: bytes) -> bytes:
-    """Puts EXIF into an extended WebP: at its end, or before its own, since the first one counts."""
+    """Adds EXIF to an extended WebP: at its end, or before an existing one, since the first one counts."""
     end, place = min(len(data), 8 + int.from_bytes(data[4:8], "little")), 12
     while place < end and data[place : place + 4] != b"EXIF":
         size = int.from_bytes(data[place + 4 : place + 8], "little")
@@ -92,16 +89,16 @@ class Columns(Export):
 
     dataset: DatasetVersion
     is_by_span: bool = False
-    """Whether a row's span is part of its key: two spans may hold one key."""
+    """Whether the span is part of the key, since two spans may hold one key."""
     columns: list[ExportColumn] = field(default_factory=list)
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The features of the spec that reads the export, by name."""
+    """The features of the export's spec, by name."""
     files: dict[str, Sequence[str]] = field(default_factory=dict)
-    """The lines of the files that the features name, by path."""
+    """The lines of files named by features, by path."""
     notes: list[str] = field(default_factory=list)
-    """Sentences on values that do not go back as they came."""
+    """Sentences about values that a build cannot restore."""
     as_stored: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Descriptions of kind raw, by which numbers are read as they are stored."""
+    """Descriptions of kind raw, which read numbers as stored."""
 
     @property
     def label(self) -> str | None:
@@ -117,16 +114,16 @@ class Columns(Export):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that are a row's key: `key`, after `span` where two spans may hold one key."""
+        """The key's columns: `key`, after `span` if two spans may hold one key."""
         return (self._free("span"), KEY) if self.is_by_span else (KEY,)
 
     @property
     def split(self) -> str:
-        """The column that holds a row's split."""
+        """The column of a row's split."""
         return self._free("split")
 
     def _free(self, name: str) -> str:
-        """Returns the name, with `_` after it while a feature's column has it."""
+        """Appends `_` until no feature's column has the name."""
         taken = {column.name for column in self.columns}
         while name in taken:
             name += "_"
@@ -138,7 +135,7 @@ class Columns(Export):
         self.features[name] = options
 
     def add_column(self, column: ExportColumn) -> None:
-        """Adds a column; its images become files."""
+        """Adds a column; images become files."""
         self.columns.append(replace(column, cell=_image_files) if column.type == "image" else column)
 
     def add_raw(self, name: str, column: ExportColumn) -> None:
@@ -167,8 +164,8 @@ def columns_of(dataset: DatasetVersion) -> Columns:
     """Returns the columns of a version.
 
     Raises:
-        ExportError: the records of packed texts hold several rows each; the version holds no spec; or two features
-            would be columns of one name.
+        ExportError: records of packed texts hold several rows each; the version lacks a spec; or two features need the
+            same column name.
         DatasetError: a feature's kind is unknown, or a vocabulary is damaged.
     """
     manifest = dataset.manifest
@@ -178,19 +175,19 @@ def columns_of(dataset: DatasetVersion) -> Columns:
         options = _options(dataset, name, description)
         description.export(result, name, options)
         if options.get("normalize") == "dataset" and result.is_learned_elsewhere:
-            result.note(name, f"{LEARNED_ELSEWHERE}, and are learned again")
+            result.note(name, f"{LEARNED_ELSEWHERE}, and a build relearns them")
     owners: dict[str, str] = {}
     for column in result.columns:
         if (owner := owners.setdefault(column.name, column.feature)) != column.feature:
-            both = f"'{owner}' and '{column.feature}' would both be the column '{column.name}'"
-            raise ExportError(f"{both}: build the dataset with another name for one of them")
+            both = f"'{owner}' and '{column.feature}' both need the column '{column.name}'"
+            raise ExportError(f"{both}: rename one of them and build the dataset again")
     if result.is_by_span:
-        result.notes.append(f"two spans may hold one key: a row's key is its {' and its '.join(result.key)}")
+        result.notes.append(f"two spans may hold the same key: rows are identified by {' and '.join(result.key)}")
     return result
 
 
 def _options(dataset: DatasetVersion, name: str, description: Description) -> dict[str, Any]:
-    """Returns the options of the spec that differ from their defaults, without those on the source's column."""
+    """Returns a feature's non-default options, except those on the source's column."""
     if isinstance(description, OwnDescription):
         return {}
     given: Json = dataset.manifest.spec.get("features", {}).get(name, {})
@@ -199,7 +196,7 @@ def _options(dataset: DatasetVersion, name: str, description: Description) -> di
         feature = adapter.validate_python(given)
     except ValidationError:
         raise ExportError(
-            f"{dataset.version} does not hold the spec of '{name}', which an export needs: another Recordmill built it"
+            f"{dataset.version} lacks a valid spec of '{name}': export it with the Recordmill that built it"
         ) from None
     options = feature.model_dump(mode="json", exclude_defaults=True)
     return {"kind": feature.kind} | {key: options[key] for key in options if key not in ("kind", "column", "separator")}

@@ -5,8 +5,7 @@
 cats/17.jpg cat JPEG, 224x224, 11,420 bytes
 cats/4.jpg cat JPEG, 224x224, 9,816 bytes
 
-The records of a split are in the order of their keys' hashes, so that its first ones are a sample of it; where there
-are spans, of its first span.
+Records are in the order of their keys' hashes: a split's first ones are a random sample of it, or of its first span.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,8 +27,7 @@ from recordmill.transforms.contract.stored import KEY, RowError, Stored, stored_
 
 Data: TypeAlias = bytes | memoryview
 
-TOGETHER = 64
-"""Records that are read at once: in an object store in one request."""
+TOGETHER = 64  # records read at once: from an object store in one request
 
 
 @dataclass(frozen=True)
@@ -37,29 +35,27 @@ class Record:
     """A record, and its place in the version."""
 
     key: str
-    """The row's key as text; bytes that are no UTF-8 as surrogates (`surrogateescape`)."""
+    """The row's key as text; invalid UTF-8 as surrogates (`surrogateescape`)."""
     split: str
     position: int
-    """Its number in the split, from 0: the order in which `evaluation_input` reads the records."""
+    """The record's number in the split, from 0, in the order of `evaluation_input`."""
     span: str | None
     shard: str
-    """The path of its shard's file in the version's folder."""
+    """The path of the shard's file in the version's folder."""
     bytes: int
-    """The size of the record."""
+    """The record's size."""
     values: Mapping[str, Value]
-    """By feature, in the order of the spec."""
+    """By feature, in the spec's order."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some records of one shard."""
+    """Records of one shard by number; `first` is the position of the shard's first record in the split."""
 
     split: str
     shard: Shard
     first: int
-    """The position in the split of the shard's first record."""
     numbers: Numbers
-    """Their numbers in the shard, from 0."""
 
 
 def read_records(
@@ -73,31 +69,27 @@ def read_records(
     features: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> Iterator[Record]:
-    """Reads records one after another; memory holds a few at a time, and only what is looked at is read.
+    """Reads records lazily, with a few in memory, in the order of their positions or of `positions`.
 
     Args:
         dataset: a version.
-        split: a split's name; None: all splits, one after another.
-        key: the key of the rows; found by binary search, without reading the others.
-        label: the name of a class of the label, which the record has; of several classes a row, one of them. Records
-            are read in their order until `limit` is reached.
+        split: a split's name; None: all splits in order.
+        key: the rows' key; found by binary search.
+        label: a class name, the record's or one of the record's; reads in order until `limit` is reached.
         span: a span's name.
         positions: numbers in the split, from 0, in any order; needs `split`.
         features: the features to decode; None: all.
         limit: the most records; None: all.
 
-    Returns:
-        the records in the order of their positions, or of `positions`; none where nothing fits.
-
     Raises:
-        DatasetError: there is no such split, span, class, position or feature; the records of a version of packed texts
-            have no key or class of their own; or a record or a file is damaged.
+        DatasetError: the split, span, class, position or feature does not exist; records of packed texts lack keys
+            and classes; or a record or a file is damaged.
     """
     if split is not None:
         dataset.manifest.split(split)
     if span is not None and span not in dataset.manifest.spans:
         near = did_you_mean(span, dataset.manifest.spans)
-        raise DatasetError(f"{dataset.name} has no span '{span}'{near}; there are: {listed(dataset.manifest.spans)}")
+        raise DatasetError(f"unknown span '{span}'{near}; {dataset.name} has: {listed(dataset.manifest.spans)}")
     decoder, class_id = Decoder(dataset, features), None if label is None else _class_id(dataset, label)
     parts = _parts(dataset, split, span, key, positions)
     return islice((record for part in parts for record in _read(dataset, part, decoder, class_id)), limit)
@@ -116,12 +108,12 @@ def _parts(
         every = _shards(dataset.manifest, split, span)
         return (_Part(name, shard, first, np.arange(shard.records)) for name, shard, first in every)
     if split is None:
-        raise DatasetError("positions are numbers in a split: name the split")
+        raise DatasetError("positions need a split: name it")
     return _at(dataset.manifest, split, positions)
 
 
 def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:
-    """Yields the shards of a split and a span, or of all, with the position of each one's first record."""
+    """Yields the shards of a split and a span, or of all, with their first records' positions."""
     for name in manifest.splits if split is None else [split]:
         first = 0
         for shard in manifest.splits[name].shards:
@@ -136,7 +128,7 @@ def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_P
     records = manifest.splits[split].records
     for position in positions:
         if not 0 <= position < records:
-            raise DatasetError(f"there is no record {position:,} in '{split}': it has {records:,}, numbered from 0")
+            raise DatasetError(f"the split '{split}' has {records:,} records, numbered from 0: {position:,} is not one")
         _, shard, first = shards[int(np.searchsorted(ends, position, side="right"))]
         yield _Part(split, shard, first, np.array([position - first]))
 
@@ -148,7 +140,7 @@ def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: s
 
 
 def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int | None) -> Iterator[Record]:
-    """Reads, filters and decodes some records at a time."""
+    """Reads, filters and decodes a few records at a time."""
     stored = stored_features(decoder.descriptions, with_key=True)
     with open_records(str(dataset.folder), part.shard, np.arange(0, part.shard.records, TOGETHER)) as records:
         for start in range(0, len(part.numbers), TOGETHER):
@@ -182,10 +174,10 @@ def _of_class(data: Sequence[Data], label: str, class_id: int) -> list[int]:
 
 def _class_id(dataset: DatasetVersion, label: str) -> int:
     if dataset.label is None:
-        raise DatasetError(f"{dataset.name} has no label, and its records no class")
+        raise DatasetError(f"{dataset.name} has no label, so its records have no class")
     names = dataset.classes
     if label not in names:
-        raise DatasetError(f"there is no class '{label}'{did_you_mean(label, names)}; there are: {listed(names)}")
+        raise DatasetError(f"unknown class '{label}'{did_you_mean(label, names)}; known: {listed(names)}")
     return names.index(label)
 
 
@@ -200,6 +192,6 @@ def lines_of(record: Record) -> Iterator[str]:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """Returns a record as a JSON object: its place, and the values by feature."""
+    """Returns a record as JSON: its place, and its values by feature."""
     place = {name: getattr(record, name) for name in ("key", "split", "position", "span", "shard")}
     return {**place, "values": {name: to_json(value) for name, value in record.values.items()}}

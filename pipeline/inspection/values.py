@@ -1,4 +1,4 @@
-"""The values of records as plain Python: names in place of ids, texts, numbers in their own units, images to look at.
+"""The values of records as plain Python: names for ids, texts, numbers in their original units, images.
 
 >>> Decoder(dataset).decode(columns, 0)  # doctest: +SKIP
 {'image': StoredImage(PNG, 32x32, 2,311 bytes), 'label': 'cat', 'price': 12.5, 'caption': DecodedText(…)}
@@ -44,26 +44,19 @@ from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode
 from recordmill.transforms.numpy.pixels import resize
 
 Value: TypeAlias = Any
-"""`str` of a category (`int` where ids are hashes), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`,
-`bytes`, `int`, a list of these, or None where the row lacks the value."""
-LONGEST = 160
-"""Characters of a value that are shown; the rest is cut."""
-MOST = 8
-"""Values of a list that are shown."""
+"""`str` of a category (`int` for hashed ids), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, `bytes`, `int`, a
+list of these, or None for a missing value."""
+LONGEST = 160  # characters shown of a value
+MOST = 8  # values shown of a list
 MISSING = "-"
-NUMBER = ".7g"
-"""The digits that a float32 has."""
+NUMBER = ".7g"  # the digits of a float32
 
 
 class Decoder:
     """Decodes the rows of parsed columns."""
 
     def __init__(self, dataset: DatasetVersion, features: Sequence[str] | None = None) -> None:
-        """Takes the dataset, and the features to decode; None: all.
-
-        Raises:
-            DatasetError: a feature or its kind is unknown, or a vocabulary's file is damaged.
-        """
+        """Decodes all features by default. Raises: DatasetError: unknown feature or kind, or damaged vocabulary."""
         wanted = {name: dataset.manifest.feature(name) for name in features or dataset.features}
         self.descriptions = read_descriptions(wanted)
         statistics = dataset.manifest.statistics
@@ -73,7 +66,7 @@ class Decoder:
         }
 
     def decode(self, columns: Mapping[str, Column], row: int) -> dict[str, Value]:
-        """Returns a row's values by feature, of columns as `parse` returns them."""
+        """Returns a row's values by feature, from columns of `parse`."""
         values = {}
         for name, description in self.descriptions.items():
             parts = {part: _cell(columns[part_name(name, part)], row) for part in description.parts()}
@@ -95,7 +88,7 @@ def _cell(column: Column, row: int) -> Any:
 
 
 def shown(value: Value) -> str:
-    """Describes a value in one line of at most some 160 characters; a missing one is `-`."""
+    """Describes a value in one line of about 160 characters at most; a missing one is `-`."""
     match value:
         case None:
             return MISSING
@@ -131,11 +124,11 @@ def _cut(text: str, spare: int = 0) -> str:
 
 
 def to_json(value: Value) -> Any:
-    """Returns a value as JSON holds it.
+    """Converts a value to JSON.
 
-    A text is its text, of hashes its ids; an image its format, size and number of bytes; a box its four sides; a bucket
-    its id and bounds, None where it is open; bytes are text, or `{"base64": …}` where they are no UTF-8; a number that
-    JSON does not know is "NaN", "Infinity" or "-Infinity".
+    A text is its text, or its ids if hashed; an image its format, size and number of bytes; a box its four sides; a
+    bucket its id and bounds, None if open; bytes are text, or `{"base64": …}` if not UTF-8; a non-finite number is
+    "NaN", "Infinity" or "-Infinity".
     """
     match value:
         case float():
@@ -164,17 +157,16 @@ def _text_of(value: bytes) -> str | dict[str, str]:
 
 @dataclass(frozen=True, repr=False)
 class StoredImage:
-    """An image as a record holds it."""
+    """An image of a record."""
 
     data: bytes
-    """The file's bytes; of a feature stored as `raw` the pixels themselves."""
+    """The file's bytes, or for a feature stored as `raw` the pixels."""
     pixels: Pixels
     """The feature's description."""
     orientation: int = 1
     """The EXIF orientation, 1..8, of a feature stored as `original`."""
 
     def __repr__(self) -> str:
-        """Shows the format, the size and the bytes."""
         return f"StoredImage({self})"
 
     def __str__(self) -> str:
@@ -184,31 +176,31 @@ class StoredImage:
 
     @property
     def format(self) -> str:
-        """The file's format, such as `JPEG`; `raw` for pixels, `unknown` for bytes that are no image."""
+        """The file's format, such as `JPEG`; `raw` for pixels, `unknown` for invalid bytes."""
         return self._header[0]
 
     @property
     def width(self) -> int:
-        """The upright image's width in pixels as it is stored; 0 where the bytes do not state it."""
+        """The stored width of the upright image in pixels; 0 if unknown."""
         return self._header[1]
 
     @property
     def height(self) -> int:
-        """The upright image's height in pixels as it is stored; 0 where the bytes do not state it."""
+        """The stored height of the upright image in pixels; 0 if unknown."""
         return self._header[2]
 
     @property
     def suffix(self) -> str:
-        """The end of a file's name with its dot, such as `.jpeg`; `.bin` for anything that is no file of an image."""
+        """The suffix for a file, such as `.jpeg`; `.bin` for raw pixels and invalid bytes."""
         return ".bin" if self.format in ("raw", "unknown") else f".{self.format.lower()}"
 
     def array(self) -> npt.NDArray[np.uint8]:
-        """Decodes the image as a model gets it with `dtype="uint8"`: [height, width, channels], red first.
+        """Decodes the image like a model's input of `dtype="uint8"`: [height, width, channels], RGB.
 
-        An `original` is turned upright and brought to the feature's size.
+        An `original` is turned upright and resized to the feature's size.
 
         Raises:
-            DatasetError: the bytes cannot be decoded, or have another shape than the feature.
+            DatasetError: the bytes cannot be decoded, or differ from the feature's shape.
         """
         try:
             return self._decoded()
@@ -216,7 +208,7 @@ class StoredImage:
             raise DatasetError(f"a stored image cannot be decoded ({error}): run `recordmill verify`") from error
 
     def pillow(self) -> Image.Image:
-        """Returns the pixels of `array` as a Pillow image, of mode L or RGB. Raises: DatasetError, as `array`."""
+        """Returns `array()` as a Pillow image of mode L or RGB. Raises: DatasetError, as `array`."""
         array = self.array()
         return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
 
@@ -229,7 +221,7 @@ class StoredImage:
             return decode(self.data, channels, most=self.pixels.most_pixels)
         height, width = (side or 0 for side in self.pixels.shape[:2])
         if len(self.data) != math.prod((height, width, channels)):
-            raise DecodeError(f"it is of {len(self.data):,} bytes, not {height * width * channels:,}")
+            raise DecodeError(f"it has {len(self.data):,} bytes, expected {height * width * channels:,}")
         return np.frombuffer(self.data, np.uint8).reshape(height, width, channels)
 
     @cached_property
@@ -245,12 +237,12 @@ class StoredImage:
         return header.format, *(sides[::-1] if is_transposed(self.orientation) else sides)
 
 
-BOXED_SIDE = 256  # where boxes are drawn
+BOXED_SIDE = 256  # pixels of an image with boxes drawn
 COLORS = ("#ff453a", "#30d158", "#0a84ff", "#ffd60a", "#bf5af2", "#64d2ff", "#ff9f0a", "#ff375f")
 
 
 def color_of(name: object) -> int:
-    """Returns the number of a name's colour, the same in every image."""
+    """Returns a name's index in `COLORS`, the same in every image."""
     return sum(str(name).encode("utf-8", "surrogateescape")) % len(COLORS)
 
 
@@ -261,18 +253,16 @@ TRANSPARENT = "#d0d7de"
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Hides Pillow's warnings of metadata that nobody sees."""
+    """Hides Pillow's warnings about invisible metadata."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def raw_image(sources: Path, path: str) -> Image.Image | None:
-    """Opens an image of the sources, upright; None where no image is at this path, or it cannot be decoded.
+    """Opens a source image upright; None if it is missing or cannot be decoded.
 
-    Args:
-        sources: the folder that paths are relative to; none leaves it.
-        path: a key, or a reject's `file`.
+    `path`, a key or a reject's `file`, is relative to `sources` and cannot leave that folder.
     """
     with suppress(DatasetError, OSError, ImageError, ValueError, SyntaxError, Image.DecompressionBombError):
         with open_file(locate(str(sources), path)) as file:

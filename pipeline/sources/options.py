@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from recordmill.pipeline.options import Options
+from recordmill.pipeline.yaml_document import Options
 
 REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")  # a user's `module:function`
 PATHS = ("path", "images", "names", "image_list")  # options that hold paths, with placeholders or without

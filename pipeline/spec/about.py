@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from recordmill.pipeline.options import Options
+from recordmill.pipeline.yaml_document import Options
 
 LINE = r"^[^\r\n]+$"
 WEB_PAGE = r"^https?://\S+$"

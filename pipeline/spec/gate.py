@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.pipeline.options import Options
+from recordmill.pipeline.yaml_document import Options
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]

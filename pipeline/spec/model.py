@@ -23,7 +23,6 @@ from pydantic import (
 
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import in_folder, is_template
 from recordmill.pipeline.sources.options import PATHS, AnySource
@@ -45,7 +44,7 @@ from recordmill.pipeline.spec.split_by import (
     check_splits,
     compares_all_rows,
 )
-from recordmill.pipeline.yaml_document import SpecError, load_yaml
+from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 
 

@@ -17,11 +17,11 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.globs import Template, is_template
 from recordmill.pipeline.sources.options import PATHS, SourceOptions
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
+from recordmill.pipeline.yaml_document import Options
 
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1 for no split."""

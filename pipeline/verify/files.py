@@ -1,12 +1,7 @@
-"""Checks the files of a version: their bytes and digests, its graphs, and that they agree with each other.
+"""Checks the files of a version: their bytes and digests, its graphs, and their agreement with each other.
 
-A digest only says that a file is as it was written. A SavedModel is a program: its digest shows that it is the
-published one; the list of allowed operations limits what it could do even if somebody had published another. Both are
-checked on the bytes, before TensorFlow loads them.
-
->>> check_file(files, "dataset_info.json", 312, "9f86d0…").problems  # doctest: +SKIP
-[]
->>> tf.saved_model.load(serving_model("out/emoji"))  # doctest: +SKIP
+A digest only proves that a file is unchanged. A SavedModel is a program: its digest shows that it is the published one,
+and a list of allowed operations limits even a malicious one. Both checks read the bytes, before TensorFlow loads them.
 """
 
 import hashlib
@@ -48,13 +43,13 @@ def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str) -> Find
 
 def check_shard_file(files: VersionFiles, shard: Shard) -> Findings:
     """Reads a shard and compares its size and digest."""
+    findings = Findings()
     try:
         folder, path, _ = files.located(shard)
+        findings.merge(check_file(folder, path, shard.bytes, shard.sha256))
     except DatasetError as error:
-        findings = Findings()
         findings.add(inner_paths(shard)[0], str(error))
-        return findings
-    return check_file(folder, path, shard.bytes, shard.sha256)
+    return findings
 
 
 def check_digest(findings: Findings, path: str, digest: str, expected: str) -> None:
@@ -79,13 +74,13 @@ def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings
         if path.startswith(f"{folder}saved_model.") and path != folder + MODEL_FILE:
             findings.add(path, "TensorFlow might load it instead")
         elif path.startswith(folder) and path not in listed:
-            findings.add(path, "the manifest lists no such file")
+            findings.add(path, "the manifest does not list this file")
     findings.merge(check_operations(files, graph))
     return findings
 
 
 def check_operations(files: VersionFiles, graph: str) -> Findings:
-    """Checks a graph's operations, and that the files it lists for its tables are its own."""
+    """Checks a graph's operations, and that its tables read only its own files."""
     findings, path = Findings(), f"{graph}/{MODEL_FILE}"
     try:
         checked = check_model(files.read(path))
@@ -99,7 +94,7 @@ def check_operations(files: VersionFiles, graph: str) -> Findings:
 
 
 def refuse(findings: Findings) -> None:
-    """Raises: UnsafeGraphError if there is any problem."""
+    """Raises: UnsafeGraphError: there are problems."""
     if findings.problems:
         more = findings.counts.total() - 1
         others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
@@ -107,25 +102,25 @@ def refuse(findings: Findings) -> None:
 
 
 def serving_model(path: str | Path, version: str | None = None) -> str:
-    """Returns the folder of a dataset's serving model, for `tf.saved_model.load`, after checking that it may be loaded.
+    """Checks a dataset's serving model, and returns its folder for `tf.saved_model.load`.
 
     Args:
         path: the dataset's folder, or a version's, on this machine.
         version: a version's name; by default the live one.
 
     Raises:
-        UnsafeGraphError: it is not what the manifest says, or holds other operations than a published graph may.
-        DatasetError: there is no such version, or it is at a URL.
+        UnsafeGraphError: it differs from the manifest, or holds operations not allowed in a published graph.
+        DatasetError: the version does not exist, or is at a URL.
     """
     dataset = open_dataset(path, version)
     if isinstance(dataset.folder, RemotePath):
-        raise DatasetError(f"{path} is a URL: copy the version here, so that what is checked is what is loaded")
+        raise DatasetError(f"{path} is a URL: copy the version to this machine (it could change after the check)")
     refuse(check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving"))
     return str(dataset.folder / "serving")
 
 
 def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
-    """Compares the values that are written in several places."""
+    """Compares values written in several places."""
     findings = Findings()
     for path, check in _checks(files, manifest):
         try:
@@ -134,12 +129,12 @@ def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
         except DatasetError as error:
             findings.add(path, str(error))
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
-            findings.add(path, f"the file is not what Recordmill writes ({type(error).__name__}: {error})")
+            findings.add(path, f"the content is invalid ({type(error).__name__}: {error})")
     return findings
 
 
 def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Callable[[], Iterator[str]]]]:
-    """Returns the checks, each with the file that it is about; a check yields a message for each disagreement."""
+    """Yields checks, each with its file; a check yields a message for each disagreement."""
     for in_manifest in (_rows_agree, _rejected, _labels_agree):
         yield MANIFEST_FILE, partial(in_manifest, manifest)
     if DATASET_INFO in manifest.files:
@@ -153,7 +148,7 @@ def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Call
 
 
 def _rows_agree(manifest: Manifest) -> Iterator[str]:
-    """Read = written + rejected + duplicates + forgotten, by source and in sum; every written row is in a record."""
+    """Read = written + rejected + duplicates + forgotten, by source and in total; all written rows are in records."""
     for name, counts in [("the rows", manifest.rows), *((f"source {s.get('path')}", s) for s in manifest.sources)]:
         accounted = sum(counts.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten"))
         if counts and counts.get("read") != accounted:
@@ -163,7 +158,7 @@ def _rows_agree(manifest: Manifest) -> Iterator[str]:
         yield f"{manifest.rows.get('written')} rows were written, the splits hold {stored}"
     for fate, count in manifest.rows.items():
         by_source = sum(source.get(fate, 0) for source in manifest.sources)
-        # Of several sources nobody knows whose the rows were that `recordmill versions forget` took out of a version.
+        # `recordmill versions forget` cannot tell from which of several sources the removed rows came.
         is_known = len(manifest.sources) == 1 or LEARNED_OF not in manifest.provenance.get(FORGOTTEN, {})
         if manifest.sources and is_known and count != by_source:
             yield f"the sources have {by_source} rows {fate}, the manifest says {count}"
@@ -175,7 +170,7 @@ def _rejected(manifest: Manifest) -> Iterator[str]:
     in_files = sum(file.get("records", 0) for file in rejects.get("files", []))
     for place, count in (("by reason", by_reason), ("in files", in_files)):
         if manifest.rows and count != rejected:
-            yield f"{rejected} rows were rejected, {place} there are {count}"
+            yield f"{rejected} rows were rejected, but {count} {place}"
 
 
 def _labels_agree(manifest: Manifest) -> Iterator[str]:
@@ -190,13 +185,13 @@ def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
     for name, split in manifest.splits.items():
         expected = ([str(shard.records) for shard in split.shards], str(split.bytes))
         if split.records and splits.get(name) != expected:
-            yield f"the split '{name}' has other shards or bytes than in {MANIFEST_FILE}"
+            yield f"the shards or bytes of the split '{name}' differ from {MANIFEST_FILE}"
 
 
 def _tfds_features(data: bytes, manifest: Manifest) -> Iterator[str]:
     names = set(parse_json(data)["featuresDict"]["features"])
     if odd := names ^ stored_features(read_descriptions(manifest.features), with_key=True).keys():
-        yield f"the features are not those of {MANIFEST_FILE}: {', '.join(map(repr, sorted(odd)[:5]))}"
+        yield f"the features differ from {MANIFEST_FILE}: {', '.join(map(repr, sorted(odd)[:5]))}"
 
 
 def _vocabulary(files: VersionFiles, path: str, manifest: Manifest) -> Iterator[str]:
@@ -204,7 +199,7 @@ def _vocabulary(files: VersionFiles, path: str, manifest: Manifest) -> Iterator[
     for name, feature in manifest.features.items():
         first, size = feature.get("first_id", 0), feature.get("vocabulary_size")
         if feature.get("vocabulary") == path and words + first != size:
-            yield f"{words:,} words, for '{name}' with {size:,} ids, of which {first:,} are no words"
+            yield f"{words:,} words, but '{name}' has {size:,} ids, including {first:,} without words"
 
 
 def _reject_lines(files: VersionFiles, path: str, expected: int) -> Iterator[str]:

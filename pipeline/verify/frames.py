@@ -1,12 +1,7 @@
-"""Walks a TFRecord file once, block by block: returns its digest, each record's offset, and the undamaged records.
+"""Walks a TFRecord file once, block by block: returns its digest, the records' offsets, and the undamaged records.
 
-Damage is reported with the record and the byte, and the walk goes on: past damaged data by the record's length, which
-has a checksum of its own; past a damaged length to the next record in the index.
-
->>> walk = FrameWalk(file, size, index, report)  # doctest: +SKIP
->>> for batch in walk.batches():                 # doctest: +SKIP
-...     batch.records
->>> walk.sha256                                  # doctest: +SKIP
+The walk reports damage with record and byte, and continues: past damaged data by the record's length, which has its own
+checksum; past a damaged length to the index's next record.
 """
 
 import hashlib
@@ -23,35 +18,26 @@ from recordmill.pipeline.reader.local_shards import COPIED, Frame
 
 BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
 Offsets = npt.NDArray[np.uint64]
-ReportDamage = Callable[[int, int, str], None]
-"""Takes a record's number, its byte offset, and a message."""
-Pieces = list[tuple[int, int, int]]
-"""The number of each record in a piece of the file, and the start and end of its data there."""
+ReportDamage = Callable[[int, int, str], None]  # takes a record's number, its byte offset, and a message
+Pieces = list[tuple[int, int, int]]  # each record's number, and the start and end of its data in a piece of the file
 
 
 class FrameBatch(NamedTuple):
-    """Undamaged records of a block."""
+    """Undamaged records of a block, with their numbers in the shard (from 0) and byte offsets in the file."""
 
     numbers: list[int]
-    """Their numbers in the shard, from 0."""
     offsets: list[int]
-    """Their byte offsets in the file."""
     records: list[bytes | memoryview]
-    """Their data."""
 
     def keep(self, rows: Sequence[int]) -> "FrameBatch":
-        """Returns the records of these rows."""
+        """Keeps the records at these positions."""
         return FrameBatch(*([column[row] for row in rows] for column in self))  # type: ignore[arg-type, index]
 
 
 class FrameWalk:
-    """One walk over one file, in the memory of a block and the largest record.
+    """One walk over an open file of `size` bytes, in the memory of a block and the largest record.
 
-    Args:
-        file: the open file.
-        size: its bytes.
-        index: its index, if it rises from 0 to `size`.
-        report: called with each damage.
+    `index` must rise from 0 to `size`. `report` is called with each damage.
     """
 
     def __init__(self, file: BinaryIO, size: int, index: Offsets | None, report: ReportDamage) -> None:
@@ -59,7 +45,7 @@ class FrameWalk:
         self._index = np.zeros(0, np.int64) if index is None else index.astype(np.int64)
         self._digest = hashlib.sha256()
         self.offsets = array("Q")
-        """The offsets of the records met so far; at the end also the file's size."""
+        """The offsets of the records so far, and at the end the file's size."""
         self.is_whole = True
         """False if damage hides an offset."""
         self._number = 0
@@ -70,7 +56,7 @@ class FrameWalk:
         return self._digest.hexdigest()
 
     def batches(self) -> Iterator[FrameBatch]:
-        """Yields the records with right checksums, one block at a time.
+        """Yields the records with correct checksums, one block at a time.
 
         Raises:
             OSError: the file cannot be read to its end.
@@ -80,7 +66,7 @@ class FrameWalk:
             data, start, position = data[position:], start + min(position, len(data)), max(0, position - len(data))
             block = self._file.read(max(BLOCK, self._missing(data)))
             if not block:
-                break  # another process truncates the file just now: the caller reports its size
+                break  # another process truncated the file: the caller reports its size
             self._digest.update(block)
             data += block
             spans, position = self._cut(data, start, position)
@@ -88,7 +74,7 @@ class FrameWalk:
         self._end(start + position)
 
     def _missing(self, data: bytes) -> int:
-        """The number of bytes missing of the record at the beginning of the data."""
+        """The number of missing bytes of the data's first record."""
         length = record_length(data[:HEADER_BYTES])
         return 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
 
@@ -99,13 +85,13 @@ class FrameWalk:
         while position + HEADER_BYTES <= len(data):
             length = record_length(data[position : position + HEADER_BYTES])
             if length is None:
-                self._lose(start + position, "the checksum of its length is wrong")
+                self._lose(start + position, "the length has a wrong checksum")
                 position = self._after(start + position) - start
                 continue
             end = position + HEADER_BYTES + length + FOOTER_BYTES
             if start + end > self._size:
-                missing = f"{start + end - self._size:,} of its {length:,} bytes"
-                self._lose(start + position, f"the file ends inside it: {missing} are missing")
+                missing = f"{start + end - self._size:,} of {length:,} bytes"
+                self._lose(start + position, f"the file ends inside the record: {missing} are missing")
                 position = self._size - start
             elif end > len(data):
                 break
@@ -117,7 +103,7 @@ class FrameWalk:
         return spans, position
 
     def _as_indexed(self, data: bytes, start: int, position: int) -> Pieces:
-        """Cuts the data by the index if all headers agree with it, which takes a third of the time."""
+        """Cuts the data by the index if all headers agree with it: three times as fast."""
         first, last = np.searchsorted(self._index, [start + position, start + len(data)], side="right").tolist()
         bounds = (self._index[max(0, first - 1) : last] - start).tolist()
         if len(bounds) < 2 or bounds[0] != position or first - 1 != self._number:
@@ -139,11 +125,11 @@ class FrameWalk:
         self._report(self._number, offset, message)
 
     def _after(self, offset: int) -> int:
-        """The offset of the next record by the index; the file's end if that is unknown."""
+        """The offset of the index's next record; without one, the file's end."""
         number = int(np.searchsorted(self._index, offset, side="right"))
         if number >= len(self._index):
             if len(self._index) < 2 and self._size > offset:
-                self._report(self._number, offset, "the rest of the file is not checked: the index is damaged too")
+                self._report(self._number, offset, "the rest of the file was not checked: the index is also damaged")
             return self._size
         self.offsets.append(offset)
         self._number = number
@@ -152,11 +138,11 @@ class FrameWalk:
     def _end(self, offset: int) -> None:
         if offset < self._size:
             rest = self._size - offset
-            self._lose(offset, f"the file ends inside its header, after {rest:,} of {HEADER_BYTES} bytes")
+            self._lose(offset, f"the file ends inside the header, after {rest:,} of {HEADER_BYTES} bytes")
         self.offsets.append(self._size)
 
     def _checked(self, data: bytes, start: int, spans: Pieces) -> FrameBatch:
-        """Reports the records whose data have a wrong checksum, and returns the others."""
+        """Returns the records with correct checksums of their data, and reports the others."""
         view = np.frombuffer(data, np.uint8)
         frames: list[Frame] = [data[begin:end] if end - begin <= COPIED else view[begin:end] for _, begin, end in spans]
         records = [frame if isinstance(frame, bytes) else frame.data for frame in frames]
@@ -168,6 +154,6 @@ class FrameWalk:
             return batch
         right = np.frombuffer(tails, "<u4") == np.frombuffer(expected, "<u4")
         for row in np.flatnonzero(~right).tolist():
-            message = f"the checksum of its data ({len(records[row]):,} bytes) is wrong"
+            message = f"the data ({len(records[row]):,} bytes) has a wrong checksum"
             self._report(batch.numbers[row], offsets[row], message)
         return batch.keep(np.flatnonzero(right).tolist())

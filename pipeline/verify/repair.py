@@ -1,12 +1,9 @@
-"""`recordmill verify --repair`: makes damaged or missing shards and indexes again, byte for byte.
+"""`recordmill verify --repair`: restores damaged or missing shards and indexes, byte for byte.
 
-An index is made from its shard. A shard is built again from its sources, by the job that builds a version, with the
-version's own transform graph as the finished analysis; only the damaged shards' rows are packed. That needs the build's
-key to be the same: the spec, the inputs with their sizes and times, and the packages.
-Nothing is replaced unless every new file has the manifest's digest; then each is replaced by one rename.
-
->>> repair(Path("out/emoji/versions/20261120T120000Z-4f1c9a2e"), manifest, found, spec)  # doctest: +SKIP
-Repaired(files=('emoji-train.tfrecord-00002-of-00004', 'emoji-train.index-00002-of-00004'), reasons=())
+An index is made from its shard. A shard is rebuilt from the sources by the usual build job, which takes the version's
+transform graph as the finished analysis and packs only the rows of damaged shards. The build key must be the same: the
+spec, the inputs with their sizes and times, and the packages.
+Files are replaced, each by one rename, only if every new file has the manifest's digest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,8 +33,9 @@ from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.files import check_file, check_graph, refuse
-from recordmill.pipeline.verify.report import Findings
+from recordmill.pipeline.verify.report import Findings, Verification
 from recordmill.pipeline.verify.shards import ShardNumber, index_of, shard_numbers
+from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.files import replace_file
@@ -48,37 +46,33 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 
 
 class RepairError(UserError):
-    """A shard cannot be made again, and none was replaced. The message says why, and what to do."""
+    """A shard cannot be rebuilt, and none was replaced; the message says why, and the remedy."""
 
 
 class Repaired(NamedTuple):
-    """The outcome of a repair."""
+    """The outcome of a repair: the replaced files, and a line with the reason for each of the others."""
 
     files: tuple[str, ...]
-    """The files that were replaced."""
     reasons: tuple[str, ...]
-    """A line for each that was not, with the reason."""
+
+
+def repaired(report: Verification, spec: Spec | None) -> Verification:
+    """Repairs a version on this machine if its report has problems, and verifies it again."""
+    if report.is_whole:
+        return report
+    done = repair(Path(report.folder), report.manifest, report.findings, spec)
+    return replace(verify(report.folder), repaired=done.files, unrepaired=done.reasons)
 
 
 def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | None) -> Repaired:
-    """Repairs the damage that a verification found.
-
-    Args:
-        folder: the version's, in its dataset's folder on this machine.
-        manifest: its manifest.
-        findings: its problems.
-        spec: the dataset's; None if only indexes are to be repaired, which needs no source.
-
-    Returns:
-        the files that were replaced, and why others were not.
-    """
+    """Repairs the files with findings of a version in its dataset's folder; without `spec` only indexes."""
     numbers = shard_numbers(manifest)
     own = [number for number in numbers if _shard(manifest, number).version is None]
     files = {path: number for number in own for path in _files(manifest, number)}
     others = sorted(file for file in findings.counts if file not in files and file in manifest.files)
-    reasons = [f"{file}: only a build makes it: build again, or copy it from elsewhere" for file in others]
+    reasons = [f"{file}: only a build makes it: rebuild, or copy it from elsewhere" for file in others]
     foreign = {path for number in numbers for path in inner_paths(_shard(manifest, number))} - files.keys()
-    advice = "it is in another version's folder: repair that version, or build again"
+    advice = "it is in another version's folder: repair that version, or rebuild"
     reasons += [f"{file}: {advice}" for file in sorted(findings.counts.keys() & foreign)]
     damaged = sorted({files[file] for file in findings.counts if file in files})
     shards = [number for number in damaged if _shard(manifest, number).file in findings.counts]
@@ -91,7 +85,7 @@ def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | No
     except UserError as error:
         reasons.append(str(error))
     except OSError as error:
-        reasons.append(f"{error.filename}: {error.strerror}: nothing more was replaced")
+        reasons.append(f"{error.filename}: {error.strerror}: no other file was replaced")
     return Repaired(tuple(repaired), tuple(reasons))
 
 
@@ -106,27 +100,27 @@ def _files(manifest: Manifest, shard: ShardNumber) -> tuple[str, str]:
 
 @contextmanager
 def _held(folder: Path, manifest: Manifest) -> Iterator[Lease]:
-    """Keeps other processes from removing the version, and from building, meanwhile."""
+    """Keeps other processes from building, and from removing the version."""
     if folder.parent.name != VERSIONS_FOLDER:
-        raise RepairError(f"{folder} is not a version in a dataset's folder: repair it where it was published")
-    locate(str(folder.parents[1]), f"{VERSIONS_FOLDER}/{folder.name}")  # a link out of the dataset may be read alone
+        raise RepairError(f"{folder} is not inside a dataset's {VERSIONS_FOLDER}/: repair the published version")
+    locate(str(folder.parents[1]), f"{VERSIONS_FOLDER}/{folder.name}")  # refuses a link out of the dataset
     store = open_store(str(folder.parents[1]))
     with leases.hold(store, manifest.version, _busy) as lease, leases.hold(store, leases.BUILD, _busy):
-        latest = latest_of(store)  # after the lease is taken: a prune marks first, and then reads the leases
+        latest = latest_of(store)  # read under the lease: a prune marks first, then reads the leases
         if latest is not None and manifest.version in latest.removing:
-            raise RepairError(f"the version {manifest.version} is being removed: nothing was replaced")
+            raise RepairError(f"the version {manifest.version} is being removed: no file was replaced")
         yield lease
 
 
 def _busy(holder: Holder) -> NoReturn:
-    raise RepairError(f"{holder} works on this version: try again when it is done")
+    raise RepairError(f"{holder} works on this version: try again later")
 
 
 def _rebuild(
     folder: Path, manifest: Manifest, spec: Spec | None, shards: Sequence[ShardNumber], lease: Lease
 ) -> list[str]:
     if spec is None:
-        raise RepairError(f"{_shard(manifest, shards[0]).file} is made of its sources: give --spec dataset.yaml")
+        raise RepairError(f"{_shard(manifest, shards[0]).file} is built from its sources: give --spec dataset.yaml")
     files = Listings(StoreFiles(BeamFiles()))
     take_times(spec, folder, files)
     output = str(folder.parents[1])
@@ -152,11 +146,11 @@ def _rebuild(
 
 
 def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
-    """Checks that the sources would give the same bytes, by a graph that may be loaded."""
+    """Checks that the sources would give the same bytes, and that the graph is safe to load."""
     if plan.build_key != manifest.build_key:
         same = plan.inputs_sha256 == manifest.provenance.get("inputs_sha256")
-        cause = "the spec, its files or the packages are" if same else "the inputs are"
-        raise RepairError(f"{cause} not those of {manifest.version}: its shards cannot be made again; build anew")
+        cause = "the spec, its files or the packages" if same else "the inputs"
+        raise RepairError(f"{cause} changed since {manifest.version}, so it cannot be rebuilt: build a new version")
     refuse(check_graph(VersionFiles(folder), manifest, "transform_fn"))
 
 
@@ -169,7 +163,7 @@ def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: 
     export = pack_graph(planned.workspace, str(folder))
     run_job(replace(context, export=export, groups=frozenset(groups)), plan.chunks, (), runner)
     for file, index in (_files(manifest, shard) for shard in shards):
-        if not planned.shards.exists(file):  # the job makes no shard without rows
+        if not planned.shards.exists(file):  # the job skips shards without rows
             with ShardWriter(file, index, planned.shards.create) as writer:
                 writer.write([])
 
@@ -179,13 +173,13 @@ def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -
         findings = check_file(VersionFiles(made), shard.file, shard.bytes, shard.sha256)
         if findings.problems:
             raise RepairError(
-                f"{shard.file} was built again and is another ({findings.problems[0].message}): nothing was replaced; "
-                "an image may have changed without its time, or another machine gives other bits; build anew"
+                f"{shard.file} came out differently ({findings.problems[0].message}): no file was replaced; an image "
+                "may have changed but not its time, or this machine computes other bits; build a version"
             )
 
 
 def _reindex(folder: Path, manifest: Manifest, number: ShardNumber) -> str:
-    """Writes the index of an undamaged shard; returns its path in the version."""
+    """Writes the index of an undamaged shard; returns its path."""
     shard = _shard(manifest, number)
     made = path_within(folder, attempt_name(shard.index))
     write_atomically(made, index_of(VersionFiles(folder), shard))

@@ -1,9 +1,9 @@
-"""Findings of a verification: problems, each with its place, and counts of what was checked; as text or JSON.
+"""Findings of a verification: problems with their places, and counts of checks; as text or JSON.
 
 >>> findings = Findings()
->>> findings.add("emoji-train.tfrecord-00000-of-00004", "the checksum of its data is wrong", record=7, offset=1_234)
+>>> findings.add("emoji-train.tfrecord-00000-of-00004", "the data has a wrong checksum", record=7, offset=1_234)
 >>> print(findings.problems[0])
-emoji-train.tfrecord-00000-of-00004, record 7 at byte 1,234: the checksum of its data is wrong
+emoji-train.tfrecord-00000-of-00004, record 7 at byte 1,234: the data has a wrong checksum
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from typing import Any
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.safe_text import printable
 
-MOST = 20  # problems named per file; the others are counted
+MOST = 20  # problems listed per file; the rest are counted
 _COUNTED = {
     "files": "files",
     "shards": "shards",
@@ -22,23 +22,20 @@ _COUNTED = {
     "operations": "operations of graphs",
     "rows": "raw rows served and read",
 }
-"""The names of the counts, in the order in which the report lists them."""
+"""The names of the counts, in the report's order."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A difference between a version and its manifest."""
+    """A difference between a version and its manifest: in a file of the version, at a record (from 0), at a byte."""
 
     file: str
-    """Its path in the version's folder."""
     message: str
     record: int | None = None
-    """The record's number in its shard, from 0."""
     offset: int | None = None
-    """The byte in the file at which it begins."""
 
     def __str__(self) -> str:
-        """One line, in which a hostile file name cannot control the terminal."""
+        """One line, with a hostile file name escaped."""
         place = printable(self.file)
         if self.record is not None:
             place += f", record {self.record}"
@@ -49,18 +46,18 @@ class Problem:
 
 @dataclass
 class Findings:
-    """The problems of some files, and counts of what was checked."""
+    """The problems of some files, and counts of checks."""
 
     problems: list[Problem] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """The number of problems of each file, unnamed ones included."""
+    """The number of problems of each file, including unlisted ones."""
     checked: Counter[str] = field(default_factory=Counter)
-    """The number of `files`, `bytes`, `shards`, `records`, `operations`, `rows` that were checked."""
+    """The number of checked `files`, `bytes`, `shards`, `records`, `operations` and `rows`."""
     unchecked: list[str] = field(default_factory=list)
-    """The checks that were left out, and why."""
+    """The skipped checks, with reasons."""
 
     def add(self, file: str, message: str, record: int | None = None, offset: int | None = None) -> None:
-        """Adds a problem; only counts it if its file has many."""
+        """Adds a problem; beyond 20 of a file only counts it."""
         self.counts[file] += 1
         if self.counts[file] <= MOST:
             self.problems.append(Problem(file, message, record, offset))
@@ -75,7 +72,7 @@ class Findings:
 
     @property
     def unnamed(self) -> dict[str, int]:
-        """The files with more problems than are named, and how many more."""
+        """The number of unlisted problems, by file."""
         named = Counter(problem.file for problem in self.problems)
         return {file: count - named[file] for file, count in self.counts.items() if count > named[file]}
 
@@ -91,15 +88,15 @@ class Verification:
     repaired: tuple[str, ...] = ()
     """The files that `--repair` replaced."""
     unrepaired: tuple[str, ...] = ()
-    """The files that it could not replace, and why."""
+    """The files that it could not replace, with reasons."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the version has no problems."""
         return not self.findings.counts
 
     def lines(self) -> Iterator[str]:
-        """Formats the report for people: problems, counts, what was left out, and last the verdict."""
+        """Formats the report for people: problems, counts, skipped checks, and last the verdict."""
         findings = self.findings
         yield from map(str, findings.problems)
         yield from (f"{printable(file)}: and {count:,} more" for file, count in findings.unnamed.items())
@@ -115,7 +112,7 @@ class Verification:
         problems, files = findings.counts.total(), len(findings.counts)
         verdict = f"{problems:,} problem{'s' * (problems > 1)} in {files:,} file{'s' * (files > 1)}"
         if self.is_whole:
-            verdict = "all is as the manifest says"
+            verdict = "matches its manifest"
         yield printable(f"{self.manifest.name} {self.manifest.version}: {verdict}")
 
     def to_json(self) -> dict[str, Any]:

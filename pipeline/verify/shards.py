@@ -1,8 +1,4 @@
-"""Checks one shard in one reading of its file: its bytes, its records, their content, and its index.
-
->>> check_shard(files, manifest, "train", 0)[0].problems  # doctest: +SKIP
-[]
-"""
+"""Checks one shard in one pass over its file: bytes, records, their content, and the index."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,11 +22,9 @@ from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, stored_features
 
-TOGETHER = 2048  # records that are parsed at once
-ShardNumber: TypeAlias = tuple[str, int]
-"""A split, and the number of a shard in it, from 0."""
-CheckedShard: TypeAlias = tuple[Findings, Counter[int]]
-"""The findings in a shard, and the number of its records by label id."""
+TOGETHER = 2048  # records parsed at once
+ShardNumber: TypeAlias = tuple[str, int]  # a split, and a shard's number there, from 0
+CheckedShard: TypeAlias = tuple[Findings, Counter[int]]  # a shard's findings, and its number of records by label id
 
 
 def shard_numbers(manifest: Manifest) -> list[ShardNumber]:
@@ -70,14 +64,14 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
 
 
 def _can_lead(index: Offsets | None, shard: Shard) -> bool:
-    """Whether an index rises from 0 to the file's size, so that it can lead past damage."""
+    """Whether an index rises from 0 to the file's size, and can lead past damage."""
     if index is None or (int(index[0]), int(index[-1])) != (0, shard.bytes):
         return False
     return bool((index[1:] > index[:-1]).all())
 
 
 def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings: Findings) -> Offsets | None:
-    """Reads the index; None if it is missing or of another number of records."""
+    """Reads the index; None if it is missing or has a wrong number of records."""
     try:
         folder, _, path = files.located(shard)
         data = folder.read(path)
@@ -86,7 +80,7 @@ def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings:
         message = f"the file holds {len(data):,} bytes, expected {expected:,}"
     except DatasetError as error:
         message = str(error)
-    if shard.version or shard.index not in manifest.files:  # else the comparison with its entry reports it
+    if shard.version or shard.index not in manifest.files:  # else `check_file` reports it
         findings.add(inner_paths(shard)[1], message)
     return None
 
@@ -102,7 +96,7 @@ def _compare(findings: Findings, shard: Shard, walk: FrameWalk, size: int) -> No
 
 
 def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Offsets | None) -> None:
-    """Compares the index with the offsets of the records, if they are all known."""
+    """Compares the index with the records' offsets if all are known."""
     if index is None or not walk.is_whole:
         return
     offsets = np.frombuffer(walk.offsets, np.uint64)
@@ -124,14 +118,7 @@ def index_of(files: VersionFiles, shard: Shard) -> bytes:
 
 
 class RecordChecks:
-    """Checks the records of one shard, batch by batch, in their order.
-
-    Args:
-        manifest: the version's.
-        split: the shard's split.
-        shard: its number there, from 0.
-        report: called with each record that is not as it should be.
-    """
+    """Checks the records of one shard, batch by batch, in order; calls `report` with each fault."""
 
     def __init__(self, manifest: Manifest, split: str, shard: int, report: ReportDamage) -> None:
         self._split, self._report = split, report
@@ -155,7 +142,7 @@ class RecordChecks:
         self.label_counts: npt.NDArray[np.int64] = np.zeros(len(counts or ()), np.int64)
 
     def check(self, batch: FrameBatch) -> None:
-        """Reports each record that is no Example of the features, belongs elsewhere, or holds an unknown id."""
+        """Reports each record that is not an Example of the features, is misplaced, or holds an unknown id."""
         for start in range(0, len(batch.numbers), TOGETHER):
             part = batch.keep(range(start, min(start + TOGETHER, len(batch.numbers))))
             part, columns = self._parsed(part)
@@ -171,16 +158,16 @@ class RecordChecks:
                     self.label_counts += np.bincount(known, minlength=len(self.label_counts))
 
     def _parsed(self, batch: FrameBatch) -> tuple[FrameBatch, dict[str, Any]]:
-        """Keeps the records with exactly the features' names, and values of their types and shapes; returns these too.
+        """Keeps the records with the features' names, types and shapes, and returns their columns too.
 
-        Of small records of one layout only the first one's names are looked at.
+        Of small records of one layout, looks only at the first one's names.
         """
         records = batch.records
         is_alike = sum(map(len, records)) <= SMALL * len(records) and records and walk(records, {}) is not None
         try:
             if all(sorted(names_of(record)) == self._names for record in (records[:1] if is_alike else records)):
                 return batch, parse(records, self._features)
-        except (Malformed, RowError):  # found below, record by record
+        except (Malformed, RowError):  # reported below, record by record
             pass
         faults = [self._fault(record) for record in records]
         for row, fault in enumerate(faults):
@@ -200,7 +187,7 @@ class RecordChecks:
         except RowError as error:
             return error.message
         odd = set(names) ^ set(self._names) or {name for name in names if names.count(name) > 1}
-        return f"its features are not those of the manifest: {', '.join(shown(name) for name in sorted(odd)[:5])}"
+        return f"its features differ from the manifest's: {', '.join(shown(name) for name in sorted(odd)[:5])}"
 
     def _check_keys(self, batch: FrameBatch, keys: list[bytes]) -> None:
         splits, positions, _ = hash_keys(keys)
@@ -216,14 +203,14 @@ class RecordChecks:
                 self._report_row(batch, row, f"its key {shown(keys[row])} belongs in the split '{names[numbers[row]]}'")
 
     def _check_order(self, batch: FrameBatch, keys: list[bytes], positions: npt.NDArray[np.uint64]) -> None:
-        """Checks that the records rise by (hash, key), which puts equal keys next to each other."""
+        """Checks that the records rise by (hash, key): equal keys are adjacent."""
         last = self._last
         if int(positions[0]) > last[0] and (positions[1:] > positions[:-1]).all():
             self._last = int(positions[-1]), keys[-1]
             return
         for row, this in enumerate(zip(positions.tolist(), keys, strict=True)):
             if this <= last:
-                fault = "occurs twice in the shard" if this == last else "belongs before the previous record"
+                fault = "is a duplicate in the shard" if this == last else "belongs before the previous record"
                 self._report_row(batch, row, f"its key {shown(keys[row])} {fault}")
             last = this
         self._last = last
@@ -235,7 +222,7 @@ class RecordChecks:
             return
         rows = np.searchsorted(column.splits, wrong, side="right") - 1 if isinstance(column, Ragged) else wrong
         for id_, row in zip(values[wrong].tolist(), rows.tolist(), strict=True):
-            self._report_row(batch, row, f"feature '{name}' holds the id {id_}; ids are 0 to {size - 1}")
+            self._report_row(batch, row, f"feature '{name}' holds the id {id_}, outside 0 to {size - 1}")
 
     def _check_others(self, batch: FrameBatch, name: str, description: Description, column: Column) -> None:
         for row, value in enumerate(column):
@@ -247,7 +234,7 @@ class RecordChecks:
 
 
 def split_layout(manifest: Manifest) -> Layout | None:
-    """Returns the layout by which a key's hash decides its split; None if something else decides."""
+    """Returns the layout that maps a key's hash to its split; None if the split depends on something else."""
     spec: Mapping[str, Any] = manifest.spec
     by_key = not spec.get("split_by") and not any(source.get("split") for source in spec.get("source", ()))
     together = (spec.get("duplicates") or {}).get("action") == "same_split"

@@ -1,9 +1,4 @@
-"""`recordmill verify` without the dataset's sources: checks a version file by file and shard by shard, in parallel.
-
->>> report = verify("out/emoji")  # doctest: +SKIP
->>> report.is_whole               # doctest: +SKIP
-True
-"""
+"""`recordmill verify` without the sources: checks a version's files and shards in parallel."""
 
 import multiprocessing
 import time
@@ -19,23 +14,16 @@ from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.version_files import VersionFiles
-from recordmill.pipeline.verify.files import (
-    GRAPHS,
-    check_agreement,
-    check_file,
-    check_operations,
-    check_shard_file,
-    stray_files,
-)
+from recordmill.pipeline.verify import files as checks
 from recordmill.pipeline.verify.report import Findings, Verification
 from recordmill.pipeline.verify.shards import CheckedShard, check_shards, shard_numbers, split_layout
 from recordmill.transforms.contract.kinds import read_descriptions
 
-MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, and processes take that to start
-TURNS = 4  # portions of shards per process, so that none waits long for the last
+MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, as long as processes take to start
+TURNS = 4  # portions of shards per process, to balance the load
 
-QUICK = "records, indexes, counts: `--quick` compares sizes and digests alone"
-NO_PARITY = "training = serving: give --spec dataset.yaml, whose sources must be where it says"
+QUICK = "records, indexes, counts: `--quick` compares only sizes and digests"
+NO_PARITY = "training = serving: give --spec dataset.yaml; its sources must be at their paths"
 
 
 def verify(folder: str, version: str | None = None, *, quick: bool = False) -> Verification:
@@ -47,30 +35,30 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
         quick: checks only sizes, digests, and the graphs' operations.
 
     Raises:
-        DatasetError: there is no such version, its manifest is broken, or describes a feature of an unknown kind.
+        DatasetError: the version does not exist, its manifest is broken, or has a feature of an unknown kind.
     """
     started, dataset = time.monotonic(), open_dataset(folder, version)
     files, manifest, findings = VersionFiles(dataset.folder), dataset.manifest, Findings()
     _check_described(manifest)
     if not quick:
         _check_shards(files, manifest, findings)
-    with ThreadPoolExecutor(cores()) as threads:  # reading and SHA-256 release Python's lock
+    with ThreadPoolExecutor(cores()) as threads:  # reading and SHA-256 release the GIL
         if quick:
-            findings.merge(*threads.map(partial(check_shard_file, files), manifest.shards))
+            findings.merge(*threads.map(partial(checks.check_shard_file, files), manifest.shards))
             findings.unchecked.append(QUICK)
             findings.checked.update(shards=len(manifest.shards))
         listed = ((path, entry["bytes"], entry["sha256"]) for path, entry in manifest.files.items())
-        findings.merge(*threads.map(lambda file: check_file(files, *file), listed))
-        findings.merge(*threads.map(partial(check_operations, files), GRAPHS))
-    for path in stray_files(files, manifest):
-        findings.add(path, "the manifest lists no such file")
+        findings.merge(*threads.map(lambda file: checks.check_file(files, *file), listed))
+        findings.merge(*threads.map(partial(checks.check_operations, files), checks.GRAPHS))
+    for path in checks.stray_files(files, manifest):
+        findings.add(path, "the manifest does not list this file")
     if not quick:
-        findings.merge(check_agreement(files, manifest))
+        findings.merge(checks.check_agreement(files, manifest))
     return Verification(manifest, str(dataset.folder), findings, time.monotonic() - started)
 
 
 def _check_described(manifest: Manifest) -> None:
-    """Checks that the manifest describes the records, because all checks depend on that. Raises: DatasetError."""
+    """Checks the manifest's description of the records, needed by all other checks. Raises: DatasetError."""
     read_descriptions(manifest.features)
     try:
         layout = split_layout(manifest)
@@ -90,13 +78,13 @@ def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -
             continue
         for label, expected in enumerate(split.label_counts or ()):
             if labels[name][label] != expected:
-                counted = f"{labels[name][label]:,} records of '{name}'"
-                findings.add(MANIFEST_FILE, f"the label {label} is that of {counted}, expected {expected:,}")
+                counted = f"{labels[name][label]:,} records of '{name}' have the label {label}"
+                findings.add(MANIFEST_FILE, f"{counted}, expected {expected:,}")
                 break
 
 
 def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShard]:
-    """Checks the shards; many bytes in several processes, because the checks mostly hold Python's lock."""
+    """Checks the shards; large versions in several processes, because most checks hold the GIL."""
     shards = shard_numbers(manifest)
     workers = min(cores(), len(shards))
     if workers < 2 or manifest.bytes < MANY_BYTES:
@@ -109,6 +97,4 @@ def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShar
             for checked in pool.map(partial(check_shards, files, manifest), turns):
                 yield from checked
         except BrokenExecutor:
-            raise DatasetError(
-                "a process that checked shards was killed, perhaps for lack of memory: try again"
-            ) from None
+            raise DatasetError("a worker process was killed, perhaps out of memory: try again") from None

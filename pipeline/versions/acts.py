@@ -1,11 +1,6 @@
-"""Acts of a person on an output: pins versions, makes one live, removes one that the gate held back, makes one whole.
+"""Manual acts on an output: pin, roll back, approve, reject and materialize versions.
 
-Each takes a `reason`, in the person's words, for its line of the output's history (`history.recorded`).
-
->>> approve("out", reason="a new class")[0].version  # doctest: +SKIP
-'20261121T090000Z-77d0a4b1'
->>> materialize("s3://bucket/out/emoji").copied_bytes  # doctest: +SKIP
-104857600
+Each takes a `reason`, in the person's words, for the output's history (`history.recorded`).
 """
 
 import hashlib
@@ -18,13 +13,13 @@ from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, sha
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.base import awaits_approval
+from recordmill.pipeline.versions.files import MATERIALIZED
 from recordmill.pipeline.versions.forgotten import check_forgotten
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.latest import compare_and_swap, now, rolls_back
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.publishing import make_live, published
-from recordmill.pipeline.versions.shared_files import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
 
@@ -32,29 +27,29 @@ _Move = tuple[str, int, Shard, Shard]
 
 
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
-    """Keeps a version from being pruned.
+    """Protects a version from prunes.
 
     Raises:
-        DatasetError: there is no such version. OutputError: nothing is published, or it cannot be written.
+        DatasetError: the version does not exist. OutputError: the output has no live version, or cannot be written.
     """
     return _edit_pins("pin", output, wanted, reason, lambda pinned, version: pinned | {version})[0]
 
 
 def unpin(output: str, wanted: str, reason: str = "") -> tuple[Manifest, bool]:
-    """Lets a version be pruned again; also returns whether it was pinned. Raises: as `pin`."""
+    """Lets prunes remove a version again; also returns whether it was pinned. Raises: as `pin`."""
     return _edit_pins("unpin", output, wanted, reason, lambda pinned, version: pinned - {version})
 
 
 def _edit_pins(
     act: str, output: str, wanted: str, reason: str, edited: Callable[[set[str], str], set[str]]
 ) -> tuple[Manifest, bool]:
-    """Returns the version, and whether anything changed."""
+    """Returns the version, and whether the pins changed."""
     store = open_existing(output)
     chosen: list[tuple[Manifest, bool]] = []
 
     def edit(latest: Latest | None) -> Latest:
         if latest is None:
-            raise OutputError(f"nothing is live in {output}: {rolls_back(output)}")
+            raise OutputError(f"{output} has no live version: {rolls_back(output)}")
         version = find_among(published(store), output, wanted, latest)
         pinned = tuple(sorted(edited({*latest.pinned}, version.version)))
         chosen.append((version, pinned != latest.pinned))
@@ -68,17 +63,17 @@ def _edit_pins(
 
 
 def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
-    """Makes another version live by moving the pointer; mends a broken `LATEST`.
+    """Makes another version live by moving the pointer; repairs a broken `LATEST`.
 
-    A build of the inputs of the newer version that it leaves is held back from then on, until one is approved.
-    `wanted` is as `listing.find` takes it; by default the version published before the live one.
+    From then on, builds of the inputs left behind are held back until one is approved. `wanted` is as in
+    `listing.find`; by default the version published before the live one.
 
     Returns:
-        The version that is live now, and the name of the one that was; None if none was.
+        The live version, and the name of the previous one or None.
 
     Raises:
-        DatasetError: there is no such version, none before the live one, or it is a trial.
-        OutputError: the gate held it back, which only `approve` overrules; or the output cannot be written.
+        DatasetError: the version does not exist or is a trial, or none precedes the live one.
+        OutputError: the gate held the version back, so it needs `approve`; or the output cannot be written.
     """
     store = open_existing(output)
 
@@ -103,17 +98,16 @@ def _make_live(
 
 
 def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
-    """Makes a version live that the gate held back, or that was rolled back, by default the newest.
+    """Makes a held-back or rolled-back version live, by default the newest.
 
-    The version `wanted` (`listing.find`) goes live even if another one became live since the gate compared them.
+    A version given by `wanted` (`listing.find`) goes live even if the live version changed since the gate's comparison.
 
     Returns:
-        The version that is live now, and the name of the one that was.
+        The live version, and the name of the previous one.
 
     Raises:
-        OutputError: no version is held back, it was removed, another version became live meanwhile, or rows of it
-            were forgotten.
-        DatasetError: there is no such version.
+        OutputError: the version is not held back, was removed, or has forgotten rows; or the live version changed.
+        DatasetError: the version does not exist.
     """
     store = open_existing(output)
 
@@ -122,8 +116,8 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[M
         live = latest and latest.version
         if wanted is None and chosen.gate.get("live", live) != live:
             raise OutputError(
-                f"{chosen.version} was compared with {chosen.gate.get('live')}, and {live} is live now: the same build "
-                f"again compares them; `recordmill versions approve {output} {chosen.version}` makes it live anyway"
+                f"{chosen.version} was compared with {chosen.gate.get('live')}, but {live} is live: build again to "
+                f"compare them, or run `recordmill versions approve {output} {chosen.version}`"
             )
         check_forgotten(store, chosen.version)
         return chosen
@@ -132,13 +126,10 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[M
 
 
 def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, bool]:
-    """Removes a version that the gate held back, or that was rolled back, unless it is pinned or a program reads it.
-
-    Returns:
-        The version, and whether it was removed.
+    """Removes a held-back or rolled-back version unless it is pinned or in use; also returns whether it was removed.
 
     Raises:
-        OutputError: no version is held back, or the named one is not. DatasetError: there is no such version.
+        OutputError: the version is not held back. DatasetError: the version does not exist.
     """
     store = open_existing(output)
     rejected: list[Manifest] = []
@@ -153,7 +144,7 @@ def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Ma
         changes["version"] = version if version in latest.removing else None
         changes["removed"] = remove_marked(output).removed
         is_removed = not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
-        if not is_removed:  # a program reads it
+        if not is_removed:  # in use
             changes.clear()
     return rejected[-1], is_removed
 
@@ -165,7 +156,7 @@ def _held_back(store: Store, latest: Latest | None, wanted: str | None) -> Manif
         raise OutputError(f"no version is held back in {store.url}{live}")
     chosen = find_among(manifests, store.url, wanted or HELD_BACK, latest)
     if not awaits_approval(latest, chosen):
-        lists = f"`recordmill versions list {store.url}` says what is"
+        lists = f"see `recordmill versions list {store.url}`"
         raise OutputError(f"{chosen.version} is not held back in {store.url}: {lists}")
     return chosen
 
@@ -176,21 +167,19 @@ class Materialized:
 
     manifest: Manifest
     files: int
-    """The number of files that were copied, or linked on a disk; 0 for a version that was whole."""
+    """The number of copied files (on a disk, linked); 0 for a version that was already whole."""
     copied_bytes: int
 
 
 def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materialized:
-    """Makes a version whole: copies the shards in earlier versions' folders into its own.
+    """Copies a version's shards from earlier versions' folders into its own; if killed, the next call continues.
 
-    Killed anywhere, the same call goes on.
-
-    Only its manifest changes, and the description that names paths: the shards' `file`, `index` and `version`, the
-    indexes in `files`, and `provenance.materialized`. Records, their order, digests and the version's name stay. Who
-    has the version open reads on from the earlier folders, which a prune keeps for its grace.
+    Changes only the manifest (the shards' `file`, `index` and `version`, the indexes in `files`, and
+    `provenance.materialized`) and the Croissant description. Records, their order, digests and the version's name stay.
+    Current readers still use the earlier folders, which a prune keeps for its grace.
 
     Raises:
-        DatasetError: there is no such version, as `listing.find` takes it, or a file that it needs is missing.
+        DatasetError: the version (`listing.find`) does not exist, or a shard is missing.
         OutputError: the output cannot be read or written.
     """
     store, version = open_existing(output), find(output, wanted).version
@@ -208,26 +197,26 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
             try:
                 whole = _described(store, _whole(store, manifest, moves))
                 store.write_if(name, whole.to_text().encode(), content.tag)
-            except Conflict:  # another process made it whole
+            except Conflict:  # another process did the same
                 continue
             changes |= {"version": version, "files": 2 * len(moves), "copied_bytes": copied}
             return Materialized(whole, 2 * len(moves), copied)
 
 
 def _moves(manifest: Manifest) -> Iterator[_Move]:
-    """Yields the split and the number of each shard in an earlier version's folder, and it as it is and will be."""
+    """Yields for each shard in an earlier version's folder: split, number, and the shard before and after the move."""
     own = {shard.file for shard in manifest.shards if shard.version is None}
     for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
             if shard.version is not None:
                 file, index = shard_names(manifest.name, name, number, len(split.shards))
                 if file in own:
-                    raise OutputError(f"{manifest.version} has a file {file} of its own: build again to make it whole")
+                    raise OutputError(f"{manifest.version} already has a file {file}: build a whole version instead")
                 yield name, number, shard, replace(shard, file=file, index=index, version=None)
 
 
 def _copy_all(store: Store, version: str, moves: Sequence[_Move]) -> int:
-    """Brings files into a version's folder, except for those that an earlier call brought; returns the bytes copied."""
+    """Copies missing files into a version's folder; returns the number of copied bytes."""
     folder, copies = f"{VERSIONS_FOLDER}/{version}", dict[str, tuple[str, int]]()
     for _, _, shard, own in moves:
         copies |= dict(zip((own.file, own.index), inner_sizes(shard).items(), strict=True))
@@ -244,15 +233,14 @@ def _copy_all(store: Store, version: str, moves: Sequence[_Move]) -> int:
     after = store.sizes(folder)
     for new, (old, size) in copies.items():
         if after.get(f"{folder}/{new}") != size:
-            raise DatasetError(f"{VERSIONS_FOLDER}/{old} is missing or not of its size: run `recordmill verify`")
+            raise DatasetError(f"{VERSIONS_FOLDER}/{old} is missing or has a wrong size: run `recordmill verify`")
     return copied
 
 
 def _described(store: Store, manifest: Manifest) -> Manifest:
-    """Writes the description that names the shards' paths anew, where the version has it.
+    """Rewrites the Croissant description, which names the shards' paths, if the version has one.
 
-    The manifest, which lists its digest, is written next: killed in between, it is of another digest until the same
-    call has gone on.
+    The manifest with its digest is written next: after a kill in between, they disagree until the next call.
 
     Raises:
         Conflict: another process wrote it.
@@ -267,12 +255,12 @@ def _described(store: Store, manifest: Manifest) -> Manifest:
 
 
 def _whole(store: Store, manifest: Manifest, moves: Sequence[_Move]) -> Manifest:
-    """Returns the manifest of a version all of whose files are in its folder."""
+    """Returns the manifest with all files in the version's folder."""
     shards, files = {name: list(split.shards) for name, split in manifest.splits.items()}, dict(manifest.files)
     for split, number, _, own in moves:
         data = store.read(f"{VERSIONS_FOLDER}/{manifest.version}/{own.index}")
         if data is None:
-            raise DatasetError(f"{own.index} was removed meanwhile: run the same command again")
+            raise DatasetError(f"{own.index} was removed by another process: run the same command again")
         files[own.index] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         shards[split][number] = own
     splits = {name: replace(split, shards=tuple(shards[name])) for name, split in manifest.splits.items()}

@@ -1,8 +1,8 @@
-"""The folders that builds work in, and the versions that they began to upload: where they are, and their removal.
+"""The folders of builds and the unfinished uploads of versions: their places and their removal.
 
     OUT/.building/<the build key's first 16 digits>/run-<12 hex digits>/
 
-Whoever holds the output's lease (`leases.BUILD`) may remove them.
+The holder of the output's lease (`leases.BUILD`) may remove them.
 """
 
 import hashlib
@@ -15,44 +15,42 @@ from pathlib import Path
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError
 from recordmill.pipeline.dataset.paths import locate, user_cache
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions.shared_files import Needs, needs_of, remove_unneeded
+from recordmill.pipeline.versions.files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import claimant
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 BUILDING_FOLDER = ".building"
-RUN, REMOVED = "run-", "gone-"
-"""The first letters of the names of an attempt's folder, and of one that is being removed."""
-PLAN_FILE = "reports/plan.json"
-"""The file that makes a folder an attempt: written when the others are there, and deleted before them."""
+RUN, REMOVED = "run-", "gone-"  # prefixes of an attempt's folder, and of one under removal
+PLAN_FILE = "reports/plan.json"  # marks a folder as an attempt: written last and deleted first
 
 
 def building_folder(output: str, work: str | None = None) -> str:
-    """The folder of all builds for an output: beside its versions; for a URL in a local folder, by default a cache.
+    """Returns the folder of an output's builds: inside a local output; for a URL in `work`, by default a cache.
 
     Raises:
-        UserError: `work` is given, and the output is local; or the folder is a link out of the output.
+        UserError: `work` is given for a local output; or the folder is a link out of the output.
     """
     if "://" not in output:
         if work is not None:
-            raise UserError(f"--work is for outputs at a URL: a build for {output} works in {output}/{BUILDING_FOLDER}")
+            raise UserError(f"--work is for outputs at a URL: a build for {output} uses {output}/{BUILDING_FOLDER}")
         return locate(os.path.abspath(output), BUILDING_FOLDER)
     folder = os.path.abspath(work or user_cache())
     return os.path.join(folder, hashlib.sha256(output.encode()).hexdigest()[:16], BUILDING_FOLDER)
 
 
 def builds(building: str) -> dict[str, Path]:
-    """The folders of builds by their names, the first 16 digits of their keys."""
+    """Returns the folders of builds by name, the first 16 digits of the build key."""
     return {folder.name: folder for folder in subfolders(Path(building))}
 
 
 def runs(build: Path) -> list[Path]:
-    """The folders of a build's attempts, by name."""
+    """Returns the folders of a build's attempts, sorted by name."""
     return [folder for folder in subfolders(build) if folder.name.startswith(RUN)]
 
 
 def remove_build(build: Path) -> None:
-    """Removes all attempts at a build, and the folders around them that are empty then."""
+    """Removes all attempts at a build, and parent folders left empty."""
     for folder in subfolders(build):
         if folder.name.startswith((RUN, REMOVED)):
             remove_run(folder)
@@ -60,10 +58,7 @@ def remove_build(build: Path) -> None:
 
 
 def remove_run(folder: str | Path) -> None:
-    """Removes an attempt's folder, and those around it that are empty then.
-
-    It is renamed first: nobody takes over a folder that is half removed.
-    """
+    """Removes an attempt's folder, and parent folders left empty; renames it first, so nobody resumes half of it."""
     removed = Path(folder).with_name(f"{REMOVED}{uuid.uuid4().hex[:12]}")
     with suppress(OSError):
         os.rename(folder, removed)
@@ -72,32 +67,32 @@ def remove_run(folder: str | Path) -> None:
 
 
 def remove_stored_build(store: Store, folder: str) -> None:
-    """Removes all attempts at a build in a bucket; one that is half removed is no attempt any more."""
+    """Removes all attempts at a build in a bucket, each starting with the file that marks it."""
     for name in store.children(folder):
         store.remove(f"{folder}/{name}", PLAN_FILE)
 
 
 def _remove_empty(build: Path) -> None:
-    with suppress(OSError):  # another attempt, or another build, is at work
+    with suppress(OSError):  # another attempt or build uses it
         os.rmdir(build)
         os.rmdir(build.parent)
 
 
 def entries(folder: Path) -> list[Path]:
-    """The entries of a folder; none where it is a link, which leads to somebody else's files."""
+    """Lists a folder's entries; ignores a link, which may lead to other people's files."""
     return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """The folders in a folder, without links."""
+    """Lists the folders in a folder, without links."""
     return [entry for entry in entries(folder) if entry.is_dir() and not entry.is_symlink()]
 
 
 def uploads(store: Store) -> dict[str, str]:
-    """Returns the versions whose upload goes on or was cut off, each with the first 16 digits of its build's key."""
+    """Maps the versions with unfinished uploads to the first 16 digits of their build keys."""
     claims = {}
     for version in store.children(VERSIONS_FOLDER):
-        with suppress(DatasetError):  # no version's name
+        with suppress(DatasetError):  # not a version's name
             claim = store.read(f"{VERSIONS_FOLDER}/{version}/{CLAIM_FILE}")
             if claim is not None:
                 claims[version] = claimant(claim)
@@ -105,9 +100,9 @@ def uploads(store: Store) -> dict[str, str]:
 
 
 def ownerless(store: Store) -> list[str]:
-    """The folders of versions with neither a manifest nor a claim.
+    """Returns the folders of versions with neither a manifest nor a claim.
 
-    A dead build's worker wrote there after all was removed; or somebody copies a version, or deleted its manifest.
+    A worker of a dead build wrote there after the removal; or a person is copying a version, or deleted its manifest.
     """
     marks = MANIFEST_FILE, CLAIM_FILE
     versions = store.children(VERSIONS_FOLDER)
@@ -115,7 +110,7 @@ def ownerless(store: Store) -> list[str]:
 
 
 def end_upload(store: Store, version: str, needs: Needs | None = None) -> None:
-    """Ends one of `uploads`: removes the claim of a published version, or an unpublished one that nobody needs."""
+    """Ends one of `uploads`: removes a published version's claim, or an unpublished version's unneeded files."""
     folder = f"{VERSIONS_FOLDER}/{version}"
     if store.exists(f"{folder}/{MANIFEST_FILE}"):
         store.delete(f"{folder}/{CLAIM_FILE}")
@@ -124,9 +119,9 @@ def end_upload(store: Store, version: str, needs: Needs | None = None) -> None:
 
 
 def end_uploads(output: str, build_key: str) -> None:
-    """Ends the uploads of a build, of this process and of its dead predecessors; holds the output's lease."""
+    """Ends a build's uploads, by this process and its dead predecessors; the caller holds the output's lease."""
     store = open_store(output)
-    with suppress(OutputError):  # the next build removes what this leaves
+    with suppress(OutputError):  # the next build removes the rest
         for upload, holder in uploads(store).items():
             if holder == build_key[:16]:
                 end_upload(store, upload)

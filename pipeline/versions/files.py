@@ -1,44 +1,45 @@
-"""The files of a version that is being assembled: taken over from an earlier one without reading them, and listed.
+"""The files of versions: kept in a new version, shared by several, and freed by a removal.
 
-On a disk a file gets one more name, a hard link, so every version is whole and holds its bytes once; where the disk
-refuses links, the file is copied. In an object store a shard stays where it is, and the manifest names its version;
-small files are copied inside the store. The other files are new, and are read for their digests.
+On a disk kept files are hard links, so every version is whole and its bytes are stored once; a disk without links gets
+copies. In an object store kept shards stay in place, and the manifest names their version (`Shard.version`); small
+files are copied inside the store.
 
->>> kept = KeptFiles("out", live, assembled, "20261121T120000Z-77d0a4b1")             # doctest: +SKIP
->>> kept.shard(shard, "d-train.tfrecord-00003-of-00004", "d-train.index-00003-of-00004")  # doctest: +SKIP
->>> inventory("out/emoji/versions/20261120T120000Z-4f1c9a2e", shards=["emoji-train.tfrecord-00000-of-00001"])
-... # doctest: +SKIP
-{'dataset_info.json': {'bytes': 312, 'sha256': '…'}, …}
+A version must stay readable until its manifest is removed. So a removal first deletes manifests, then reads the
+remaining ones, and then deletes the files that they do not name. Concurrent or killed removals can only keep too much;
+the next one finds it.
 """
 
 import hashlib
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.dataset.file_names import inner_sizes
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Json, Manifest, Shard
+from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
 from recordmill.pipeline.dataset.paths import attempt_name
-from recordmill.pipeline.versions.stores.base import Copied
+from recordmill.pipeline.json_values import parse_json
+from recordmill.pipeline.versions.stores.base import Copied, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 
+MATERIALIZED = "materialized"
+"""The provenance entry with the time when a version was made whole, and the earlier files of its shards."""
+
 
 class KeptFiles:
-    """Files of a base version on their way into an assembled one.
-
-    Hold the base meanwhile (`listing.held`), so that no prune removes it or what it refers to.
+    """Keeps files of a base version in a new one. Hold the base (`listing.held`): a prune could remove its files.
 
     Attributes:
-        made: where its files are written.
-        entries: `bytes` and `sha256` of the files taken over, by their paths in the new version, for its inventory.
-        copied_bytes: the bytes that were copied on a disk because it refused links.
+        made: the store of the new version's files.
+        entries: `bytes` and `sha256` of the kept files, by path in the new version, for its inventory.
+        copied_bytes: the bytes copied because the disk refused links.
     """
 
     def __init__(self, output: str, base: Manifest, assembled: str, version: str) -> None:
@@ -50,11 +51,11 @@ class KeptFiles:
         self.copied_bytes = 0
 
     def shard(self, shard: Shard, file: str, index: str) -> Shard:
-        """Takes over a shard and its index, on a disk under new names, and returns its entry for the new manifest.
+        """Keeps a shard and its index, on a disk under new names; returns the shard for the new manifest.
 
         Raises:
-            DatasetError: a file is missing, or not of its size.
-            OSError: it can be neither linked nor copied.
+            DatasetError: a file is missing or has a wrong size.
+            OSError: a file can be neither linked nor copied.
         """
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
@@ -66,7 +67,7 @@ class KeptFiles:
         return replace(shard, file=file, index=index, version=None)
 
     def files(self, paths: Sequence[str]) -> None:
-        """Takes over small files that the base lists, under their own paths. Raises: as `shard`; OutputError."""
+        """Keeps small files of the base under the same paths. Raises: as `shard`; OutputError."""
         self.entries |= {path: self._base.files[path] for path in paths}
         sizes = (self._base.files[path]["bytes"] for path in paths)
         with ThreadPoolExecutor(UPLOADS) as threads:
@@ -76,7 +77,7 @@ class KeptFiles:
 
     @property
     def note(self) -> str | None:
-        """A line for the user where the disk refused links; None where it did not."""
+        """A line for the user if the disk refused links, else None."""
         if not self._refusal:
             return None
         return f"the disk refuses hard links ({self._refusal}): {self.copied_bytes:,} bytes of kept shards were copied"
@@ -88,7 +89,7 @@ class KeptFiles:
 
 
 def replace_file(made: Path, path: Path) -> None:
-    """Replaces a file of a version, and its other names in the other versions, which share its bytes."""
+    """Replaces a file of a version, and its hard links in other versions."""
     twins = _twins(path)
     os.replace(made, path)
     for twin in twins:
@@ -108,9 +109,9 @@ def _twins(path: Path) -> list[Path]:
 def inventory(
     folder: str, shards: Collection[str], known: Mapping[str, dict[str, Any]] = MappingProxyType({})
 ) -> dict[str, dict[str, Any]]:
-    """Maps each file of a version but its shards and its manifest to its `bytes` and its `sha256` in hex, by path.
+    """Maps the paths of a version's files, except shards and manifest, to their `bytes` and `sha256` in hex.
 
-    The files of `known` need not be in the folder. Raises: OSError: a file cannot be read.
+    Entries of `known` are included without reading the files. Raises: OSError: a file cannot be read.
     """
     root, entries = Path(folder), dict(known)
     paths = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
@@ -119,3 +120,103 @@ def inventory(
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             entries[path] = {"bytes": file.tell(), "sha256": digest}
     return dict(sorted(entries.items()))
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Files in versions' folders needed by other versions."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    """By name in the output: a version that needs the file."""
+    whole: dict[str, str] = field(default_factory=dict)
+    """By version, any of its files possibly needed: the version that may need them."""
+
+    def of(self, folder: str, names: Collection[str]) -> list[str]:
+        """Returns the files of a version's folder that must stay."""
+        if folder.removeprefix(f"{VERSIONS_FOLDER}/") in self.whole:
+            return [name for name in names if name != f"{folder}/{MANIFEST_FILE}"]
+        return [name for name in names if name in self.files]
+
+    def who(self, folder: str, names: Collection[str]) -> str:
+        """Names the versions that need some files of a folder."""
+        version = folder.removeprefix(f"{VERSIONS_FOLDER}/")
+        needing = {self.files[name] for name in names if name in self.files} | {self.whole.get(version, "")} - {""}
+        first, *others = sorted(needing)
+        return f"{first} and {len(others)} more need them" if others else f"{first} needs them"
+
+
+def needs_of(
+    store: Store, but: Collection[str] = (), is_recent: Callable[[Manifest], bool] = lambda manifest: True
+) -> Needs:
+    """Collects the files that versions, except `but`, need of others. Raises: OutputError: the output cannot be read.
+
+    `is_recent`: whether readers may still use a materialized version's earlier files, which then count too.
+    """
+    names = store.children(VERSIONS_FOLDER)
+    needs = Needs()
+    for version in names:
+        content = None if version in but else store.read_tagged(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}")
+        if content is None:
+            continue
+        try:
+            manifest = Manifest.from_json(parse_json(content.data))
+        except DatasetError:  # from a newer Recordmill, or broken: keeps every version that it mentions
+            needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
+            continue
+        needs.files.update(dict.fromkeys(referenced_files(manifest), version))
+        if MATERIALIZED in manifest.provenance and is_recent(manifest):
+            before = manifest.provenance[MATERIALIZED]["from"]
+            needs.files.update({f"{VERSIONS_FOLDER}/{name}": version for name in before})
+    return needs
+
+
+def referenced_files(manifest: Manifest) -> Iterator[str]:
+    """Yields a version's files in other versions' folders, by name in the output."""
+    for shard in manifest.shards:
+        if shard.version is not None:
+            yield from (f"{VERSIONS_FOLDER}/{path}" for path in inner_paths(shard))
+
+
+def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
+    """Removes a version's folder, or only its unneeded files."""
+    names = store.sizes(folder)
+    needed = {*needs.of(folder, names)}
+    if not needed:
+        store.remove(folder, MANIFEST_FILE)
+    else:
+        store.remove_all(folder, but=needed)
+
+
+class Removal:
+    """Adds up the bytes freed by removing files: a file's bytes count when its last name is removed.
+
+    Make it before the removal: it reads the files' identities.
+    """
+
+    def __init__(self, store: Store, sizes: Mapping[str, int]) -> None:
+        self._sizes, self._identities = sizes, {name: store.identity(name) for name in sizes}
+        self._removed: Counter[Hashable] = Counter()
+
+    def freed(self, names: Iterable[str]) -> int:
+        """Returns the bytes freed by removing some files, after those of earlier calls."""
+        freed = 0
+        for name in names:
+            identity, count = self._identities[name]
+            self._removed[identity] += 1
+            freed += self._sizes[name] if self._removed[identity] == count else 0
+        return freed
+
+
+def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
+    """Returns by version the bytes of shards shared with another of the versions."""
+    files = {manifest.version: _identities(store, manifest) for manifest in manifests}
+    holders = Counter(identity for held in files.values() for identity in held)
+    return {
+        version: sum(bytes_ for identity, bytes_ in held.items() if holders[identity] > 1)
+        for version, held in files.items()
+    }
+
+
+def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:
+    files = {f"{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in manifest.shards}
+    return {store.identity(f"{VERSIONS_FOLDER}/{path}")[0]: size for path, size in files.items()}

@@ -1,14 +1,9 @@
-"""The history of an output: `history.jsonl`, one JSON object a build or act of a person, whatever its end.
+"""The history of an output: `history.jsonl`, one JSON object per build or manual act, successful or not.
 
-A build adds its line when its work begins and replaces it at its end; an act adds its line at its end, if it changed
-something. The file is replaced as a whole by compare-and-swap, so that no reader sees half a line and no two writers
-tear each other's; the oldest lines leave it at 4 MiB, some thousand builds. A line that still says `running` while its
-lease is gone is that of a killed build. No line holds secrets of URLs, keys of rows, or words of a user's function.
-
->>> with recorded("out/emoji", "rollback", "labels of Friday are wrong") as changes:  # doctest: +SKIP
-...     changes["live_after"] = make_live(...)
->>> read_history("out/emoji")[-1]["end"]  # doctest: +SKIP
-'done'
+A build adds its line when it starts and replaces it at its end; an act adds its line at its end, if it changed
+something. Compare-and-swap replaces the whole file, so lines stay complete; beyond 4 MiB (some thousand builds) the
+oldest lines are dropped. A line with `running` but without a lease belongs to a killed build. Lines never hold secrets
+of URLs, keys of rows, or messages of user functions.
 """
 
 import getpass
@@ -36,15 +31,15 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 LOG = logging.getLogger("recordmill")
 MOST_BYTES = 4 << 20
 BUILD, RUNNING, KILLED, DONE, FAILED, STOPPED = "build", "running", "killed", "done", "failed", "stopped"
-PATIENCE_SECONDS = 30.0  # the time for a line: a signal may have interrupted the thread that holds the output's lock
+PATIENCE_SECONDS = 30.0  # to write a line: a signal may have interrupted the thread with the output's lock
 MOST_MESSAGE = 1000  # characters
 OWN_WORDS = re.compile(r"(`[^`]+` failed[^:]*: \w+): .*", re.DOTALL)
-"""The message of a user's function, after its exception's type: no log holds it (docs/security.md)."""
+"""A user function's message after its exception's type, never logged (docs/security.md)."""
 Entry = dict[str, Any]
 
 
 def new_entry(act: str) -> Entry:
-    """Begins the entry of a build or another act: who, where, and when."""
+    """Begins the entry of a build or an act: user, host and time."""
     return {
         "id": secrets.token_hex(8),
         "act": act,
@@ -69,10 +64,9 @@ def _user() -> str:
 
 @contextmanager
 def recorded(output: str, act: str, reason: str) -> Iterator[Entry]:
-    """Writes an act's line at its end, whatever that is, unless it changed nothing. A failure to write only warns.
+    """Yields an empty dict for the act's changes, and writes its line at the end, also after an error.
 
-    Yields:
-        The changes, none yet: the act adds each as it makes it. A line is written only where one is true.
+    Without a truthy change it writes no line. A failure to write only warns.
     """
     changes, began = Entry(), time.monotonic()
     entry = new_entry(act) | {"reason": public_message(reason), "live_before": live_version(output)}
@@ -92,12 +86,12 @@ def recorded(output: str, act: str, reason: str) -> Iterator[Entry]:
 
 
 def note(output: str, entry: Callable[[], Entry]) -> str | None:
-    """Makes an entry and writes it as `write_entry` does; returns a warning if that fails or takes too long."""
+    """Makes and writes an entry (`write_entry`); returns a warning if that fails or takes too long."""
     return within(PATIENCE_SECONDS, "the history", lambda: write_entry(output, entry()))
 
 
 def within(seconds: float, what: str, write: Callable[[], object]) -> str | None:
-    """Calls a function in a thread of its own; returns a warning if it fails or takes too long."""
+    """Calls a function in a separate thread; returns a warning if it fails or takes too long."""
     warnings = [f"{what} was not written within {seconds:.0f} seconds"]
 
     def call() -> None:
@@ -106,7 +100,7 @@ def within(seconds: float, what: str, write: Callable[[], object]) -> str | None
             warnings.clear()
         except (UserError, OSError) as error:
             warnings[:] = [f"{what} was not written: {error}"]
-        except Exception as error:  # never the end of a build or an act
+        except Exception as error:  # must not end the build or act
             warnings[:] = [f"{what} was not written: {type(error).__name__}"]
 
     thread = threading.Thread(target=call, name=what, daemon=True)
@@ -116,7 +110,7 @@ def within(seconds: float, what: str, write: Callable[[], object]) -> str | None
 
 
 def public_message(message: str) -> str:
-    """Returns the part of an error's message, or of a reason, that may be kept.
+    """Returns the storable part of an error's message or a reason.
 
     >>> public_message("`code:words` failed in code.py, line 3: ValueError: Ada's address")
     '`code:words` failed in code.py, line 3: ValueError'
@@ -125,10 +119,10 @@ def public_message(message: str) -> str:
 
 
 def write_entry(output: str, entry: Mapping[str, Any]) -> None:
-    """Adds an entry, or replaces the one with its `id`; writes nothing where no dataset lies.
+    """Adds an entry, or replaces the one with its `id`; ignores an output without a dataset.
 
     Raises:
-        OutputError: the output cannot be read or written, or others replace the file again and again.
+        OutputError: the output cannot be read or written, or other processes keep replacing the file.
     """
     store = open_store(output)
 
@@ -141,17 +135,13 @@ def write_entry(output: str, entry: Mapping[str, Any]) -> None:
 
 
 def read_history(output: str) -> list[Entry]:
-    """Reads the entries, the oldest first, and marks builds that were killed; an output without a history has none.
-
-    Raises:
-        OutputError: the output cannot be read.
-    """
+    """Reads the entries, oldest first, and marks killed builds; empty without a history. Raises: OutputError."""
     store = open_store(output)
     return _settled(_parse(store.read_tagged(HISTORY_FILE)), store)
 
 
 def _parse(content: Content | None) -> list[Entry]:
-    """Leaves out lines that are no JSON objects, and what lies before the last 64 MiB: somebody edited the file."""
+    """Skips lines other than JSON objects, and everything before the last 64 MiB: only manual edits cause them."""
     entries = []
     for line in content.data[-16 * MOST_BYTES :].splitlines() if content else ():
         try:
@@ -164,7 +154,7 @@ def _parse(content: Content | None) -> list[Entry]:
 
 
 def _settled(entries: list[Entry], store: Store) -> list[Entry]:
-    """Marks the builds as killed that were running and no longer hold the output's lease."""
+    """Marks running builds without the output's lease as killed."""
     if not any(entry.get("end") == RUNNING for entry in entries):
         return entries
     holder = leases.holders(store).get(leases.BUILD)
@@ -174,7 +164,7 @@ def _settled(entries: list[Entry], store: Store) -> list[Entry]:
 
 
 def _lines(entries: list[Entry]) -> bytes:
-    """Formats the newest entries, as many as fit."""
+    """Formats the newest entries, up to the file's limit."""
     lines: list[bytes] = []
     size = 0
     for entry in reversed(entries):

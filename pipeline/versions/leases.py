@@ -1,10 +1,10 @@
-"""Leases: which process works on what in an output, so that others wait for it, and know when it is dead.
+"""Leases: locks on parts of an output with a heartbeat, so other processes wait, and notice a dead holder.
 
-A lease is a small object, `.leases/<name>.json`, that names its holder: host, boot, process, the process's start time,
-a random token. The holder increments a beat every 5 seconds. A holder of this host and boot is known to be dead as soon
-as its process is gone. Any other holder counts as dead after its beat has not changed for 60 seconds of the waiting
-process's own clock; clocks of other hosts are never read. Every change is a compare-and-swap, so only one process can
-take a lease over, and `check` fails for a holder that lost its lease, before it publishes anything.
+A lease is a small object, `.leases/<name>.json`, with its holder: host, boot, process, the process's start time, a
+random token. The holder increments a beat every 5 seconds. A holder of this host and boot is dead as soon as its
+process is gone; any other after 60 seconds without a beat by the waiting process's clock: clocks of other hosts do not
+matter. Every change is a compare-and-swap, so only one process can take a lease over, and `check` fails for a holder
+that lost its lease before it publishes.
 
 >>> with hold(open_store("out"), BUILD, on_wait=print) as lease:  # doctest: +SKIP
 ...     lease.check()
@@ -28,44 +28,44 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 LEASES_FOLDER = ".leases"
-BUILD = "build"  # the lease of whoever makes a version of an output: one at a time
+BUILD = "build"  # the lease for making versions, one at a time
 NAME = re.compile(r"([\w.+-]+)\.json")
 BEAT_SECONDS = 5.0
-PATIENCE_SECONDS = 60.0  # the time after which a holder whose beat stays the same counts as dead
+PATIENCE_SECONDS = 60.0  # without a beat, until a holder counts as dead
 POLL_SECONDS = 0.5
 
 
 class LeaseLostError(UserError):
-    """Another process took the lease over: this one must not publish any more."""
+    """Another process took the lease over: this one must not publish."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a lease."""
+    """The process holding a lease."""
 
     host: str
     boot: str
-    """This boot of the kernel and the process's PID namespace, which containers do not share; empty if unknown."""
+    """The kernel's boot ID and the process's PID namespace (each container has one); empty if unknown."""
     process: int
     started: str
-    """The process's start in the kernel's ticks since boot, because process numbers are reused; empty if unknown."""
+    """The process's start in kernel ticks since boot, since process numbers are reused; empty if unknown."""
     token: str
     beat: int = 0
     since: str = ""
-    """When it took the lease, by its own clock; shown to people only."""
+    """The time of taking the lease by the holder's clock; only shown."""
 
     def __str__(self) -> str:
         since = f", since {self.since}" if self.since else ""
         return f"process {self.process} on {self.host}{since}" if self.host else "an unknown process"
 
     def is_here(self) -> bool:
-        """Whether it is a process of this host and boot, so that its death can be seen."""
+        """Whether it is a process of this host and boot, so its death is visible."""
         return bool(self.boot) and (self.host, self.boot) == (socket.gethostname(), _boot())
 
     def is_dead(self) -> bool:
-        """Whether the process is known to be gone; False also if that cannot be known."""
+        """Whether the process is known to be gone; False if unknown."""
         return self.is_here() and _started(self.process) not in ("", self.started)
 
 
@@ -79,12 +79,12 @@ def _boot() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:  # not Linux: only the beat shows life
+    except OSError:  # not Linux: rely on the beat
         return ""
 
 
 def _started(process: int) -> str | None:
-    """The start time of a process; None if it is gone or a zombie, "" if it cannot be read."""
+    """Returns a process's start time; None if it is gone or a zombie, "" if unreadable."""
     try:
         state, *numbers = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return None if state in "ZX" else numbers[18]  # field 22 of `proc_pid_stat`; the state is field 3
@@ -99,7 +99,7 @@ def _started(process: int) -> str | None:
 
 
 class Lease:
-    """A lease that this process holds; a thread writes its beat until `release`."""
+    """A lease of this process; a thread writes its beat until `release`."""
 
     def __init__(self, store: Store, name: str, holder: Holder, tag: str) -> None:
         self.name = name
@@ -117,28 +117,25 @@ class Lease:
         """
         holder = _holder(self._store.read_tagged(_path(self.name)))
         if holder is None:
-            raise LeaseLostError(f"the lease of this process in {self._store.url} is gone: nothing was published")
+            raise LeaseLostError(f"this process's lease in {self._store.url} is gone: it published no version")
         if holder.token != self._holder.token:
-            raise LeaseLostError(
-                f"this process was silent for so long that {holder} took its work over in {self._store.url}: "
-                "nothing was published here"
-            )
+            raise LeaseLostError(f"{holder} took over in {self._store.url}: this process published no version")
 
     def release(self) -> None:
-        """Deletes the lease, if this process still holds it."""
+        """Deletes the lease if this process still holds it."""
         self._ended.set()
-        self._thread.join(BEAT_SECONDS)  # a store that does not answer must not keep the process
+        self._thread.join(BEAT_SECONDS)  # an unresponsive store must not block the process
         with suppress(OutputError):
             self._store.delete(_path(self.name), self._tag)
 
     def _beat(self) -> None:
         is_held = True
         while is_held and not self._ended.wait(BEAT_SECONDS):
-            with suppress(UserError):  # a full disk, a network that is down: the next beat may succeed
+            with suppress(UserError):  # such as a full disk or a network failure: the next beat may succeed
                 is_held = self._write_beat()
 
     def _write_beat(self) -> bool:
-        """Writes the next beat; False if the lease is lost, as `check` will report."""
+        """Writes the next beat; False if the lease is lost (`check` reports it)."""
         beat = replace(self._holder, beat=self._holder.beat + 1)
         try:
             self._tag, self._holder = self._store.write_if(_path(self.name), _text(beat), self._tag), beat
@@ -147,15 +144,15 @@ class Lease:
             holder = _holder(content)
             if content is None or holder is None or holder.token != self._holder.token:
                 return False
-            self._tag, self._holder = content.tag, holder  # this process wrote it, and the answer was lost
+            self._tag, self._holder = content.tag, holder  # written by this process, but the answer was lost
         return True
 
 
 @contextmanager
 def hold(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda holder: None) -> Iterator[Lease]:
-    """Takes a lease, of `BUILD` or a version's name, and releases it at the end.
+    """Takes a lease, named `BUILD` or after a version, and releases it at the end.
 
-    `on_wait` gets each living holder that is waited for, once. Raises: OutputError: the output cannot be written.
+    Calls `on_wait` once with each living holder that blocks it. Raises: OutputError: the output cannot be written.
     """
     lease = take(store, name, on_wait)
     try:
@@ -165,7 +162,7 @@ def hold(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda hol
 
 
 def take(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda holder: None) -> Lease:
-    """Takes a lease until its `release` or the process's end; arguments and errors are those of `hold`."""
+    """Takes a lease until `release` or the process's end; arguments and errors as for `hold`."""
     watch, waited_for = _Watch(), ""
     while True:
         holder = _holder(store.read_tagged(_path(name)))
@@ -179,7 +176,7 @@ def take(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda hol
 
 
 def take_over(store: Store, name: str, dead: Holder | None = None) -> Lease | None:
-    """Takes a lease that is free or whose holder is known to be dead (`dead`); None if another process holds it."""
+    """Takes a lease if it is free or its holder dead (`dead`: known to be); None if another process holds it."""
     content = store.read_tagged(_path(name))
     holder = _holder(content)
     if holder is not None and not holder.is_dead() and holder != dead:
@@ -192,7 +189,7 @@ def take_over(store: Store, name: str, dead: Holder | None = None) -> Lease | No
 
 
 def holders(store: Store) -> dict[str, Holder]:
-    """Reads all leases of an output by name, those of dead processes too."""
+    """Reads all leases of an output by name, including those of dead processes."""
     names = [match[1] for entry in store.children(LEASES_FOLDER) if (match := NAME.fullmatch(entry))]
     leases = {name: _holder(store.read_tagged(_path(name))) for name in names}
     return {name: holder for name, holder in leases.items() if holder is not None}
@@ -201,9 +198,9 @@ def holders(store: Store) -> dict[str, Holder]:
 def census(
     store: Store, on_wait: Callable[[Holder], None] = lambda holder: None
 ) -> tuple[dict[str, Holder], dict[str, Holder]]:
-    """Finds out which leases the living hold, and which the dead; changes nothing.
+    """Returns the leases of living and of dead holders, without changing them.
 
-    `on_wait` gets each holder on another host; that takes until its next beat, or 60 seconds if none comes.
+    Calls `on_wait` with each holder on another host, and waits for its next beat, at most 60 seconds.
     """
     living: dict[str, Holder] = {}
     dead: dict[str, Holder] = {}
@@ -226,7 +223,7 @@ def census(
 
 
 class _Watch:
-    """Watches one holder's beat by this process's own clock."""
+    """Watches one holder's beat by this process's clock."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -251,7 +248,7 @@ def _text(holder: Holder) -> bytes:
 
 
 def _holder(content: Content | None) -> Holder | None:
-    """Reads a lease; the holder of a broken one is unknown, and waited for."""
+    """Reads a lease; a broken one has an unknown holder, which others wait for."""
     if content is None:
         return None
     try:

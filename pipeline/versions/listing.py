@@ -1,10 +1,4 @@
-"""Lists the versions of an output, finds one by its name, holds it for a reader, and says why old ones stay.
-
->>> for version in list_versions("out"):  # doctest: +SKIP
-...     print(version.manifest.sequence, version.manifest.version, version.is_live)
-1 20261120T120000Z-4f1c9a2e False
-2 20261121T090000Z-77d0a4b1 True
-"""
+"""Lists an output's versions, finds one by name, holds it for a reader, and chooses old ones to remove."""
 
 import re
 import secrets
@@ -43,18 +37,18 @@ class Version:
     is_live: bool
     is_pinned: bool
     held_by: tuple[Holder, ...]
-    """The holders of its leases; dead ones of other hosts may be among them."""
+    """The holders of its leases, possibly including dead ones on other hosts."""
     retired: str | None
-    """When it stopped being live, in UTC; None if it is live, or that is unknown."""
+    """The time in UTC when another version replaced it as live; None if it is live, or unknown."""
     is_held_back: bool = False
-    """Whether the gate held it back, or a person rolled it back, and nobody approved it since."""
+    """Whether the gate or a rollback holds it back, without an approval since."""
 
 
 def list_versions(output: str) -> list[Version]:
-    """Lists the versions of an output in the order of publishing; an output without any gives an empty list.
+    """Lists the versions of an output in the order of publishing.
 
     Raises:
-        DatasetError: there is no such folder.
+        DatasetError: the folder does not exist.
         OutputError: the output cannot be read, or `LATEST` is broken.
     """
     store = open_existing(output)
@@ -74,27 +68,27 @@ def list_versions(output: str) -> list[Version]:
 
 
 def open_existing(output: str) -> Store:
-    """Opens the store of an output that is there. Raises: DatasetError if it is not."""
+    """Opens the store of an existing output. Raises: DatasetError: it does not exist."""
     if not open_location(output).is_dir():
         raise no_folder(output)
     return open_store(output)
 
 
 def holds(lease: str, version: str) -> bool:
-    """Whether a lease of this name holds a version: it has the version's name; a reader's adds `+` and a token."""
+    """Whether a lease of this name holds a version: named `<version>`, for readers `<version>+<token>`."""
     return lease.partition("+")[0] == version
 
 
 @contextmanager
 def held(output: str, version: str) -> Iterator[None]:
-    """Keeps a version from being pruned while a program reads it; several programs may hold one.
+    """Protects a version from prunes while a program reads it; several programs may hold one.
 
     Raises:
-        DatasetError: it was removed. OutputError: a lease cannot be written in the output.
+        DatasetError: it was removed. OutputError: the lease cannot be written.
     """
     store = open_store(output)
     with leases.hold(store, f"{version}+{secrets.token_hex(6)}"):
-        latest = latest_of(store)  # after the lease is taken: a prune marks first, and then reads the leases
+        latest = latest_of(store)  # read under the lease: a prune marks first, then reads the leases
         is_going = latest is not None and version in latest.removing
         if is_going or not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
             raise DatasetError(f"the version {version} was removed from {output}: open the dataset again")
@@ -102,16 +96,16 @@ def held(output: str, version: str) -> Iterator[None]:
 
 
 def find(output: str, wanted: str) -> Manifest:
-    """Finds the version that a person names.
+    """Finds a version by a person's name for it.
 
     Args:
         output: the dataset's output.
-        wanted: its name; its number (`3` or `#3`); a beginning or end that no other name shares; `live`; `held-back`,
-            the newest if the gate held it back; `trial`, the newest; or `-1`, the version published before the live
-            one, `-2` the one before that.
+        wanted: its name; its number (`3` or `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
+            newest if it is held back; `trial`, the newest one; or `-1`, the version published before the live one,
+            `-2` the one before that.
 
     Raises:
-        DatasetError: no version fits, or several do; the message names them. OutputError: `LATEST` is broken.
+        DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
     latest = latest_of(store) if wanted in (LIVE, HELD_BACK) or BEFORE.fullmatch(wanted) else None
@@ -119,7 +113,7 @@ def find(output: str, wanted: str) -> Manifest:
 
 
 def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Latest | None) -> Manifest:
-    """Finds the version that a person names among all of an output. Arguments and errors are those of `find`."""
+    """Finds a version among all of an output; arguments and errors as for `find`."""
     if wanted == HELD_BACK:
         if not manifests or not awaits_approval(latest, manifests[-1]):
             raise DatasetError(f"no version is held back in {output}; {_known(manifests)}")
@@ -137,7 +131,7 @@ def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Late
         fitting = [manifest for manifest in manifests if fits(manifest)]
         if len(fitting) > 1:
             several = ", ".join(manifest.version for manifest in fitting)
-            raise DatasetError(f"'{wanted}' may be any of {several}: give more of the name")
+            raise DatasetError(f"'{wanted}' matches {several}: give more of the name")
         if fitting:
             return fitting[0]
     near = did_you_mean(wanted, [manifest.version for manifest in manifests], "{}")
@@ -149,10 +143,10 @@ def _known(manifests: list[Manifest]) -> str:
 
 
 def pair(output: str, before: str | None = None, after: str | None = None) -> tuple[Manifest, Manifest]:
-    """Finds two versions to compare, each as `find` takes it: by default the live one, and the one before it.
+    """Finds two versions to compare (`find`): by default the live one and the one before it.
 
     Raises:
-        DatasetError: there is no such version, or none before the live one. OutputError: `LATEST` is broken.
+        DatasetError: a version does not exist, or none precedes the live one. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
     latest, manifests = latest_of(store), published(store)
@@ -160,15 +154,15 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
 
 
 def _previous(manifests: list[Manifest], output: str, latest: Latest | None, steps: int) -> Manifest:
-    """Returns the version published so many before the live one; 0 is the live one."""
+    """Returns the version published `steps` before the live one; 0 is the live one."""
     were_live = [manifest for manifest in manifests if not (manifest.trial or is_held_back(latest, manifest))]
     names = [manifest.version for manifest in were_live]
     if latest is None or latest.version not in names:
-        raise DatasetError(f"{output} has no live version: give a version by its name; {_known(manifests)}")
+        raise DatasetError(f"{output} has no live version: name a version; {_known(manifests)}")
     position = names.index(latest.version) - steps
     if position < 0:
         before = f"{steps:,} versions" if steps > 1 else "version"
-        raise DatasetError(f"{output} has no {before} before {latest.version}, which is live")
+        raise DatasetError(f"{output} has no {before} before the live {latest.version}")
     return were_live[position]
 
 
@@ -177,37 +171,33 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
 
 
 def seconds_of(grace: str) -> float:
-    """Reads a time such as `30m`, `12h`, `1d`, or `0`; a number alone is seconds.
-
-    Raises:
-        UserError: it is not such a time.
-    """
+    """Reads a duration such as `30m`, `12h`, `1d`, or in seconds `90`. Raises: UserError: it is invalid."""
     number, unit = (grace[:-1], grace[-1:]) if grace[-1:] in UNITS else (grace, "s")
     if not number.isascii() or not number.isdecimal():
         raise UserError(f"the grace '{grace}' is not a duration: give a whole number and s, m, h or d, such as 12h")
-    return float(number) * UNITS[unit]  # infinite where it is larger than any
+    return float(number) * UNITS[unit]  # a huge number becomes infinite
 
 
 def choose(
     latest: Latest, graces: Mapping[str, float], living: Collection[str], now: datetime
 ) -> tuple[Latest, dict[str, str]]:
-    """Chooses among versions, by their graces in seconds: returns `LATEST` with those marked that may be removed.
+    """Marks the removable ones of versions with graces in seconds; returns the new `LATEST`, and why the others stay.
 
-    Also says why others stay: one that is live, pinned, held, or was live until less than its grace ago.
+    A version stays if it is live, pinned, held, or was live within its grace.
     """
     kept, retired = {}, dict(latest.retired)
     for version, grace in graces.items():
         age = age_of(latest.retired.get(version), now)
         if reason := why_kept(latest, version, living, grace, age):
             kept[version] = reason
-            if age is None and grace > 0 and version != latest.version:  # its grace begins now
+            if age is None and grace > 0 and version != latest.version:  # its grace starts now
                 retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     gone = [version for version in graces if version not in kept]
     return marked(replace(latest, retired=retired), gone), kept
 
 
 def why_kept(latest: Latest, version: str, living: Collection[str], grace: float, age: float | None) -> str | None:
-    """Says why an old version stays; None if it may be removed. `age` is in seconds since it stopped being live."""
+    """Returns why an old version stays; None if it may be removed. `age`: seconds since it was live."""
     if version == latest.version:
         return "it is live"
     if version in latest.pinned:
@@ -217,33 +207,33 @@ def why_kept(latest: Latest, version: str, living: Collection[str], grace: float
     if grace <= 0:
         return None
     if age is None:
-        return "it is not known when it stopped being live: its grace begins now"
-    retired = f"it stopped being live at {latest.retired[version]}"
+        return "the time it was last live is unknown: its grace starts now"
+    retired = f"it was live until {latest.retired[version]}"
     if age < 0:
-        return f"{retired}, which is in the future: a clock was ahead; `--grace 0` removes it"
-    return f"{retired}: the grace is not over" if age < grace else None
+        return f"{retired}, in the future: a clock was ahead; `--grace 0` removes it"
+    return f"{retired}: its grace is not over" if age < grace else None
 
 
 def age_of(time: str | None, now: datetime) -> float | None:
-    """Seconds since a time; None if it is unknown, as that of retired versions in outputs of Recordmill 0.1.0."""
+    """Returns the seconds since a time; None if unknown, as for versions retired by Recordmill 0.1.0."""
     return None if time is None else (now - datetime.fromisoformat(time)).total_seconds()
 
 
 def marked(latest: Latest, versions: Collection[str]) -> Latest:
-    """Marks versions to be removed, but those that are live or pinned."""
+    """Marks versions for removal, except live and pinned ones."""
     new = [version for version in versions if version not in {latest.version, *latest.pinned, *latest.removing}]
     return replace(latest, removing=(*latest.removing, *new))
 
 
 def there(latest: Latest | None) -> Latest:
-    """Returns `LATEST`, which was there before. Raises: UnsettledOutputError: it was removed."""
+    """Returns `LATEST`, which existed before. Raises: UnsettledOutputError: it was removed."""
     if latest is None:
-        raise UnsettledOutputError("the output's LATEST was removed meanwhile: run the same command again")
+        raise UnsettledOutputError("another process removed the output's LATEST: run the same command again")
     return latest
 
 
 def unmarked(latest: Latest, versions: Collection[str], *, forget: bool) -> Latest:
-    """Takes the marks of versions away; with `forget`, also the times at which they stopped being live."""
+    """Removes versions' marks; with `forget`, also their `retired` times."""
     removing = tuple(version for version in latest.removing if version not in versions)
     retired = {version: time for version, time in latest.retired.items() if not (forget and version in versions)}
     return replace(latest, retired=retired, removing=removing)

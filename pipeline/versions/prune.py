@@ -1,10 +1,7 @@
-"""Removes old versions and the remains of killed builds; never one that is live, pinned, held or waits for approval.
+"""Removes old versions and remains of killed builds; never a live, pinned, held or held-back version.
 
-A prune first marks versions in `LATEST` as `removing`, by the compare-and-swap that also moves the pointer and pins:
-from then on nobody can use them. The next prune completes one that was killed.
-
->>> prune("out", keep=3).removed  # doctest: +SKIP
-{'versions/20261120T120000Z-4f1c9a2e': 104857600}
+A prune first marks versions as `removing` in `LATEST`, by the same compare-and-swap as the pointer and pins: from then
+on nobody can use them. The next prune completes a killed one.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,31 +10,12 @@ from datetime import UTC, datetime
 from functools import partial
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
-from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions import build_folders, leases, listing, publishing
 from recordmill.pipeline.versions.base import is_held_back
-from recordmill.pipeline.versions.build_folders import (
-    BUILDING_FOLDER,
-    builds,
-    end_upload,
-    ownerless,
-    remove_build,
-    remove_stored_build,
-    uploads,
-)
+from recordmill.pipeline.versions.files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Holder
-from recordmill.pipeline.versions.listing import (
-    GRACE_SECONDS,
-    age_of,
-    choose,
-    holds,
-    marked,
-    open_existing,
-    there,
-    unmarked,
-)
-from recordmill.pipeline.versions.shared_files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
 from recordmill.pipeline.versions.stores.local import folder_bytes
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -45,18 +23,18 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 
 @dataclass
 class Pruned:
-    """The changes of a prune, or with `dry_run` those that it would make."""
+    """The changes of a prune, or of a dry run."""
 
     removed: dict[str, int] = field(default_factory=dict)
-    """The folders and files by name in the output, with their bytes."""
+    """Folders and files by name in the output, with their bytes."""
     kept: dict[str, str] = field(default_factory=dict)
-    """Old versions that stay all the same, each with the reason."""
+    """Old versions that stay, with reasons."""
 
 
 def prune(
     output: str,
     keep: int | None,
-    grace_seconds: float = GRACE_SECONDS,
+    grace_seconds: float = listing.GRACE_SECONDS,
     *,
     also: Collection[str] = (),
     dry_run: bool = False,
@@ -68,24 +46,24 @@ def prune(
 
     Args:
         output: the dataset's output.
-        keep: how many of the newest versions stay, in the order of publishing; None for all.
-        grace_seconds: a version stays until it has not been live for so long; a reader may still have it open.
-        also: versions that go whatever their age: those that hold forgotten rows.
+        keep: the number of newest versions that stay, by order of publishing; None for all.
+        grace_seconds: the time that a version stays after it was live, for readers that may have it open.
+        also: versions to remove at any age, because they hold forgotten rows.
         dry_run: changes nothing.
-        building: the local folder of the output's unfinished builds, if they are to be pruned too.
-        on_wait: called with each holder of a lease on another host, whose next beat is waited for.
+        building: the local folder of the output's unfinished builds, to prune them too.
+        on_wait: called with each lease holder on another host before waiting for its next beat.
         reason: for the history.
 
     Raises:
-        DatasetError: there is no such folder.
+        DatasetError: the folder does not exist.
         OutputError: the output cannot be read or written, or `LATEST` is broken.
     """
-    store = open_existing(output)
+    store = listing.open_existing(output)
     if not dry_run:
         store.check_conditions()
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
     with recorded(output, "prune", reason) as changes:
-        changes["removed"] = {} if dry_run else pruning.done.removed  # which grows
+        changes["removed"] = {} if dry_run else pruning.done.removed  # filled below
         pruning.prune_versions(keep, grace_seconds, also)
         pruning.prune_trials()
         if building is not None:
@@ -98,10 +76,9 @@ def prune(
 
 
 def sweep(output: str, building: str) -> None:
-    """Removes the work and leases of builds whose processes are known to be dead at once; waits for nobody.
+    """Removes work and leases of builds known to be dead, superseded held-back versions, and a killed prune's remains.
 
-    Also removes held-back versions that a later one followed, and what a killed prune left. `building` is the folder of
-    the output's builds (`build_folders.building_folder`).
+    Does not wait. `building` is the folder of the output's builds (`build_folders.building_folder`).
     """
     store = open_store(output)
     pruning = _impatient(store)
@@ -113,23 +90,23 @@ def sweep(output: str, building: str) -> None:
 
 
 def remove_superseded(output: str) -> None:
-    """Removes the versions that were held back and that a later version followed, but those pinned or held."""
+    """Removes held-back versions older than the newest version, except pinned or held ones."""
     _remove_held_back(output, publishing.published(open_store(output))[:-1])
 
 
 def remove_held_back(output: str, live: str) -> None:
-    """Removes the versions that were held back since the live one was made: its inputs are back."""
+    """Removes the versions held back since the live one was made: its inputs are back."""
     store = open_store(output)
-    second = live.partition("-")[0]  # names begin with the time: nothing else is read
+    second = live.partition("-")[0]  # names begin with the time, so the manifests need not be read
     if any(name > second and name != live for name in store.children(VERSIONS_FOLDER)):
         _remove_held_back(output, publishing.published(store))
 
 
 def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
-    """Removes those of some versions that are held back."""
-
-    def mark(latest: Latest | None) -> Latest:  # somebody may approve one meanwhile
-        return marked(there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)])
+    def mark(latest: Latest | None) -> Latest:  # asks again: a person may have approved one
+        return listing.marked(
+            listing.there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)]
+        )
 
     store = open_store(output)
     latest = latest_of(store)
@@ -139,7 +116,7 @@ def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
 
 
 def remove_marked(output: str) -> Pruned:
-    """Removes the versions that `LATEST` marks as `removing`, but those that a reader holds."""
+    """Removes the versions marked as `removing` in `LATEST`, except those held by readers."""
     store = open_store(output)
     pruning = _impatient(store)
     pruning.remove_marked(latest_of(store))
@@ -147,7 +124,7 @@ def remove_marked(output: str) -> Pruned:
 
 
 def _impatient(store: Store) -> "_Pruning":
-    """Begins to prune with the holders that are dead at first sight."""
+    """Begins a prune that treats only visibly dead holders as dead."""
     holders = leases.holders(store)
     dead = {name: holder for name, holder in holders.items() if holder.is_dead()}
     living = {name: holder for name, holder in holders.items() if name not in dead}
@@ -156,7 +133,7 @@ def _impatient(store: Store) -> "_Pruning":
 
 @dataclass(frozen=True)
 class _Pruning:
-    """One prune of an output, with the leases of the living and of the dead."""
+    """One prune of an output, with the leases of living and dead holders."""
 
     store: Store
     living: Mapping[str, Holder]
@@ -166,14 +143,14 @@ class _Pruning:
 
     def prune_versions(self, keep: int | None, grace: float, also: Collection[str]) -> None:
         def mark(latest: Latest | None) -> Latest:
-            latest, published = there(latest), publishing.published(self.store)
+            latest, published = listing.there(latest), publishing.published(self.store)
             held_back = [each.version for each in published if is_held_back(latest, each)]
             trials = [each.version for each in published if each.trial]
             ordinary = [each.version for each in published if each.version not in (*held_back, *trials)]
             old = [] if keep is None else ordinary[: max(0, len(ordinary) - keep)]
             superseded = [version for version in held_back if version != published[-1].version]
             graces = dict.fromkeys(old, grace) | dict.fromkeys([*superseded, *trials, *also], 0.0)
-            chosen, kept = choose(latest, graces, self.living, datetime.now(UTC))
+            chosen, kept = listing.choose(latest, graces, self.living, datetime.now(UTC))
             holding = {version: f"it holds forgotten rows, but {kept[version]}" for version in also if version in kept}
             self.done.kept.update(kept | holding)
             return chosen
@@ -183,21 +160,21 @@ class _Pruning:
             self.remove_marked(mark(latest) if self.dry_run else compare_and_swap(self.store, mark), grace)
 
     def prune_trials(self) -> None:
-        """Removes trial versions that nobody holds where no `LATEST` is, in which they could be marked or pinned."""
+        """Removes unheld trial versions of an output without `LATEST`, where they cannot be marked or pinned."""
         if latest_of(self.store) is not None:
             return
         for version in [manifest.version for manifest in publishing.published(self.store) if manifest.trial]:
             folder = f"{VERSIONS_FOLDER}/{version}"
             size = _bytes(self.store, folder)
-            if any(holds(lease, version) for lease in self._held_now()):
+            if any(listing.holds(lease, version) for lease in self._held_now()):
                 self.done.kept[version] = "it is held"
                 continue
             self.done.removed[folder] = size
             if not self.dry_run:
                 self.store.remove(folder, MANIFEST_FILE)
 
-    def remove_marked(self, latest: Latest | None, grace: float = GRACE_SECONDS) -> None:
-        """Removes the versions that are marked, but those that a reader holds and the files that others need."""
+    def remove_marked(self, latest: Latest | None, grace: float = listing.GRACE_SECONDS) -> None:
+        """Removes marked versions, except those held by readers and files needed by other versions."""
         if latest is None or not latest.removing:
             return
         marked = latest.removing if self.dry_run else self._without_held(latest.removing)
@@ -209,30 +186,30 @@ class _Pruning:
         for version in marked:
             self._remove_unneeded(version, folders[version], sizes[folders[version]], needs, removal)
         if marked and not self.dry_run:
-            compare_and_swap(self.store, lambda latest: unmarked(there(latest), marked, forget=True))
+            compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), marked, forget=True))
 
     def _hidden(self, versions: Sequence[str]) -> list[str]:
-        """Removes the manifests of versions; gives those of which it did.
+        """Removes the manifests of the versions that are still marked, and returns these versions.
 
-        Another prune may have spared a version since this one read `LATEST`, and somebody made it live.
+        Another prune may have unmarked a version since this one read `LATEST`, and it may have become live.
         """
         with self.store.locked():
             latest = latest_of(self.store)
             marked = [version for version in versions if latest is not None and version in latest.removing]
             for version in marked:
-                for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on what it referred to counts no more
+                for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on its references do not count
                     self.store.delete(f"{VERSIONS_FOLDER}/{version}/{name}")
         return marked
 
     def _is_recent(self, grace: float, manifest: Manifest) -> bool:
-        """Whether a reader may have opened a version before it was made whole."""
-        age = age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
-        return age is None or age < grace or any(holds(lease, manifest.version) for lease in self.living)
+        """Whether a reader may have opened a version before it was materialized."""
+        age = listing.age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
+        return age is None or age < grace or any(listing.holds(lease, manifest.version) for lease in self.living)
 
     def _remove_unneeded(
         self, name: str, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal
     ) -> None:
-        """Removes a version's files but those that others need."""
+        """Removes a version's files, except those needed by other versions."""
         needed = set(needs.of(folder, sizes))
         if needed:
             of_all = f"{sum(sizes[name] for name in needed):,} bytes of its shards stay"
@@ -243,40 +220,42 @@ class _Pruning:
             remove_unneeded(self.store, folder, needs)
 
     def _without_held(self, versions: Sequence[str]) -> list[str]:
-        """Spares versions that readers leased meanwhile: a reader looks for the mark after it took its lease."""
+        """Unmarks versions leased by readers since: a reader checks the mark after taking its lease."""
         held = self._held_now()
-        spared = {version for version in versions if any(holds(name, version) for name in held)}
+        spared = {version for version in versions if any(listing.holds(name, version) for name in held)}
         if spared:
             self.done.kept.update(dict.fromkeys(spared, "it is held"))
-            compare_and_swap(self.store, lambda latest: unmarked(there(latest), spared, forget=False))
+            compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), spared, forget=False))
         return [version for version in versions if version not in spared]
 
     def _held_now(self) -> list[str]:
-        """Reads the names of the leases again, without those of the dead."""
+        """Rereads the names of the leases of living holders."""
         now = leases.holders(self.store).items()
         return [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
 
     def prune_builds(self, building: str) -> None:
-        """Removes the work of builds, unless somebody living builds."""
-        for folder in builds(building).values():
-            self._end(str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
-        for name in [] if self.store.links else self.store.children(BUILDING_FOLDER):
-            inner = f"{BUILDING_FOLDER}/{name}"
-            self._end(inner, partial(_bytes, self.store, inner), partial(remove_stored_build, self.store, inner))
+        """Removes the work of builds unless a build is running."""
+        for folder in build_folders.builds(building).values():
+            self._end(str(folder), partial(folder_bytes, folder), partial(build_folders.remove_build, folder))
+        for name in [] if self.store.links else self.store.children(build_folders.BUILDING_FOLDER):
+            inner = f"{build_folders.BUILDING_FOLDER}/{name}"
+            self._end(
+                inner, partial(_bytes, self.store, inner), partial(build_folders.remove_stored_build, self.store, inner)
+            )
 
     def prune_uploads(self) -> None:
-        """Removes uploads that were cut off; from a published version only the claim."""
-        for version in uploads(self.store):
+        """Removes interrupted uploads; of a published version only the claim."""
+        for version in build_folders.uploads(self.store):
             folder = f"{VERSIONS_FOLDER}/{version}"
             claim, sizes = f"{folder}/{CLAIM_FILE}", self.store.sizes(folder)
             is_published = f"{folder}/{MANIFEST_FILE}" in sizes
             removed, parts = (claim, [sizes.get(claim, 0)]) if is_published else (folder, [*sizes.values()])
-            self._end(removed, partial(sum, parts), partial(end_upload, self.store, version))
+            self._end(removed, partial(sum, parts), partial(build_folders.end_upload, self.store, version))
 
     def prune_ownerless(self, grace: float) -> None:
-        """Removes files in a bucket that belong to no version and no upload, unless somebody may need them."""
+        """Removes a bucket's files outside versions and uploads, unless they may be needed."""
         store = self.store
-        latest, unowned = latest_of(store), [] if store.links else ownerless(store)
+        latest, unowned = latest_of(store), [] if store.links else build_folders.ownerless(store)
         needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if unowned else Needs()
         for version in unowned:
             folder = f"{VERSIONS_FOLDER}/{version}"
@@ -287,7 +266,7 @@ class _Pruning:
             if reason is None and needs.of(folder, sizes):
                 self._remove_unneeded(version, folder, sizes, needs, Removal(store, sizes))
             elif reason is None:
-                end = partial(end_upload, store, version, needs)
+                end = partial(build_folders.end_upload, store, version, needs)
                 self._end(folder, partial(_bytes, store, folder), end)
             else:
                 self.done.kept[version] = f"it has no {MANIFEST_FILE}, but {reason}"
@@ -295,22 +274,22 @@ class _Pruning:
     def _why_ownerless_kept(self, latest: Latest | None, version: str, newest: datetime, grace: float) -> str | None:
         if latest and version in {latest.version, *latest.pinned, *latest.retired} - {*latest.removing}:
             return "`LATEST` names it"
-        if any(holds(lease, version) for lease in self.living):
+        if any(listing.holds(lease, version) for lease in self.living):
             return "it is held"
         if grace <= 0:
             return None
         age = (datetime.now(UTC) - newest).total_seconds()
-        return f"its newest file came at {newest:%Y-%m-%dT%H:%M:%SZ}: the grace is not over" if age < grace else None
+        return f"its newest file is of {newest:%Y-%m-%dT%H:%M:%SZ}: its grace is not over" if age < grace else None
 
     def end_leases(self) -> None:
-        """Removes leases of the dead."""
+        """Removes leases of dead holders."""
         for name, holder in {} if self.dry_run else self.dead.items():
             lease = leases.take_over(self.store, name, holder)
             if lease is not None:
                 lease.release()
 
     def _end(self, removed: str, measure: Callable[[], int], remove: Callable[[], object]) -> None:
-        """Removes something that only a build may touch, if nobody living builds."""
+        """Removes something reserved to builds, unless a build is running."""
         if BUILD in self.living:
             return
         size = measure()
@@ -320,7 +299,7 @@ class _Pruning:
                 remove()
             finally:
                 lease.release()
-        if lease is not None or self.dry_run:  # else a build has begun meanwhile
+        if lease is not None or self.dry_run:  # else a build has started
             self.done.removed[removed] = size
 
 

@@ -1,8 +1,8 @@
-"""Publishes versions: checks the output, shows a version whole, and points `LATEST` to it.
+"""Publishes versions: checks the output, shows a complete version, and points `LATEST` to it.
 
-A version is first staged: all its files reach the store's disks. Then one step, which no other process can interleave
-with, gives it its number, shows it by its manifest, and replaces `LATEST`: in a folder by renames under a lock, in an
-object store by a conditional write. Numbers order the versions; clocks and names do not.
+A version is first staged: all its files reach the store's disks. Then one atomic step numbers it, shows it by its
+manifest, and replaces `LATEST`: in a folder by renames under a lock, in an object store by a conditional write. Numbers
+order the versions; clocks and names do not.
 """
 
 import logging
@@ -38,16 +38,16 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_locati
 _warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
-MOST_SAME = 16  # source keys that `LATEST` remembers: the newest
+MOST_SAME = 16  # newest source keys in `LATEST`
 
 
 def check_output(output: str) -> None:
-    """Refuses an output that cannot be written or holds something else than a dataset; writes nothing.
+    """Refuses an output that is not writable or holds files other than a dataset's; writes nothing.
 
     Raises:
-        OutputError: it is a URL of an unknown store, cannot be reached or written, holds files but no dataset, or its
+        OutputError: its URL's store is unknown; it cannot be reached or written, or holds files but no dataset; or its
             `LATEST` is not a file.
-        DatasetError: `versions` is a link that leaves it.
+        DatasetError: `versions` is a link out of it.
     """
     store = open_store(output)
     if is_local(output):
@@ -57,13 +57,13 @@ def check_output(output: str) -> None:
     shown = [name for name in entries if not name.startswith(".") and name != "lost+found"]
     if shown and not OURS & set(entries):
         some = ", ".join(shown[:SHOWN]) + (", …" if len(shown) > SHOWN else "")
-        raise OutputError(f"the output {output} holds no dataset but {some}: give a new folder or an empty one")
+        raise OutputError(f"the output {output} holds {some} instead of a dataset: give a new or empty folder")
     if LATEST_FILE in entries and not store.exists(LATEST_FILE):
         raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
 
 
 def holds_dataset(store: Store) -> bool:
-    """Whether a build has written to an output before."""
+    """Whether the output holds files of a build."""
     return not OURS.isdisjoint(store.children(""))
 
 
@@ -84,41 +84,41 @@ def _check_writable(output: str, folder: Path) -> None:
 
 
 def published(store: Store) -> list[Manifest]:
-    """Reads the manifests of all versions but broken ones and those being deleted, in the order of publishing."""
+    """Reads the manifests of all versions in the order of publishing, without broken or removed ones."""
     manifests = [manifest for manifest in (_manifest(store, name) for name in _kept(store)) if manifest is not None]
     return sorted(manifests, key=lambda manifest: (manifest.sequence, manifest.version))
 
 
 def broken(store: Store) -> list[str]:
-    """Names the versions whose manifest is there and cannot be read: nobody knows which rows they hold."""
+    """Names the versions with unreadable manifests: their rows are unknown."""
     named = (name for name in _kept(store) if store.exists(f"{VERSIONS_FOLDER}/{name}/{MANIFEST_FILE}"))
     return sorted(name for name in named if _manifest(store, name) is None)
 
 
 def _kept(store: Store) -> list[str]:
-    """Names the folders of versions that are not being deleted."""
+    """Names the folders of versions, without those marked for removal."""
     removing: tuple[str, ...] = ()
-    with suppress(OutputError):  # a broken `LATEST` hides no version
+    with suppress(OutputError):  # a broken `LATEST` does not hide versions
         latest = latest_of(store)
         removing = latest.removing if latest else ()
     return [name for name in store.children(VERSIONS_FOLDER) if name not in removing]
 
 
 def _manifest(store: Store, version: str) -> Manifest | None:
-    """Reads the manifest of the version in a folder; None for a broken one, or one that names itself otherwise."""
+    """Reads the manifest in a version's folder; None if it is broken or of another version."""
     try:
         manifest = read_manifest(version_folder(store.location, version))
         if manifest.version == version:
             return manifest
-        raise DatasetError(f"its {MANIFEST_FILE} is that of {manifest.version}")
+        raise DatasetError(f"its {MANIFEST_FILE} belongs to {manifest.version}")
     except DatasetError as error:
         if store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
-            _warn_once(printable(f"the version {version} is left out: {error}"))
+            _warn_once(printable(f"the version {version} is ignored: {error}"))
         return None
 
 
 def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:
-    """Finds the newest whole version of a source key that fits; None where no version does."""
+    """Finds the newest complete version of a source key that fits, or None."""
     store = open_store(output)
     for manifest in reversed(published(store)):
         if manifest.source_key == source_key and fits(manifest) and not missing_files(store, manifest):
@@ -127,7 +127,7 @@ def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] 
 
 
 def live_version(output: str) -> str | None:
-    """The name of the live version; None if nothing is published or `LATEST` is broken."""
+    """Returns the live version's name; None without one, or if `LATEST` is broken."""
     try:
         latest = latest_of(open_store(output))
     except OutputError:
@@ -136,7 +136,7 @@ def live_version(output: str) -> str | None:
 
 
 def live_manifest(output: str) -> Manifest | None:
-    """The manifest of the live version; None if nothing is published.
+    """Returns the live version's manifest; None without one.
 
     Raises:
         OutputError: `LATEST` is broken.
@@ -147,25 +147,25 @@ def live_manifest(output: str) -> Manifest | None:
 
 
 def version_path(output: str, version: str) -> str:
-    """The path or URL of a version's folder."""
+    """Returns the path or URL of a version's folder."""
     return str(version_folder(open_location(output), version))
 
 
 def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
-    """Makes an assembled version visible, and live or not.
+    """Publishes an assembled version, live or held back.
 
-    In a local output the folder of its files becomes the version's. In a bucket files may be there already, if this
-    build's claim is. The manifest gets its number, and another name if its own is taken.
+    In a local output its folder becomes the version's. In a bucket some files may exist under this build's claim. The
+    manifest gets its number, and a new name if its name is taken.
 
     Raises:
-        LeaseLostError: another process took the work over; nothing was published.
+        LeaseLostError: another process took over; the version was not published.
         UnsettledOutputError: the output no longer holds `base`. OutputError: it cannot be written.
     """
     store, name = open_store(base.output), manifest.version
     for version in free_names(name):
         try:
             manifest = _publish(store, base, assembled, replace(manifest, version=version), lease, live)
-        except Conflict:  # a version was published in the same second whose build key begins alike
+        except Conflict:  # another version has the same second and prefix of the build key
             continue
         break
     end_uploads(base.output, manifest.build_key)
@@ -173,20 +173,20 @@ def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, liv
 
 
 def version_name(build_key: str) -> str:
-    """The name of a version that is made now."""
+    """Names a version made now."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{build_key[:8]}"
 
 
 def free_names(name: str) -> Iterator[str]:
-    """A version's name, and others in case it is taken."""
+    """Yields a version's name, then alternatives."""
     return chain([name], (f"{name}-{number}" for number in count(2)))
 
 
 def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease: Lease, live: bool) -> Manifest:
-    """Shows a version, and makes it live or not.
+    """Shows a version, and makes it live if `live`.
 
-    Buckets have no lock, so the checks run again after the manifest is written: a competing build either sees the
-    manifest or has already made our check fail.
+    Buckets lack locks, so the checks run again after the manifest is written: a competing build either sees the
+    manifest or has already made this build's check fail.
     """
     folder, is_stored = f"{VERSIONS_FOLDER}/{manifest.version}", not is_local(store.url)
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
@@ -196,7 +196,7 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
     def check() -> None:
         lease.check()
         for name in missing_files(store, manifest) if is_stored else ():
-            raise UnsettledOutputError(f"{store.url}/{name} was removed meanwhile: run the same command again")
+            raise UnsettledOutputError(f"another process removed {store.url}/{name}: run the same command again")
 
     def reveal(latest: Latest | None) -> None:
         nonlocal manifest, shown
@@ -215,7 +215,7 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
     def edit(latest: Latest | None) -> Latest:
         reveal(latest)
         pointer = _moved(store, latest, manifest.version, manifest.sequence)
-        return replace(pointer, rolled_back=rolled_back(latest, manifest))  # a removal of rows may equal what was left
+        return replace(pointer, rolled_back=rolled_back(latest, manifest))
 
     if live:
         compare_and_swap(store, edit)
@@ -226,35 +226,32 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
 
 
 def next_sequence(store: Store, latest: Latest | None) -> int:
-    """One more than the largest number of any version or of the pointer."""
+    """Returns one more than the largest number of the versions and the pointer."""
     return 1 + max([latest.sequence if latest else 0, *(manifest.sequence for manifest in published(store))])
 
 
 def make_live(
     store: Store, choose: Callable[[Latest | None], Manifest], *, mend: bool = False
 ) -> tuple[Manifest, str | None]:
-    """Moves `LATEST` to another version by compare-and-swap: what a rollback, an approval and a repeated build do.
+    """Moves `LATEST` to another version by compare-and-swap, for a rollback, an approval or a repeated build.
 
-    `choose` takes the pointer and returns the version; it is called again where another process wrote first. `mend` is
-    for a rollback: it takes a broken `LATEST` for missing, and no build makes the inputs of a newer version live again
-    that was live, or may have been.
+    `choose` maps the pointer to the version, again after each lost race. `mend` is for a rollback: a broken `LATEST`
+    counts as missing, and the inputs of newer versions that were or may have been live are remembered as rolled back.
 
     Returns:
-        The version that is live now, and the name of the one that was; None where none was.
+        The live version, and the name of the previous one or None.
 
     Raises:
-        DatasetError: the version is a trial. OutputError: it was removed meanwhile, or `LATEST` cannot be written.
+        DatasetError: the version is a trial. OutputError: it was removed, or `LATEST` cannot be written.
     """
     steps: list[tuple[Manifest, str | None]] = []
 
     def edit(latest: Latest | None) -> Latest:
         chosen = choose(latest)
         if chosen.trial:
-            raise DatasetError(f"{chosen.version} is a trial of about {chosen.trial:,} rows, and is never made live")
+            raise DatasetError(f"{chosen.version} is a trial of about {chosen.trial:,} rows: trials cannot go live")
         if not store.exists(f"{VERSIONS_FOLDER}/{chosen.version}/{MANIFEST_FILE}"):
-            raise UnsettledOutputError(
-                f"the version {chosen.version} was removed meanwhile: run the same command again"
-            )
+            raise UnsettledOutputError(f"{chosen.version} was removed by another process: run the same command again")
         steps.append((chosen, latest.version if latest else None))
         if latest is not None and latest.version == chosen.version:
             return latest
@@ -267,7 +264,7 @@ def make_live(
 
 
 def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version; where it was lost, any other may have been live, and its grace begins now."""
+    """Points `LATEST` to another version; if it was lost, any other may have been live, so their graces start now."""
     pointer = moved(latest, version, sequence)
     if latest is not None:
         return pointer
@@ -276,15 +273,11 @@ def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> 
 
 
 def remember_same(output: str, version: str, key: str) -> None:
-    """Notes that the inputs of a source key come to the live version, as long as that is this one.
-
-    Raises:
-        OutputError: `LATEST` cannot be written.
-    """
+    """Records that a source key's inputs produce `version`, if it is still live. Raises: OutputError."""
 
     def edit(latest: Latest | None) -> Latest:
         if latest is None:
-            raise UnsettledOutputError(f"the version {version} was removed meanwhile: run the same command again")
+            raise UnsettledOutputError(f"{version} was removed by another process: run the same command again")
         if latest.version != version or key in latest.same:
             return latest
         return replace(latest, same=(*latest.same, key)[-MOST_SAME:])

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from pydantic import BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 
 Contract = TypeVar("Contract")

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.options import Options, number_or_list
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
+from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.options import Options, number_or_list
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
+from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import (
     BYTES,

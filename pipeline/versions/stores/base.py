@@ -1,10 +1,10 @@
-"""The interface of a store: named objects in a folder or below a prefix of a bucket, and compare-and-swap.
+"""The interface of a store: named objects in a folder or below a bucket's prefix, and compare-and-swap.
 
-An output is a store, and so is every folder in it (`at`): a version's, or the workspace where a build's driver and
-workers leave files for each other. Names are relative to the store, with slashes.
+An output is a store, and so is every folder in it (`at`): a version's, or the workspace through which a build's driver
+and workers exchange files. Names are relative to the store, with slashes.
 
-`write_if` replaces an object only if it still has the tag that was read with it. Everything that builds share, `LATEST`
-and leases, changes in this way.
+`write_if` replaces an object only if its tag is unchanged since it was read. `LATEST`, leases and all else that builds
+share change this way.
 
 >>> store.at("versions/20261120T120000Z-4f1c9a2e").read("dataset.json")    # doctest: +SKIP
 >>> with store.create("d-train.tfrecord-00000-of-00001") as file:          # doctest: +SKIP
@@ -27,13 +27,11 @@ from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import cut, redacted
 
-CLAIM_FILE = ".upload"  # names the uploader in the folder of a version that is still being uploaded
-HISTORY_FILE = "history.jsonl"  # one line a build or another act, whatever its end (`pipeline.versions.history`)
-
-
+CLAIM_FILE = ".upload"  # names the uploader in the folder of an unfinished version
+HISTORY_FILE = "history.jsonl"  # `pipeline.versions.history`
 OTHER_CONTENT = (
-    "{} was written meanwhile with other content: a build whose functions depend on more than their rows, or another "
-    "build's remains; run the same command again"
+    "another process wrote {} with other content: user functions may depend on more than their rows, or another build "
+    "left it; run the same command again"
 )
 MOST_SHARED = 256 << 20  # 256 MiB: of `LATEST`, a lease, the history, or 3,000,000 forgotten keys
 
@@ -43,7 +41,7 @@ class OutputError(UserError):
 
 
 class UnsettledOutputError(OutputError):
-    """Others changed the output meanwhile: the same command may succeed."""
+    """Another process changed the output: the same command may succeed."""
 
     exit_code = ExitCode.TRY_AGAIN
 
@@ -56,19 +54,19 @@ class TooLargeError(Exception):
         self.size = size
 
 
-class Conflict(Exception):  # noqa: N818 - not an error: the caller reads again and decides anew
-    """Another process was first: the object is not the one that was read, or the folder exists already."""
+class Conflict(Exception):  # noqa: N818 - not an error: the caller reads and decides again
+    """Another process was first: the object changed since it was read, or the folder already exists."""
 
 
 def check_shared(size: int, most: int, path: object) -> None:
-    """Checks the bytes of an object before it is read. Raises: OutputError: they are more than `most`."""
+    """Checks an object's size before reading it. Raises: OutputError: more than `most` bytes."""
     if size > most:
-        raise OutputError(f"{path} has {size:,} bytes, and at most {most:,} are read: restore it from a copy")
+        raise OutputError(f"{path} has {size:,} bytes, more than {most:,}: restore it from a copy")
 
 
 @dataclass(frozen=True)
 class Content:
-    """An object's bytes, and the tag of this very content."""
+    """An object's bytes, and their tag."""
 
     data: bytes
     tag: str
@@ -76,27 +74,25 @@ class Content:
 
 @dataclass(frozen=True)
 class Copied:
-    """The outcome of `Store.copy`."""
+    """The outcome of `Store.copy`: the copied bytes, 0 for a link; and the disk's refusal of a link."""
 
     bytes: int
-    """The bytes that were copied; 0 where the file was linked."""
     refusal: str = ""
-    """A disk's reason why the file was copied."""
 
 
 class Store(Protocol):
-    """A folder, or a prefix of a bucket. Threads may share it. It is pickled with a job; workers make a client anew.
+    """A folder, or a prefix of a bucket; thread-safe. Jobs pickle it, and workers make their own clients.
 
-    Every method raises OutputError where the store refuses, but a folder's `open`, `create` and `write` raise OSError.
-    These two do not make the folder again after a later attempt renamed it (`pipeline.build.attempt.places`).
+    A failing method raises OutputError, but a folder's `open`, `create` and `write` raise OSError. The last two do not
+    recreate the folder after a later attempt renamed it (`pipeline.build.attempt.places`).
     """
 
     url: str
-    """The absolute path of the folder, or the URL; no slash at its end."""
+    """The absolute path of the folder, or the URL, without a final slash."""
     pause: ClassVar[float]
-    """The least seconds between two looks at what others write here, and between two writes for their eyes."""
+    """The least seconds between two polls of other processes' files, and between two writes for them."""
     links: ClassVar[bool]
-    """True where a file may have several names, so that each version's folder holds all its files."""
+    """True if hard links let each version's folder hold all its files."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.url == getattr(other, "url", None)
@@ -106,143 +102,126 @@ class Store(Protocol):
 
     @property
     def location(self) -> Location:
-        """The output as `pipeline.dataset.manifest` reads it."""
+        """The store for readers (`pipeline.dataset.manifest`)."""
 
     def at(self, prefix: str) -> Self:
-        """Returns a folder in it as a store."""
+        """Returns an inner folder as a store."""
 
     def read(self, name: str) -> bytes | None:
-        """Reads an object; None if it does not exist."""
+        """Reads an object; None if it is missing."""
 
     def read_all(self, names: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
-        """Reads objects in their order, from a bucket many at a time; None for one that does not exist."""
+        """Reads objects in order, from a bucket in parallel; None for a missing one."""
         return ((name, self.read(name)) for name in names)
 
     def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
-        """Reads an object and its tag; None if it does not exist.
-
-        Raises:
-            OutputError: it has more than `most` bytes.
-        """
+        """Reads an object and its tag; None if it is missing. Raises: OutputError: more than `most` bytes."""
 
     def open(self, name: str) -> BinaryIO:
         """Opens an object for reading in any order. Raises: FileNotFoundError."""
 
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Opens a stream for an object that appears when the block ends; after an error nothing is left.
+        """Opens a stream for an object that appears when the block ends, or after an error not at all.
 
-        An object of this name stays; equal content counts as written.
+        Keeps an existing object; equal content counts as written.
 
         Raises:
-            UnsettledOutputError: it has other content.
+            UnsettledOutputError: the existing content differs.
         """
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        """Writes an object, whole or not at all; replaces one of this name.
-
-        Without `durable` it may be lost with the machine's power.
-        """
+        """Writes or replaces an object atomically. Without `durable` a power failure may lose it."""
 
     def copy(self, name: str, into: "Store", target: str, size: int | None = None) -> Copied:
-        """Copies an object into another folder of its disk or bucket, on a disk by a link where it can.
-
-        It replaces an object of this name there. `size` are the bytes that it must have on a disk.
+        """Copies an object to another folder of its disk or bucket, by a link if possible; replaces an existing one.
 
         Raises:
-            DatasetError: on a disk, it is missing, or not of this size.
+            DatasetError: on a disk, the object is missing, or does not have `size` bytes.
             OSError: a disk can neither link nor copy it.
         """
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """Writes an object if its tag is still `tag`, or for None, if it does not exist; returns its new tag.
+        """Writes an object if its tag is still `tag`, or for None if it is missing; returns its new tag.
 
-        If the object is not as expected but holds these very bytes, it may count as written: a library repeats a
-        request whose answer was lost. So two processes must write different bytes unless they mean the same by them.
+        A changed object with the same bytes may count as written, because libraries retry requests after lost answers.
+        So two processes must write different bytes unless they mean the same.
 
         Raises:
-            Conflict: it was changed, made or deleted since.
-            OutputError: as `check_conditions`, too.
+            Conflict: the object was changed, made or deleted.
+            OutputError: also as `check_conditions`.
         """
 
     def check_conditions(self) -> None:
-        """Checks, once a process, that `write_if` and `delete` honour tags. Raises: OutputError: a store does not."""
+        """Checks once per process that `write_if` and `delete` honour tags. Raises: OutputError: they do not."""
         return
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object; folders do not count."""
+        """Whether the object exists; folders do not count."""
 
     def children(self, folder: str) -> list[str]:
-        """The sorted names of the objects and folders directly in a folder; `""` is the output itself."""
+        """Lists the sorted names of a folder's objects and folders; `""` is the store itself."""
 
     def names(self, folder: str = "") -> list[str]:
-        """Lists every finished object below a folder, by its name in the store."""
+        """Lists every finished object below a folder, by name in the store."""
         return list(self.sizes(folder))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Returns the bytes of every finished object below a folder, by its name in the store."""
+        """Returns the bytes of every finished object below a folder, by name in the store."""
 
     def stamps(self, folder: str) -> Mapping[str, Hashable]:
-        """Returns for every object below a folder, by its name in the store, a value that changes with the content."""
+        """Returns for every object below a folder, by name in the store, a value that changes with its content."""
 
     def identity(self, name: str) -> tuple[Hashable, int]:
-        """Returns what names the bytes of an object, and how many names they have: several on a disk alone."""
+        """Returns an identifier of an object's bytes, and their number of names (more than one only on a disk)."""
         return name, 1
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """Deletes an object if it is there and, where a tag is given, still the one that was read."""
+        """Deletes an object if it exists and still has the tag, if given."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keeps others from writing meanwhile, if the store has locks; otherwise tags alone must do."""
+        """Excludes other writers if the store has locks; otherwise callers rely on tags."""
 
     def claim(self, folder: str, claim: bytes) -> None:
-        """Takes an empty folder of a bucket; on a disk the rename that shows a folder decides.
+        """Takes an empty folder of a bucket; does nothing on a disk, where the rename decides.
 
         Raises:
-            Conflict: it is claimed, or not empty.
+            Conflict: the folder is claimed, or not empty.
         """
 
     def newest(self, folder: str) -> datetime | None:
-        """Returns when the last object below an unfinished folder was written; None where folders appear whole."""
+        """Returns the time of the newest object below an unfinished folder; None if folders appear atomically."""
         return None
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Brings the content of a local folder to its destination on the store's disks, still invisible.
-
-        The claim are bytes that name the uploader, and that nobody else writes.
+        """Brings a local folder's files to the store's disks, still invisible; `claim` uniquely names the uploader.
 
         Raises:
-            Conflict: there is such a folder.
+            Conflict: the folder exists.
         """
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
-        """Adds one last file to what was staged and so shows the folder; returns the file's tag.
-
-        Called again with that tag, it replaces the file.
+        """Shows a staged folder by adding its last file, or with that file's tag replaces the file; returns the tag.
 
         Raises:
-            Conflict: another process made such a folder, or replaced the file.
+            Conflict: another process made the folder, or replaced the file.
         """
 
     def hide(self, folder: str, name: str, tag: str) -> None:
-        """Takes back what `reveal` showed."""
+        """Reverts `reveal`."""
 
     def remove(self, folder: str, first: str) -> None:
-        """Removes a folder, beginning with the file that makes it one, so that nobody sees a part of it."""
+        """Removes a folder, starting with the file that shows it: nobody sees a part of it."""
 
     def remove_all(self, folder: str, but: Collection[str] = ()) -> None:
-        """Deletes every object below a folder, except for those of some names."""
+        """Deletes every object below a folder, except those named in `but`."""
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """Lists what killed writers left beside the objects, by name, with the bytes; removes it if asked to."""
+        """Lists, and removes on request, remains of killed writers: their bytes by name."""
 
 
 @contextmanager
 def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turns whatever a store's library raises, each with errors of its own, into one clear line; `but` some pass.
-
-    Raises:
-        OutputError: instead of any other error.
-    """
+    """Turns a store library's errors, except for `but`, into one line. Raises: OutputError."""
     try:
         yield
     except Exception as error:
@@ -250,9 +229,8 @@ def refusals(url: str, action: str, but: tuple[type[Exception], ...] = ()) -> It
             raise
         lines = str(error).strip().splitlines()
         reason = cut(redacted(lines[0], url), 200) if lines else type(error).__name__
-        raise OutputError(
-            f"{url} cannot be {action} ({reason}): check the address, the credentials and the network"
-        ) from error
+        advice = "check the address, the credentials and the network"
+        raise OutputError(f"{url} cannot be {action} ({reason}): {advice}") from error
 
 
 def load(module: str, url: str, extra: str) -> Any:
@@ -260,4 +238,4 @@ def load(module: str, url: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise OutputError(f"{url} needs more ({error}): pip install 'recordmill[{extra}]'") from None
+        raise OutputError(f"{url} needs an extra ({error}): pip install 'recordmill[{extra}]'") from None

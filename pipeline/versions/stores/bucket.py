@@ -1,7 +1,7 @@
-"""The common part of the object stores: keys below a prefix, many uploads at once, the manifest last.
+"""The common part of object stores: keys below a prefix, parallel uploads, the manifest last.
 
-`create` streams an object that must not exist yet: it appears whole when the block ends, or not at all. The stores
-refuse to replace an object, so a late writer cannot change what another process has written already.
+`create` streams a new object, which appears whole at the end of the block or not at all. The stores refuse to replace
+it: a late writer cannot change another process's object.
 """
 
 import errno
@@ -23,41 +23,29 @@ from typing import Any, BinaryIO, NamedTuple, Self, cast
 from recordmill.pipeline.dataset.paths import Location, attempt_name
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.versions.stores.base import (
-    CLAIM_FILE,
-    OTHER_CONTENT,
-    Conflict,
-    Copied,
-    OutputError,
-    Store,
-    TooLargeError,
-    UnsettledOutputError,
-    refusals,
-)
+from recordmill.pipeline.versions.stores import base
 from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, Part, Stream, Upload, is_plain
 
 UPLOADS = 8  # files uploaded, or objects deleted, at a time
 CONNECTIONS = 32  # requests of one client at a time
-WAITS = (1.0, 4.0, 10.0)  # seconds before each further look for an object that another process was about to show
-_HONEST = set[str]()  # the URLs of this process' stores that honour conditions
+WAITS = (1.0, 4.0, 10.0)  # seconds before each further check for another process's object
+_HONEST = set[str]()  # URLs of stores found to honour conditions
 
 
 class Listed(NamedTuple):
-    """An object in a listing."""
+    """An object in a listing: its bytes, a tag of its content, and its time by the store's clock (None: a folder)."""
 
     bytes: int
     tag: str
-    """Changes with the content."""
     written: datetime | None = None
-    """When, by the store's clock; None for a folder."""
 
 
-class BucketStore(Store):
-    """A prefix of a bucket; a subclass for each store calls its library."""
+class BucketStore(base.Store):
+    """A prefix of a bucket; each store's subclass calls its library."""
 
     scheme: str
     _tag: str
-    """The field of obstore's answers that holds the tag that `_range` gives."""
+    """The field of obstore's answers with the same tag as `_range`."""
     pause = 10.0
     links = False
 
@@ -75,14 +63,14 @@ class BucketStore(Store):
 
     def at(self, prefix: str) -> Self:
         inner = type(self)(self._bucket_name, f"{self._prefix}{prefix}")
-        inner.__dict__ = {**self.__dict__, **inner.__dict__}  # with a client that is made already
+        inner.__dict__ = {**self.__dict__, **inner.__dict__}  # keeps an existing client
         return inner
 
     def _key(self, name: str) -> str:
-        """Returns the key of an object to write; a folder that a store's console made has a slash at its end.
+        """Returns the key of an object to write; a folder made in a store's console ends with a slash.
 
         Raises:
-            DatasetError: other tools could read it as another prefix' object.
+            DatasetError: other tools could read the key as another prefix's object.
         """
         if not is_plain(name.removesuffix("/")):
             raise DatasetError(f"the path {cut(repr(name))} leaves {self.url}")
@@ -94,20 +82,20 @@ class BucketStore(Store):
 
     @cached_property
     def _direct(self) -> DirectReads | None:
-        """Reads of this bucket by obstore; None where it is not installed, or there are no credentials."""
+        """Reads of this bucket by obstore; None without obstore or credentials."""
         with suppress(ImportError, ValueError):
             return DirectReads(self._obstore(), self._tag)
         return None
 
     def _obstore(self) -> Any:
-        """Opens obstore's store of this bucket. Raises: ImportError, or ValueError: there are no credentials."""
+        """Opens obstore's store of this bucket. Raises: ImportError; ValueError: without credentials."""
         raise NotImplementedError
 
     def _begin(self, key: str) -> Upload:
         raise NotImplementedError
 
     def _range(self, key: str, start: int, end: int | None, most: int | None) -> Part:
-        """Reads a part as `range`, by the store's client. Raises: as there, or the library's errors."""
+        """Reads like `range`, by the store's client. Raises: as `range`, or the library's errors."""
         raise NotImplementedError
 
     def _copy(self, key: str, target: str) -> None:
@@ -117,11 +105,11 @@ class BucketStore(Store):
         raise NotImplementedError
 
     def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """Writes as `write_if`, which checks first that the store knows conditions."""
+        """Writes like `write_if`, without its check of the store."""
         raise NotImplementedError
 
     def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
-        """Lists objects by key; up to a delimiter, also the folders, with a slash at the end and 0 bytes."""
+        """Lists objects by key; with a delimiter, also folders, as keys with a final slash and 0 bytes."""
         raise NotImplementedError
 
     def read(self, name: str) -> bytes | None:
@@ -134,19 +122,19 @@ class BucketStore(Store):
             yield from zip(names, pool.map(self.read, names), strict=True)
 
     def range(self, name: str, start: int = 0, end: int | None = None, most: int | None = None) -> Part:
-        """Reads the bytes of an object from `start` to `end`, or to its end, by one request.
+        """Reads an object's bytes from `start` to `end`, by default to its end, by one request.
 
         Raises:
-            FileNotFoundError: there is no such object.
-            TooLargeError: the object has more than `most` bytes; they are not read.
+            FileNotFoundError: the object is missing.
+            TooLargeError: the object has more than `most` bytes; reads none.
             OutputError: the store refuses, or does not answer.
         """
-        with refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, TooLargeError)):
+        with base.refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, base.TooLargeError)):
             arguments = self._prefix + name, start, end, most
             return (self._direct and self._direct.range(*arguments)) or self._range(*arguments)
 
     def size(self, name: str) -> int:
-        """Returns the bytes of an object, by one request. Raises: FileNotFoundError, OutputError."""
+        """Returns an object's bytes, by one request. Raises: FileNotFoundError, OutputError."""
         return self.range(name, 0, 1).size
 
     def open(self, name: str) -> BinaryIO:
@@ -157,16 +145,15 @@ class BucketStore(Store):
         return BytesIO(data)
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        with refusals(self.url, "written"):
-            self._write(self._key(name), bytes(data))  # Arrow's buffers are none to every client
+        with base.refusals(self.url, "written"):
+            self._write(self._key(name), bytes(data))  # clients may not accept Arrow's buffers
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """Also checks the store's conditions, once a process."""
         self.check_conditions()
         return self._write_if(name, data, tag)
 
     def check_conditions(self) -> None:
-        """Tries the conditions of writes and deletions with a small object."""
+        """Tests conditional writes and deletions with a small object."""
         if self.url in _HONEST:
             return
         name = attempt_name(".leases/probe")
@@ -179,27 +166,27 @@ class BucketStore(Store):
         finally:
             self.delete(name)
         if ignored := [condition for condition, is_honoured in honours.items() if not is_honoured]:
-            raise OutputError(
-                f"{self.url} ignores {listed(ignored)}, so two writers would lose each other's work: take a store that "
-                "honours conditions, or a folder"
+            raise base.OutputError(
+                f"{self.url} ignores {listed(ignored)}, so writers would overwrite each other: use a store that "
+                "supports conditions, or a folder"
             )
         _HONEST.add(self.url)
 
     def _writes(self, name: str, data: bytes, tag: str | None) -> bool:
-        with suppress(Conflict):
+        with suppress(base.Conflict):
             self._write_if(name, data, tag)
             return True
         return False
 
-    def copy(self, name: str, into: Store, target: str, size: int | None = None) -> Copied:
-        with refusals(self.url, "written"):
+    def copy(self, name: str, into: base.Store, target: str, size: int | None = None) -> base.Copied:
+        with base.refusals(self.url, "written"):
             self._copy(self._key(name), cast(BucketStore, into)._key(target))
-        return Copied(size or 0)
+        return base.Copied(size or 0)
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Raises OutputError also where another process was about to show such an object and did not."""
-        with refusals(self.url, "written"):
+        """Also raises OutputError if another process's upload of the object did not finish."""
+        with base.refusals(self.url, "written"):
             upload = self._begin(self._key(name))
         stream = Stream(upload, self.url)
         try:
@@ -208,27 +195,26 @@ class BucketStore(Store):
             if stream.is_late:
                 self._check_equal(name, stream.digest)
         except BaseException:
-            with suppress(Exception):  # the first error counts; what stays is invisible
+            with suppress(Exception):  # the first error counts; remains are invisible
                 upload.abort()
             raise
 
     def _check_equal(self, name: str, digest: bytes) -> None:
-        """Compares an object with what should be written; waits for one that another process is about to show."""
+        """Compares another process's object with this one's digest; waits for the end of its upload."""
         found = self._digest(name)
         for seconds in WAITS:
             if found is None:
                 time.sleep(seconds)
                 found = self._digest(name)
         if found is None:
-            raise UnsettledOutputError(
-                f"{self.url}/{name} was not written: another process was writing it and did not finish; run the same "
-                "command again"
+            raise base.UnsettledOutputError(
+                f"another process did not finish writing {self.url}/{name}: run the same command again"
             )
         if found != digest:
-            raise UnsettledOutputError(OTHER_CONTENT.format(f"{self.url}/{name}"))
+            raise base.UnsettledOutputError(base.OTHER_CONTENT.format(f"{self.url}/{name}"))
 
     def _digest(self, name: str) -> bytes | None:
-        """Returns an object's SHA-256; None if it does not exist."""
+        """Returns an object's SHA-256; None if it is missing."""
         sha256, start, size = hashlib.sha256(), 0, 1
         with suppress(FileNotFoundError):
             while start < size:
@@ -261,21 +247,21 @@ class BucketStore(Store):
         return f"{self._prefix}{folder}/" if folder else self._prefix
 
     def listed(self, prefix: str) -> dict[str, Listed]:
-        """Lists all objects whose names in the output begin with a prefix. Raises: OutputError."""
+        """Lists all objects by name with this prefix of the name. Raises: OutputError."""
         return {key[len(self._prefix) :]: entry for key, entry in self._listed(self._prefix + prefix).items()}
 
     def _listed(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
-        with refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
+        with base.refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
             return self._list(prefix, delimiter)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Object stores have no locks."""
+        """Does nothing: object stores lack locks."""
         yield
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Writes a claim, unless this build's is there already, then uploads every file."""
-        before = self.read(f"{folder}/{CLAIM_FILE}")
+        """Writes a claim, unless this build already did, then uploads every file."""
+        before = self.read(f"{folder}/{base.CLAIM_FILE}")
         if before is None or claimant(before) != claimant(claim):
             self.claim(folder, claim)
         files = sorted(path for path in Path(assembled).rglob("*") if path.is_file())
@@ -284,27 +270,26 @@ class BucketStore(Store):
             list(threads.map(self._upload, files, names))
 
     def claim(self, folder: str, claim: bytes) -> None:
-        mine = self.write_if(f"{folder}/{CLAIM_FILE}", claim, None)
-        if self.children(folder) != [CLAIM_FILE]:  # published, with its own claim removed
-            self.delete(f"{folder}/{CLAIM_FILE}", mine)
-            raise Conflict(folder)
+        mine = self.write_if(f"{folder}/{base.CLAIM_FILE}", claim, None)
+        if self.children(folder) != [base.CLAIM_FILE]:  # published, with its own claim removed
+            self.delete(f"{folder}/{base.CLAIM_FILE}", mine)
+            raise base.Conflict(folder)
 
     def _upload(self, path: Path, name: str) -> None:
         with open(path, "rb") as source, self.create(name) as target:
             shutil.copyfileobj(source, target, PART_BYTES)
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
-        """Writes the one object that makes it a version."""
         return self.write_if(f"{folder}/{name}", data, tag)
 
     def hide(self, folder: str, name: str, tag: str) -> None:
-        """Deletes that object; the others stay for the next attempt at the build."""
+        """Deletes the last file; the others stay for the next attempt at the build."""
         self.delete(f"{folder}/{name}", tag)
 
     def remove(self, folder: str, first: str) -> None:
-        """Removes the claim last, so that a removal that was cut off is found again."""
+        """Removes the claim last: it leads to the remains of an interrupted removal."""
         self.delete(f"{folder}/{first}")
-        claim = f"{folder}/{CLAIM_FILE}"
+        claim = f"{folder}/{base.CLAIM_FILE}"
         self.abort_uploads(folder)
         self.remove_all(folder, but={claim})
         self.delete(claim)
@@ -313,39 +298,39 @@ class BucketStore(Store):
         self._delete_all(sorted(self.sizes(folder).keys() - set(but)))
 
     def _delete_all(self, names: Sequence[str]) -> None:
-        """Deletes objects; a store that deletes many by one request does so."""
+        """Deletes objects; some stores need one request for many."""
         with ThreadPoolExecutor(UPLOADS) as threads:
             list(threads.map(self.delete, names))
 
     def abort_uploads(self, folder: str) -> None:
-        """Removes the sent parts of streams below a folder that were never completed, where a store keeps them."""
+        """Removes parts of unfinished uploads below a folder, if the store keeps them."""
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """Finds nothing: a write that is cut off leaves nothing."""
+        """Returns an empty dict: interrupted writes leave no objects."""
         return {}
 
     def _settle(self, name: str, data: bytes) -> str:
-        """Decides after a refused write, which the library may have repeated because the first answer was lost."""
+        """Decides after a refused write, which may be the library's retry after a lost answer."""
         content = self.read_tagged(name)
         if content is None or content.data != data:
-            raise Conflict(name)
+            raise base.Conflict(name)
         return content.tag
 
 
 @lru_cache(maxsize=8)
 def _shared(store: type[BucketStore], bucket: str, folder: str) -> BucketStore:
-    """Makes a store that was pickled anew, once a process: it shares its client."""
+    """Unpickles a store once per process, to share its client."""
     return store(bucket, folder)
 
 
 def claimant(claim: bytes) -> str:
-    """Returns the first 16 digits of the key of the build that wrote a claim."""
+    """Returns the first 16 digits of the build key in a claim."""
     return claim.decode(errors="replace").partition(".")[0]
 
 
 @dataclass(frozen=True)
 class StoredPath:
-    """A file or a folder of an object store, as a `Remote` of `dataset.paths`."""
+    """A file or folder in an object store; a `Remote` of `dataset.paths`."""
 
     store: BucketStore
     name: str = ""
@@ -354,17 +339,16 @@ class StoredPath:
         return f"{self.store.url}/{self.name}".rstrip("/")
 
     def __truediv__(self, inner: str) -> "StoredPath":
-        """A file or a folder in this one."""
         return StoredPath(self.store, f"{self.name}/{inner}".lstrip("/"))
 
     def is_file(self) -> bool:
-        """Whether there is such an object."""
+        """Whether the object exists."""
         return self.store.exists(self.name)
 
     def is_dir(self) -> bool:
-        """Whether there is anything below."""
+        """Whether the folder has objects."""
         return bool(self.store.children(self.name))
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Reads at most `most` bytes, no more. Raises: FileNotFoundError, OutputError."""
+        """Reads the first `most` bytes, by default all. Raises: FileNotFoundError, OutputError."""
         return self.store.range(self.name, 0, most).data

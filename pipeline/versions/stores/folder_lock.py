@@ -1,8 +1,8 @@
 """The lock of an output's folder: a file `.lock` in it, taken with flock.
 
-Its holder removes it; a process that waited then finds that the file that it locked is gone, and starts again. The
-kernel releases the lock of a killed process. Whoever can open a file can hold its lock, also to read alone: so only
-those may open this one who may write into the folder.
+The holder removes the file at the end; a waiting process then locks a removed file, notices it and retries. The kernel
+releases a killed process's lock. Anybody able to open a file, even only for reading, can lock it: so only users with
+write access to the folder may open this one.
 """
 
 import logging
@@ -19,20 +19,18 @@ from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutpu
 
 LOG = logging.getLogger("recordmill")
 LOCK_FILE = ".lock"
-PATIENCE_SECONDS = 300.0
-"""The time after which another holder is an error: nobody holds the lock for longer than some writes take."""
-NOTE_SECONDS = 5.0  # the time after which a wait is reported
-OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH  # whoever else may open a file
+PATIENCE_SECONDS = 300.0  # until the wait is an error: a lock is held only for a few writes
+NOTE_SECONDS = 5.0  # until the wait is reported
+OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH  # other users' access to a file
 LOCKS = Path("/proc/locks")  # Linux
 
 
 def take_lock(folder: Path) -> int:
-    """Waits for the lock of a folder; returns the descriptor that holds it.
+    """Waits for the lock of a folder; returns its descriptor.
 
     Raises:
         UnsettledOutputError: another process does not release it.
-        OutputError: the file is another user's, and readers of the folder may lock it; or it is a pipe, or has a second
-            name elsewhere.
+        OutputError: the file is another user's and too widely accessible, or a pipe, or has a second name.
         OSError: the folder cannot be written.
     """
     path, began, is_noted = folder / LOCK_FILE, time.monotonic(), False
@@ -40,11 +38,11 @@ def take_lock(folder: Path) -> int:
         waited = time.monotonic() - began
         if waited >= PATIENCE_SECONDS:
             raise UnsettledOutputError(
-                f"{_holder(path)} has held {path} for {waited:,.0f} seconds: end it if it hangs or is no build, and "
+                f"{_holder(path)} has held {path} for {waited:,.0f} seconds: end it if it hangs or is not a build, and "
                 "run the same command again"
             )
         if waited >= NOTE_SECONDS and not is_noted:
-            LOG.warning(printable(f"waiting for {_holder(path)}, which holds {path}"))
+            LOG.warning(printable(f"waiting for {path}, held by {_holder(path)}"))
             is_noted = True
         time.sleep(min(0.5, max(0.01, waited / 4)))
     return descriptor
@@ -60,7 +58,7 @@ def _try(path: Path) -> int | None:
     except PermissionError:
         if not os.access(path.parent, os.W_OK):
             raise
-        return None  # that of a user who does not share it, such as root
+        return None  # held by a user without a shared group, such as root
     try:
         _restrict(descriptor, path)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,14 +74,14 @@ def _try(path: Path) -> int | None:
 
 
 def _restrict(descriptor: int, path: Path) -> None:
-    """Lets only those open the file who may write into the folder: an earlier release let all readers.
+    """Restricts the lock file to users with write access to the folder; an earlier release let all readers open it.
 
     Raises:
-        OutputError: it is another user's, and others may open it; or it has a second name.
+        OutputError: it is another user's and too widely accessible; or has a second name.
     """
     file, folder = os.fstat(descriptor), os.stat(path.parent)
     if not has_one_name(file):
-        raise OutputError(f"{path} is a pipe or a device, or a file with a second name elsewhere: remove it")
+        raise OutputError(f"{path} is a pipe, a device, or has a second name elsewhere: remove it")
     writers = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     mode = stat.S_IRUSR | stat.S_IWUSR | writers | writers << 1  # to read as well
     try:
@@ -91,15 +89,13 @@ def _restrict(descriptor: int, path: Path) -> None:
             os.fchown(descriptor, -1, folder.st_gid)
         if stat.S_IMODE(file.st_mode) != mode:
             os.fchmod(descriptor, mode)
-    except OSError:  # it is another user's, or its file system has fixed modes
+    except OSError:  # another user's file, or a file system with fixed modes
         if file.st_uid != os.geteuid() and file.st_mode & OTHERS & ~mode:
-            raise OutputError(
-                f"{path} is {_user(file.st_uid)}'s, and whoever reads the output may hold it: remove it"
-            ) from None
+            raise OutputError(f"{path} is {_user(file.st_uid)}'s, and readers could lock it: remove it") from None
 
 
 def _holder(path: Path) -> str:
-    """Names the process that holds the lock, as the kernel knows it; it knows none on another host."""
+    """Names the lock's holder if it is a process on this host."""
     with suppress(OSError, ValueError):
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -107,7 +103,7 @@ def _holder(path: Path) -> str:
             if kind == "FLOCK" and fields[3] == place and int(fields[2]) > 0:
                 process = int(fields[2])
                 return f"process {process} of {_user(os.stat(f'/proc/{process}').st_uid)}"
-    return "a process that is not known here"
+    return "an unknown process"
 
 
 def _user(number: int) -> str:

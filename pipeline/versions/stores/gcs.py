@@ -1,7 +1,7 @@
 """An output in Google Cloud Storage: a tag is an object's generation, a condition `ifGenerationMatch`.
 
-Credentials come from the environment, as Google's libraries find them; `STORAGE_EMULATOR_HOST` names another server.
-Where there are none, requests are anonymous: a public bucket answers them.
+Google's libraries find credentials in the environment; `STORAGE_EMULATOR_HOST` names another server. Without
+credentials, requests are anonymous, enough for public buckets.
 """
 
 import os
@@ -19,9 +19,9 @@ from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore,
 from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part, Upload, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
-TIMEOUT_SECONDS = 60  # for the next bytes of an answer
+TIMEOUT_SECONDS = 60  # for an answer's next bytes
 CREDENTIALS_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
-_PROJECT = "recordmill"  # the library requires one, and uses it only to make buckets
+_PROJECT = "recordmill"  # required by the library, but used only to make buckets
 
 
 class GcsStore(BucketStore):
@@ -46,7 +46,7 @@ class GcsStore(BucketStore):
                     raise
                 client = library.Client.create_anonymous_client()
         adapter = _counting(load("requests.adapters", self.url, "gcp").HTTPAdapter)
-        for scheme in ("https://", "http://"):  # by itself it keeps 10 connections, and opens others anew each time
+        for scheme in ("https://", "http://"):  # the default pool keeps only 10 connections
             client._http.mount(scheme, adapter(pool_maxsize=CONNECTIONS))
         return client.bucket(self._bucket_name)
 
@@ -62,7 +62,7 @@ class GcsStore(BucketStore):
         return store(self._bucket_name, base_url=client.api_endpoint, **access, **OPTIONS)
 
     def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
-        """Asks for the generation first, because a download does not return it."""
+        """Requests the generation first, because a download does not return it."""
         with refusals(self.url, "read"), suppress(self._errors.NotFound):
             blob = self._bucket.blob(self._key(name))
             while True:
@@ -74,7 +74,7 @@ class GcsStore(BucketStore):
         return None
 
     def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """Writes on a condition; generation 0 means that there is no object."""
+        """Writes conditionally; generation 0 means a missing object."""
         with refusals(self.url, "written"), suppress(self._errors.PreconditionFailed):
             blob = self._bucket.blob(self._key(name))
             blob.upload_from_string(data, "application/json", if_generation_match=int(tag or 0))
@@ -97,13 +97,13 @@ class GcsStore(BucketStore):
         return _ResumableUpload(self, key)
 
     def _range(self, key: str, start: int, end: int | None, most: int | None) -> Part:
-        """Asks by the JSON API: a download of the library's says nothing of the object's size."""
+        """Uses the JSON API, since the library's downloads do not return the object's size."""
         retry = load("google.cloud.storage.retry", self.url, "gcp").DEFAULT_RETRY
         try:
             return retry(self._answer)(key, start, end, most)
         except self._errors.NotFound:
             raise self._absent(key) from None
-        except self._errors.RequestRangeNotSatisfiable:  # an empty object, or one that has become shorter
+        except self._errors.RequestRangeNotSatisfiable:  # an empty or truncated object
             return Part(b"", 0)
 
     def _answer(self, key: str, start: int, end: int | None, most: int | None) -> Part:
@@ -115,7 +115,7 @@ class GcsStore(BucketStore):
                 raise self._errors.from_http_response(answer)
             is_part = answer.status_code == HTTPStatus.PARTIAL_CONTENT
             size = size_of(answer.headers.get("Content-Range"), int(answer.headers.get("Content-Length", 0)), most)
-            data = answer.content if is_part else answer.content[start:end]  # a server may send all
+            data = answer.content if is_part else answer.content[start:end]  # a server may ignore the range
             return Part(data, size, answer.headers.get("X-Goog-Generation", ""))
 
     def _copy(self, key: str, target: str) -> None:
@@ -126,7 +126,7 @@ class GcsStore(BucketStore):
 
 
 def _counting(adapter: Any) -> Any:
-    """Makes a class of HTTP adapters that count; a refused request counts as one to be repeated."""
+    """Makes a class of HTTP adapters that count requests; a refused one counts as a retry."""
 
     class Counting(adapter):  # type: ignore[misc]
         def send(self, request: Any, **options: Any) -> Any:
@@ -151,7 +151,6 @@ def _size(body: Any) -> int:
 
 
 def _kind(request: Any) -> str:
-    """Returns the kind of a request of the JSON API."""
     url = urlsplit(request.url)
     if request.method == "GET":
         return "get" if "alt=media" in url.query else "list" if url.path.endswith("/o") else "head"
@@ -160,12 +159,12 @@ def _kind(request: Any) -> str:
 
 
 class _ResumableUpload(Upload):
-    """A resumable upload, whose last request shows the object; one that is given up expires after a week."""
+    """A resumable upload: its last request shows the object; an abandoned one expires after a week."""
 
     def __init__(self, store: GcsStore, key: str) -> None:
         self._store, self._key = store, key
         self._refused = load("google.cloud.storage.exceptions", store.url, "gcp").InvalidResponse
-        # Generation 0: there is no such object.
+        # Generation 0: the object must not exist.
         self._writer = store._bucket.blob(key).open("wb", chunk_size=PART_BYTES, if_generation_match=0)
 
     def send(self, data: bytes | bytearray) -> None:
@@ -189,5 +188,5 @@ class _ResumableUpload(Upload):
     def abort(self) -> None:
         try:
             self._writer.terminate()
-        finally:  # a writer that is open when it is collected completes the object
+        finally:  # garbage collection of an open writer would complete the object
             self._writer._buffer.close()

@@ -13,57 +13,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
-from recordmill.pipeline.dataset.paths import (
-    attempt_name,
-    check_inner,
-    file_bytes,
-    is_unfinished,
-    locate,
-    open_file,
-    replacing,
-    sync,
-    sync_tree,
-    write_atomically,
-)
+from recordmill.pipeline.dataset import paths
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.versions.stores.base import (
-    HISTORY_FILE,
-    MOST_SHARED,
-    OTHER_CONTENT,
-    Conflict,
-    Content,
-    Copied,
-    OutputError,
-    Store,
-    UnsettledOutputError,
-    check_shared,
-)
+from recordmill.pipeline.versions.stores import base
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
-REMOVING_FOLDER = ".removing"  # takes a folder by one rename before it is deleted
+REMOVING_FOLDER = ".removing"  # a folder moves here by one rename before its deletion
 NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
-"""Answers of disks that know no links, of two disks, and of a system that forbids links to others' files."""
+"""Errors of disks without links, across two disks, and of a system that forbids links to other users' files."""
 COPIED_BYTES = 4 << 20  # 4 MiB at a time
-_REPLACED = ("LATEST", HISTORY_FILE, "forgotten.json", ".leases/*.json", "versions/*/dataset.json")
-"""Files that are written under the lock alone, so that its holder removes what killed writers left of them."""
+_REPLACED = ("LATEST", base.HISTORY_FILE, "forgotten.json", ".leases/*.json", "versions/*/dataset.json")
+"""Files written only under the lock, whose holder may remove their temporary files."""
 _STRAYS = (f"{REMOVING_FOLDER}/*", *(f"{name}.{'[0-9a-f]' * 32}" for name in _REPLACED))
 
 
 @dataclass
 class _Lock:
-    """The lock of a folder, as this process holds it."""
-
     mutex: threading.RLock = field(default_factory=threading.RLock)
     depth: int = 0
     file: int = -1
 
 
-_locks: dict[str, _Lock] = {}
-"""By folder; all its stores share one."""
+_locks: dict[str, _Lock] = {}  # by folder
 
 
-class LocalStore(Store):
-    """A folder of this machine, or of a network that all workers have under one path; the first `write_if` makes it."""
+class LocalStore(base.Store):
+    """A local folder, or a network folder with the same path on all workers; the first `write_if` makes it."""
 
     pause = 0.0
     links = True
@@ -84,29 +59,29 @@ class LocalStore(Store):
             return file.read()
         return None
 
-    def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
+    def read_tagged(self, name: str, most: int = base.MOST_SHARED) -> base.Content | None:
         """Reads an object; its tag is the content's digest."""
         with self._refusals("read"), suppress(FileNotFoundError, NotADirectoryError), self.open(name) as file:
-            check_shared(os.fstat(file.fileno()).st_size, most, self._root / name)
+            base.check_shared(os.fstat(file.fileno()).st_size, most, self._root / name)
             data = file.read()
-            return Content(data, hashlib.sha256(data).hexdigest())
+            return base.Content(data, hashlib.sha256(data).hexdigest())
         return None
 
     def open(self, name: str) -> BinaryIO:
-        return open_file(locate(self.url, name))
+        return paths.open_file(paths.locate(self.url, name))
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """Links a temporary file to the name, so that no late writer replaces a file; without links it is renamed."""
+        """Links a temporary file to the name: a late writer cannot replace it. Without links, renames it."""
         path = self._within(name)
-        temporary = attempt_name(path)
-        with replacing(temporary) as file:
+        temporary = paths.attempt_name(path)
+        with paths.replacing(temporary) as file:
             yield file
         try:
             os.link(temporary, path)
         except FileExistsError:
             if not filecmp.cmp(temporary, path, shallow=False):
-                raise UnsettledOutputError(OTHER_CONTENT.format(path)) from None
+                raise base.UnsettledOutputError(base.OTHER_CONTENT.format(path)) from None
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
@@ -115,14 +90,14 @@ class LocalStore(Store):
             Path(temporary).unlink(missing_ok=True)
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
-        with replacing(self._within(name), durable=durable) as file:
+        with paths.replacing(self._within(name), durable=durable) as file:
             file.write(data)
 
-    def copy(self, name: str, into: Store, target: str, size: int | None = None) -> Copied:
-        source, path = locate(self.url, name), cast(LocalStore, into)._within(target)
-        temporary = attempt_name(path)
+    def copy(self, name: str, into: base.Store, target: str, size: int | None = None) -> base.Copied:
+        source, path = paths.locate(self.url, name), cast(LocalStore, into)._within(target)
+        temporary = paths.attempt_name(path)
         try:
-            bytes_ = file_bytes(source)
+            bytes_ = paths.file_bytes(source)
             if size not in (None, bytes_):
                 raise DatasetError(f"{source} holds {bytes_:,} bytes, expected {size:,}: run `recordmill verify`")
             os.link(source, temporary)
@@ -131,16 +106,16 @@ class LocalStore(Store):
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            with replacing(path) as copy, open_file(source) as file:
+            with paths.replacing(path) as copy, paths.open_file(source) as file:
                 shutil.copyfileobj(file, copy, COPIED_BYTES)
-            return Copied(bytes_, error.strerror or "it gives no reason")
+            return base.Copied(bytes_, error.strerror or "unknown reason")
         os.replace(temporary, path)
-        Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file does nothing
-        return Copied(0)
+        Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file keeps both
+        return base.Copied(0)
 
     def _within(self, name: str) -> str:
-        """Returns the path of a file to write, and makes the folders inside the store that it needs."""
-        full, path = locate(self.url, name), self.url
+        """Returns the path of a file to write, and makes its folders inside the store."""
+        full, path = paths.locate(self.url, name), self.url
         for folder in name.split("/")[:-1]:
             path = os.path.join(path, folder)
             with suppress(FileExistsError):
@@ -152,12 +127,12 @@ class LocalStore(Store):
         with self._refusals("written"):
             if tag is None:
                 os.makedirs(self._root, exist_ok=True)
-            elif not self._root.is_dir():  # moved away: it must not come back
-                raise Conflict(name)
+            elif not self._root.is_dir():  # moved away: do not recreate it
+                raise base.Conflict(name)
             with self.locked():
                 content = self.read_tagged(name)
                 if (content and content.tag) != tag:
-                    raise Conflict(name)
+                    raise base.Conflict(name)
                 path = self._entry(name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _replace(path, data)
@@ -174,10 +149,9 @@ class LocalStore(Store):
                 return []
 
     def names(self, folder: str = "") -> list[str]:
-        return list(itertools.filterfalse(is_unfinished, self._files(folder)))
+        return list(itertools.filterfalse(paths.is_unfinished, self._files(folder)))
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Leaves out files that are deleted meanwhile."""
         return {name: status.st_size for name, status in self._statuses(folder)}
 
     def stamps(self, folder: str) -> Mapping[str, Hashable]:
@@ -194,13 +168,13 @@ class LocalStore(Store):
         return (os.path.join(parent, name)[start:] for parent, _, names in walk for name in names)
 
     def identity(self, name: str) -> tuple[Hashable, int]:
-        with suppress(OSError, DatasetError):  # a damaged version shares nothing
-            state = os.stat(locate(self.url, name))
+        with suppress(OSError, DatasetError):  # damaged: not shared
+            state = os.stat(paths.locate(self.url, name))
             return (state.st_dev, state.st_ino), state.st_nlink
         return name, 1
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """Also deletes a hidden folder that this leaves empty."""
+        """Also deletes a hidden folder left empty."""
         path = self._entry(name)
         if not path.exists():
             return
@@ -233,12 +207,12 @@ class LocalStore(Store):
         """Does nothing."""
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Fsyncs the files where they are."""
+        """Fsyncs the files in place."""
         with self._refusals("written"):
             if self._entry(folder).exists():
-                raise Conflict(folder)
+                raise base.Conflict(folder)
             os.makedirs(self._root, exist_ok=True)
-            sync_tree(assembled)
+            paths.sync_tree(assembled)
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
         """Shows the folder by one rename."""
@@ -253,9 +227,9 @@ class LocalStore(Store):
                 os.rename(assembled, target)
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise Conflict(folder) from None
+                    raise base.Conflict(folder) from None
                 raise
-            sync(target.parent)
+            paths.sync(target.parent)
         return folder
 
     def hide(self, folder: str, name: str, tag: str) -> None:
@@ -266,12 +240,12 @@ class LocalStore(Store):
         """Renames the folder away, then deletes it."""
         with self._refusals("written"):
             path = self._entry(folder)
-            away = self._entry(f"{REMOVING_FOLDER}/{attempt_name(path.name)}")
-            while os.path.lexists(path):  # another removal may take `.removing` away in between
+            away = self._entry(f"{REMOVING_FOLDER}/{paths.attempt_name(path.name)}")
+            while os.path.lexists(path):  # another process may remove `.removing` in between
                 away.parent.mkdir(exist_ok=True)
                 with suppress(FileNotFoundError):
                     os.rename(path, away)
-                    sync(path.parent)
+                    paths.sync(path.parent)
             _delete(away)
             _remove_empty(path.parent)
 
@@ -280,7 +254,7 @@ class LocalStore(Store):
             self.delete(name)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """Lists temporary files, which nobody writes under this lock, and folders renamed away; follows no link."""
+        """Lists temporary files (under this lock, they are remains) and folders renamed away; ignores links."""
         root = os.path.realpath(self.url)
         with self._refusals("written"), self.locked() if remove else nullcontext():
             found = (path for pattern in _STRAYS for path in Path(root).glob(pattern))
@@ -291,13 +265,13 @@ class LocalStore(Store):
         return sizes
 
     def _entry(self, name: str) -> Path:
-        """Returns the path of what is to be made, replaced or removed: of a link itself, not of what it leads to.
+        """Returns the path of an entry to make, replace or remove, without following it if it is a link.
 
         Raises:
-            DatasetError: it leaves the output, by its text or through a link.
+            DatasetError: the path leaves the output, by `..` or through a link.
         """
-        folder, _, last = check_inner(name).rpartition("/")
-        return Path(locate(self.url, folder) if folder else self.url, last)
+        folder, _, last = paths.check_inner(name).rpartition("/")
+        return Path(paths.locate(self.url, folder) if folder else self.url, last)
 
     @contextmanager
     def _refusals(self, action: str) -> Iterator[None]:
@@ -305,17 +279,17 @@ class LocalStore(Store):
             yield
         except OSError as error:
             path = error.filename or self.url
-            raise OutputError(f"the output {self.url} cannot be {action}: {error.strerror}: {path}") from error
+            raise base.OutputError(f"the output {self.url} cannot be {action}: {error.strerror}: {path}") from error
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replaces a file by one that is whole on the disk, and fsyncs the folder's entry."""
-    write_atomically(path, data)
-    sync(path.parent)
+    """Replaces a file atomically and durably."""
+    paths.write_atomically(path, data)
+    paths.sync(path.parent)
 
 
 def _delete(path: Path) -> None:
-    """Deletes a file, a link or a folder, and a hidden parent folder that this leaves empty."""
+    """Deletes a file, a link or a folder, and a hidden parent folder left empty."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -330,7 +304,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def folder_bytes(path: Path) -> int:
-    """The bytes of a file, or of all files below a folder, without those that go meanwhile."""
+    """Returns the bytes of a file, or of all files below a folder; ignores files deleted meanwhile."""
     total = 0
     walk = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
     for file in walk if path.is_dir() else [path]:

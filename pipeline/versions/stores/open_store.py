@@ -1,4 +1,4 @@
-"""Opens the store of an output: a local folder, Google Cloud Storage or S3, all by one protocol, `Store`."""
+"""Opens an output's `Store`: a local folder, Google Cloud Storage or S3."""
 
 import os
 from functools import lru_cache
@@ -14,7 +14,7 @@ from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.parts import is_plain
 from recordmill.pipeline.versions.stores.s3 import S3Store
 
-READ_BYTES = 4 << 20  # 4 MiB: the bytes of an object that a request of a stream asks for
+READ_BYTES = 4 << 20  # 4 MiB: per request of a stream
 _STORES: dict[str, type[BucketStore]] = {"gs": GcsStore, "s3": S3Store}
 
 
@@ -24,10 +24,10 @@ def is_local(output: str) -> bool:
 
 
 def open_store(output: str) -> Store:
-    """Opens the store of an output: a path, `gs://bucket/folder` or `s3://bucket/folder`. Sends no request yet.
+    """Opens a path, `gs://bucket/folder` or `s3://bucket/folder` as a store, without a request.
 
     Raises:
-        OutputError: a URL of another scheme, without a bucket, or with odd parts, or its library is not installed.
+        OutputError: the URL has another scheme, lacks a bucket, or has empty or dotted parts.
     """
     return LocalStore(output) if is_local(output) else open_bucket(output)
 
@@ -39,16 +39,12 @@ def open_bucket(url: str) -> BucketStore:
     if scheme not in _STORES or not bucket:
         raise OutputError(f"{url} is neither a path nor a URL like gs://bucket/folder or s3://bucket/folder")
     if folder and not is_plain(folder):
-        raise OutputError(f"{url} has an empty or dotted part, by which tools mean different folders: name one without")
+        raise OutputError(f"{url} has an empty or dotted part, which tools read differently: use a URL without it")
     return _STORES[scheme](bucket, folder)
 
 
 def open_object(url: str) -> tuple[BucketStore, str]:
-    """Returns the bucket and the name of an object; all reads of this process share the bucket's client.
-
-    Raises:
-        OutputError: as `open_store`.
-    """
+    """Returns an object's bucket, with one client per process, and its name. Raises: OutputError as `open_store`."""
     scheme, _, rest = url.partition("://")
     bucket, _, name = rest.partition("/")
     return _shared_bucket(f"{scheme}://{bucket}"), name
@@ -64,12 +60,12 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def open_stream(url: str) -> BufferedReader:
-    """Opens an object for reading in any order. Raises: OutputError as `open_store`; the first read: as its `range`."""
+    """Opens a seekable stream of an object. Raises: OutputError as `open_store`; its reads raise as `range`."""
     return BufferedReader(_ObjectStream(*open_object(url)), READ_BYTES)
 
 
 class _ObjectStream(RawIOBase):
-    """An object that is read by ranges; its size comes with the first of them."""
+    """An object read by ranges; the first answer also has its size."""
 
     def __init__(self, store: BucketStore, name: str) -> None:
         self._store, self._name, self._at = store, name, 0
@@ -87,7 +83,7 @@ class _ObjectStream(RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        return self._next(None)  # by one request: by itself it asks for 8 KiB at a time
+        return self._next(None)  # one request; the default is one per 8 KiB
 
     def _next(self, end: int | None) -> bytes:
         if self._size is not None and self._at >= self._size:
@@ -105,5 +101,5 @@ class _ObjectStream(RawIOBase):
 
 
 def open_location(output: str) -> Location:
-    """Returns an output, or a folder in it, as `pipeline.dataset.manifest` reads it; a local path stays as given."""
+    """Returns an output's `Location` for readers (`pipeline.dataset.manifest`); a local path stays relative."""
     return Path(output) if is_local(output) else open_store(output).location

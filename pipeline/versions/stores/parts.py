@@ -1,8 +1,7 @@
-"""Parts of objects: streams that write them, and reads.
+"""Reads and streamed writes of parts of objects.
 
-obstore reads first: it takes a seventh of the CPU of a store's own client, outside Python's lock. It is asked once.
-What it cannot read, the store's client reads: it finds a bucket of another region, waits and repeats, and says what an
-error means.
+Reads try obstore once: it needs a seventh of the CPU of a store's own client, outside the GIL. If it fails, the store's
+client reads: it finds a bucket's region, retries with backoff, and explains errors.
 """
 
 import hashlib
@@ -20,65 +19,53 @@ from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 OPTIONS: dict[str, Any] = {
     "retry_config": {"max_retries": 0},
-    "client_options": {"allow_http": True, "timeout": "120s"},  # of a whole answer
+    "client_options": {"allow_http": True, "timeout": "120s"},  # for a whole answer
 }
 """Settings of obstore's stores."""
-TRIES = 8  # failures after which a bucket that obstore never read is left to the store's client
-
-
-PART_BYTES = 8 << 20  # 8 MiB: the bytes of a stream that are sent, and held in memory, at a time
+TRIES = 8  # failures until a bucket never read by obstore is left to the store's client
+PART_BYTES = 8 << 20  # 8 MiB of a stream sent, and held in memory, at a time
 
 
 class Part(NamedTuple):
-    """A part of an object, and the bytes of the whole."""
+    """A part of an object, and of the whole object its size and the store's tag of its content ("" if unknown)."""
 
     data: bytes
     size: int
     tag: str = ""
-    """The store's tag of the whole, which changes with its content; empty where it says none."""
 
 
 def is_plain(key: str) -> bool:
-    """Whether a key has no empty and no dotted part: of `a/`, obstore reads `a`."""
+    """Whether a key has only plain parts, none empty or dotted: for `a/`, obstore reads `a`."""
     return NO_PARTS.isdisjoint(key.split("/"))
 
 
 def byte_range(start: int, end: int | None) -> dict[str, str]:
-    """Returns the header `Range` of a request (RFC 9110, 14.2); none for a whole object."""
+    """Returns the header `Range` of a request (RFC 9110, 14.2), or {} for a whole object."""
     return {"Range": f"bytes={start}-{'' if end is None else end - 1}"} if start or end is not None else {}
 
 
 def size_of(content_range: str | None, length: int, most: int | None) -> int:
-    """Returns the bytes of an object by the headers `Content-Range` and `Content-Length` of an answer.
-
-    Raises:
-        TooLargeError: they are more than `most`.
-    """
+    """Returns an object's bytes by an answer's `Content-Range` and `Content-Length`. Raises: TooLargeError."""
     size = int(content_range.rpartition("/")[2]) if content_range else length
     check_size(size, most)
     return size
 
 
 def check_size(size: int, most: int | None) -> None:
-    """Checks a size. Raises: TooLargeError: it is more than `most`."""
+    """Raises: TooLargeError: the size is more than `most`."""
     if most is not None and size > most:
         raise TooLargeError(size)
 
 
 class DirectReads:
-    """Reads of one bucket by obstore. May be used by several threads."""
+    """Reads one bucket by obstore; thread-safe. `store` is obstore's, with `OPTIONS`; `tag` the tag's field."""
 
     def __init__(self, store: Any, tag: str) -> None:
-        """Takes a store of obstore's, with `OPTIONS`, and the field of its answers that holds an object's tag."""
         self._get, self._store, self._tag = import_module("obstore").get, store, tag
         self._works, self._failures = False, 0
 
     def range(self, key: str, start: int, end: int | None, most: int | None) -> Part | None:
-        """Reads as `BucketStore.range`; None: the store's client should.
-
-        Raises:
-            TooLargeError: the object has more than `most` bytes.
-        """
+        """Reads like `BucketStore.range`; None leaves it to the store's client. Raises: TooLargeError."""
         if (self._failures >= TRIES and not self._works) or _process() != os.getpid() or not is_plain(key):
             return None
         began, wanted = time.monotonic(), {"offset": start} if end is None else (start, end)
@@ -87,7 +74,7 @@ class DirectReads:
             size = int(answer.meta["size"])
             data = bytes(answer.bytes()) if most is None or size <= most else b""
             part = Part(data, size, str(answer.meta[self._tag] or ""))
-        except Exception:  # whatever it is, the store's client meets it, too
+        except Exception:  # the store's client will report it
             _count(began, retries=1)
             self._failures += 1
             return None
@@ -103,12 +90,12 @@ def _count(began: float, **counts: int) -> None:
 
 @cache
 def _process() -> int:
-    """Returns the process in which obstore began: its threads are in no fork of that."""
+    """Returns the process that started obstore, whose threads do not survive a fork."""
     return os.getpid()
 
 
 class Upload(Protocol):
-    """A stream on its way to a new object, which nobody sees before `complete`."""
+    """An upload of a new object, invisible until `complete`."""
 
     def send(self, data: bytes | bytearray) -> None:
         """Sends the next PART_BYTES or more, a multiple of 256 KiB. Raises: Conflict, or the library's errors."""
@@ -117,15 +104,15 @@ class Upload(Protocol):
         """Sends the rest, and shows the object.
 
         Raises:
-            Conflict: another process was first; its object is there, or about to be. Or the library's errors.
+            Conflict: another process's object exists, or will soon. Or the library's errors.
         """
 
     def abort(self) -> None:
-        """Removes what was sent. Raises: the library's errors."""
+        """Removes the sent parts. Raises: the library's errors."""
 
 
 class Stream(RawIOBase):
-    """Sends what is written in parts; where another process was first, only digests it."""
+    """Uploads written data in parts; after losing the race, only hashes it."""
 
     def __init__(self, upload: Upload, url: str) -> None:
         self._upload, self._url, self._rest, self._parts = upload, url, bytearray(), 0
@@ -134,18 +121,18 @@ class Stream(RawIOBase):
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of what was written."""
+        """The SHA-256 of the written data."""
         return self._sha256.digest()
 
     def writable(self) -> bool:
-        """Always."""
+        """Returns True."""
         return True
 
     def write(self, data: Any, /) -> int:
-        """Sends the parts that are whole. Raises: OutputError."""
+        """Sends complete parts. Raises: OutputError."""
         self._sha256.update(data)
         self._rest += data
-        part = PART_BYTES << (self._parts // 1000)  # S3 takes 10,000 parts
+        part = PART_BYTES << (self._parts // 1000)  # S3 allows 10,000 parts
         while len(self._rest) >= part:
             self._send(part)
         return memoryview(data).nbytes

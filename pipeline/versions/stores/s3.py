@@ -1,8 +1,8 @@
 """An output in S3 or a compatible store: a tag is an ETag, a condition `If-Match` or `If-None-Match`.
 
-Endpoint, region and credentials come from the environment, as boto3 reads them: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, …
-Where it has no credentials, requests are not signed: a public bucket answers them.
-The store must support conditional writes, as S3 does since 2024.
+boto3 reads endpoint, region and credentials from the environment: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, … Without
+credentials, requests are unsigned, enough for public buckets. The store must support conditional writes, as S3 does
+since 2024.
 """
 
 import threading
@@ -21,15 +21,14 @@ from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _CONFLICTS = ("409", "412", "ConditionalRequestConflict", "PreconditionFailed")
-_DELETED_AT_ONCE = 1000  # the most that S3 takes
+_DELETED_AT_ONCE = 1000  # S3's limit
 _CONFIG = {
     "max_pool_connections": CONNECTIONS,
-    "retries": {"mode": "standard", "max_attempts": 10},  # by backoff up to a minute: a store that is away for a while
-    "response_checksum_validation": "when_required",  # else each answer is digested in Python, 1 ms a MiB
+    "retries": {"mode": "standard", "max_attempts": 10},  # backoff up to a minute, for short outages
+    "response_checksum_validation": "when_required",  # avoids hashing each answer in Python, 1 ms a MiB
 }
-_TTL = timedelta(minutes=5)
-"""The time for which obstore uses credentials; boto3 renews them a quarter of an hour before they expire."""
-_MAKING = threading.Lock()  # held while a client is made: boto3 loads its models without a lock
+_TTL = timedelta(minutes=5)  # of credentials in obstore; boto3 renews them a quarter of an hour before they expire
+_MAKING = threading.Lock()  # held while making a client: boto3 loads its models without a lock
 
 
 class S3Store(BucketStore):
@@ -72,7 +71,7 @@ class S3Store(BucketStore):
 
     @contextmanager
     def _passing(self, *codes: str) -> Iterator[None]:
-        """Ends the block where the store answers by one of these codes."""
+        """Ends the block quietly if the store answers with one of these codes."""
         try:
             yield
         except self._error as error:
@@ -100,7 +99,7 @@ class S3Store(BucketStore):
             self._client.delete_object(**self._object(name), **({} if tag is None else {"IfMatch": tag}))
 
     def _delete_all(self, names: Sequence[str]) -> None:
-        """Deletes `_DELETED_AT_ONCE` objects by a request; those that S3 refuses one by one, which gives the reason."""
+        """Deletes many objects per request, then refused ones singly, which raises the reason."""
         for start in range(0, len(names), _DELETED_AT_ONCE):
             objects = [{"Key": self._prefix + name} for name in names[start : start + _DELETED_AT_ONCE]]
             with refusals(self.url, "written"):
@@ -121,11 +120,11 @@ class S3Store(BucketStore):
         return listing
 
     def abort_uploads(self, folder: str) -> None:
-        """Removes the parts of multipart uploads, which cost money and are in no listing of objects."""
+        """Removes the parts of multipart uploads, which cost money but are not listed as objects."""
         self._abort(self._uploads(self._below(folder)))
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """Finds multipart uploads that began more than a day ago; their bytes are not known."""
+        """Finds multipart uploads older than a day; their bytes are unknown, reported as 0."""
         old = datetime.now(UTC) - timedelta(days=1)
         uploads = [upload for upload in self._uploads(self._prefix) if upload["Initiated"] < old]
         if remove:
@@ -150,7 +149,7 @@ class S3Store(BucketStore):
 
     def _range(self, key: str, start: int, end: int | None, most: int | None) -> Part:
         wanted = byte_range(start, end)
-        with self._passing("InvalidRange"):  # an empty object, or one that has become shorter
+        with self._passing("InvalidRange"):  # an empty or truncated object
             with self._passing(*_MISSING):
                 answer = self._client.get_object(Bucket=self._bucket_name, Key=key, **wanted)
                 size = size_of(answer.get("ContentRange"), answer["ContentLength"], most)
@@ -170,7 +169,6 @@ _REQUEST = threading.local()
 
 
 def _began(request: Any, **_: Any) -> None:
-    """Notes a request, or a repetition, of this thread."""
     body = request.body if isinstance(request.body, bytes) else b""
     _REQUEST.sent, _REQUEST.began = len(body), time.monotonic()
     _REQUEST.retries = int(b"attempt=1" not in request.headers.get("amz-sdk-request", b"attempt=1").split(b"; "))
@@ -184,7 +182,7 @@ def _answered(response_dict: Any, event_name: str, **_: Any) -> None:
 
 
 class _MultipartUpload(Upload):
-    """One request for a small object; otherwise a multipart upload, whose completion alone shows it."""
+    """A single request for a small object, otherwise a multipart upload, invisible until its completion."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         self._store, self._object = store, {"Bucket": store._bucket_name, "Key": key}
@@ -203,8 +201,8 @@ class _MultipartUpload(Upload):
         """Sends the rest, and shows the object.
 
         Raises:
-            Conflict: there is such an object (412), another write of it is under way (409), or the upload is gone:
-                a library repeats a request whose answer was lost.
+            Conflict: the object exists (412), another write is running (409), or the upload is gone, since a library
+                retries requests after lost answers.
         """
         client = self._store._client
         with self._store._passing(*_CONFLICTS, "NoSuchUpload"):

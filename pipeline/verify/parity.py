@@ -1,17 +1,13 @@
-"""The parts of `recordmill verify` that need the packages of a build: repairing, and comparing raw rows with records.
+"""Training = serving: compares raw rows through the serving model with their stored records through both readers.
 
-Training = serving: a raw row through the serving model and its stored record through either engine of the reader give
-the same model-ready values, bit for bit; only images that are scaled when they are read may differ by one level in the
-NumPy engine.
-
->>> report = with_sources(verify("out/emoji"), spec, rows=64, mend=True)  # doctest: +SKIP
+The model-ready values are equal bit for bit, except that the NumPy engine may differ by one level in an image scaled by
+the reader.
 """
 
 import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,9 +34,7 @@ from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.files import check_graph
-from recordmill.pipeline.verify.repair import repair
 from recordmill.pipeline.verify.report import Findings, Verification, shown
-from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import argument_name
 from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
@@ -49,39 +43,25 @@ from recordmill.transforms.tensorflow.features import parse as parse_in_tensorfl
 from recordmill.transforms.tensorflow.image import ImageError
 
 NOT_CHECKED = "training = serving: "
-CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any size
+CHUNKS = 8  # of about 8 MiB: a sample takes about a second, whatever the source's size
 
 
-def with_sources(report: Verification, spec: Spec | None, *, rows: int, mend: bool) -> Verification:
-    """Completes the report of a verified version.
-
-    Args:
-        report: of a version in a local folder.
-        spec: the dataset's; None if only indexes may need repair.
-        rows: the largest number of raw rows to compare; 0 for none.
-        mend: whether to repair what is damaged, and verify again.
-    """
-    folder = Path(report.folder)
-    if mend and not report.is_whole:
-        done = repair(folder, report.manifest, report.findings, spec)
-        report = replace(verify(report.folder), repaired=done.files, unrepaired=done.reasons)
-    if spec is None or not rows:
-        return report
-    report.findings.merge(_parity(folder, report.manifest, spec, rows))
-    return report
-
-
-def _parity(folder: Path, manifest: Manifest, spec: Spec, rows: int) -> Findings:
-    files = Listings(StoreFiles(BeamFiles()))
+def with_parity(report: Verification, spec: Spec, rows: int) -> Verification:
+    """Compares up to `rows` source rows; adds the findings to the report, of a version on this machine."""
+    folder, files = Path(report.folder), Listings(StoreFiles(BeamFiles()))
     try:
         take_times(spec, folder, files)
         plan = make_plan(spec, files)
     except UserError as error:
-        return Findings(unchecked=[f"{NOT_CHECKED}{error}"])
-    with tempfile.TemporaryDirectory(prefix="recordmill-") as scratch:
-        work = planned_build(plan, os.path.join(scratch, "run"), files.files, inline=True, threads=0)
-        install_user_code(work)
-        return check_parity(folder, manifest, plan, work, rows)
+        obstacle: str | None = str(error)
+    else:
+        with tempfile.TemporaryDirectory(prefix="recordmill-") as scratch:
+            work = planned_build(plan, os.path.join(scratch, "run"), files.files, inline=True, threads=0)
+            install_user_code(work)
+            obstacle = _compare_rows(report.findings, folder, report.manifest, plan, work, rows)
+    if obstacle:
+        report.findings.unchecked.append(f"{NOT_CHECKED}{obstacle}")
+    return report
 
 
 class RawRows(NamedTuple):
@@ -89,7 +69,7 @@ class RawRows(NamedTuple):
 
     keys: list[bytes]
     columns: dict[str, list[Any]]
-    """By feature: each row's value or list of values; an image's value is its bytes."""
+    """By feature: each row's value or list of values; an image is its bytes."""
 
     def keep(self, rows: Sequence[int]) -> "RawRows":
         """Keeps the rows at these positions."""
@@ -105,58 +85,40 @@ class RawRows(NamedTuple):
         return tf.RaggedTensor.from_row_lengths(tf.constant(flat, spec.dtype, shape=[len(flat)]), [*map(len, values)])
 
 
-def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: PlannedBuild, count: int) -> Findings:
-    """Serves a sample of the sources' rows, reads their records, and compares.
-
-    Args:
-        folder: the version's, on this machine.
-        manifest: its manifest.
-        plan: of the spec, made now.
-        work: of the plan, `inline`.
-        count: the largest number of rows to compare.
-    """
-    findings = Findings()
-    if obstacle := _compare_rows(findings, folder, manifest, plan, work, count):
-        findings.unchecked.append(f"{NOT_CHECKED}{obstacle}")
-    return findings
-
-
 def _compare_rows(
     findings: Findings, folder: Path, manifest: Manifest, plan: BuildPlan, work: PlannedBuild, count: int
 ) -> str | None:
-    """Adds the rows that differ to the findings; returns the reason where rows cannot be compared."""
+    """Adds the rows that differ to the findings; returns the reason if rows cannot be compared."""
     if plan.inputs_sha256 != manifest.provenance.get("inputs_sha256"):
-        return "the inputs are not those of the build: files came, went or changed"
+        return "the inputs changed since the build: files were added, removed or modified"
     if any("packed" in description for description in manifest.features.values()):
-        return "records of a packed text hold many rows"
+        return "records of a packed text hold several rows each"
     if check_graph(VersionFiles(folder), manifest, "serving").problems:
-        return "the serving model is damaged, and is not loaded"
+        return "the serving model is damaged and was not loaded"
     if (batch := sample_rows(plan, work, count)) is None:
         return "no row could be read"
     try:
         stored = _stored(findings, folder, manifest, batch.keys)
-    except DatasetError:  # the check of the file names it
+    except DatasetError:  # reported by the check of the file
         return "the file of rejects is damaged"
     if not stored:
         return "none of the sample's rows has a record"
     served = _served(folder, manifest, work, batch.keep([*stored]))
     if served is None:
-        return "the spec's features are not those of the version"
+        return "the spec's features differ from the version's"
     rows = [*stored.values()]
     findings.checked.update(rows=len(rows))
     for engine, read in _read(manifest, [row.data for row in rows]):
         for name, values in served.items():
             same = _same(values, read[name], _tolerance(manifest, name) if engine == "NumPy" else 0.0)
-            message = (
-                f"the serving model gives another '{name}' of its raw row than the reader ({engine}) of the record"
-            )
+            message = f"'{name}' differs between the serving model (raw row) and the reader ({engine}, record)"
             for row in (rows[number] for number in np.flatnonzero(~same).tolist()):
                 findings.add(row.file, message, row.record, row.offset)
     return None
 
 
 def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> dict[int, StoredRow]:
-    """Finds the record of each row, by the row's number; leaves out rows with none, with several, or with a reject."""
+    """Maps row numbers to records; skips rejected rows and rows without exactly one record."""
     ids = [key.decode("utf-8", "replace") for key in keys]
     known, stored = {*ids}, {}
     lines = (line for file in manifest.rejects.get("files", []) for line in read_reject_lines(folder, file["file"]))
@@ -166,17 +128,17 @@ def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence
             continue
         try:
             records = find_records(folder, manifest, key)
-        except DatasetError:  # the check of its shard names it
+        except DatasetError:  # reported by the check of the shard
             continue
         if len(records) == 1:
             stored[number] = records[0]
         if not records and not manifest.rows.get("duplicates") and not manifest.rows.get("forgotten"):
-            findings.add(MANIFEST_FILE, f"the row {shown(key)} of the sources is neither stored nor rejected")
+            findings.add(MANIFEST_FILE, f"the source row {shown(key)} is neither stored nor rejected")
     return stored
 
 
 def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> dict[str, npt.NDArray[Any]] | None:
-    """Serves raw rows; None if the serving model takes other columns."""
+    """Serves raw rows; None if the serving model expects other columns."""
     model = tf.saved_model.load(str(folder / "serving"))
     signature = model.signatures["serving_default" if manifest.label is None else "with_label"]
     columns: dict[str, Any] = {}
@@ -199,7 +161,7 @@ def _read(manifest: Manifest, records: Sequence[bytes]) -> Iterator[tuple[str, M
 
 
 def _tolerance(manifest: Manifest, name: str) -> float:
-    """Returns the NumPy engine's largest difference: one level of an image that is scaled when it is read."""
+    """Returns the largest difference allowed to the NumPy engine: one level of an image scaled by the reader."""
     description = manifest.features.get(name, {})
     return 1.001 * max(map(abs, description["scale"])) if description.get("encoding") == "original" else 0.0
 
@@ -219,15 +181,9 @@ def _same(served: npt.NDArray[Any], read: Any, tolerance: float) -> npt.NDArray[
 
 
 def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | None:
-    """Returns rows with their images: those with the smallest sample hash in the chunks that a hash chooses.
+    """Reads up to `count` rows with their images: the smallest sample hashes of a few chunks chosen by hash.
 
-    Args:
-        plan: of the build; its chunks are read.
-        work: with `inline`, so that images inside rows stay there.
-        count: the largest number of rows.
-
-    Returns:
-        the rows without those that a build would reject; fewer if there are no more, None if there are none.
+    `work` is `inline`: images inside rows stay there. Skips rows that a build would reject; None if no row is left.
     """
     chosen = sorted(plan.chunks, key=lambda chunk: hashlib.sha256(b"%d" % chunk.index).digest())[:CHUNKS]
     least: pa.Table | None = None
@@ -251,7 +207,7 @@ def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
             try:
                 data = [loader.load(sources[row], image, options).data for image in kept(references, options)]
             except ImageError:
-                good.discard(row)  # a reject, or unreadable now: nothing to compare
+                good.discard(row)  # rejected, or unreadable now
                 continue
             columns[name][row] = data if isinstance(references, list) else b"".join(data)
     return RawRows(rows["@key"].to_pylist(), columns).keep(sorted(good))
