@@ -54,7 +54,6 @@ Curve = tuple[float, ...]
 SRGB_CURVE: Curve = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 CODED_CURVES = {4: (2.2, 1.0, 0.0, 0.0, 0.0), 8: (1.0, 1.0, 0.0, 0.0, 0.0), 13: SRGB_CURVE}
 """The transfer functions of H.273 that are applied; those of video and HDR are not."""
-SRGB_GAMMA, GAMMA_SPREAD = 45_455, 0.05  # of PNG's `gAMA`; libpng takes what is so near for sRGB's curve
 BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
 LEVELS = np.arange(0, 256, 15)
 SAME = 0.01  # the greatest difference of a matrix's numbers from those of primaries that have a name
@@ -90,15 +89,9 @@ def _of_jpeg(data: bytes) -> bytes:
 
 
 def _of_png(data: bytes) -> bytes:
-    """Takes `cICP`, else `iCCP`, else `sRGB`, else `gAMA` with `cHRM`, in the order of PNG's third edition."""
-    chunks = dict[bytes, bytes]()
-    for kind, start, end in takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data)):
-        if kind in (b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"):
-            chunks.setdefault(kind, data[start:end])
-    coded = _of_code_points(*chunks.get(b"cICP", b"")[:2])
-    if coded or (profile := chunks.get(b"iCCP")) is None:
-        return coded or (b"" if b"sRGB" in chunks else _of_gamma(chunks.get(b"gAMA"), chunks.get(b"cHRM")))
-    return _inflated(profile.partition(b"\0")[2][1:])
+    chunks = takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data))
+    profile = next((data[start:end] for kind, start, end in chunks if kind == b"iCCP"), None)
+    return b"" if profile is None else _inflated(profile.partition(b"\0")[2][1:])
 
 
 def _inflated(data: bytes) -> bytes:
@@ -109,20 +102,6 @@ def _inflated(data: bytes) -> bytes:
     if len(profile) > MOST_INFLATED:
         raise _too_large("PNG", MOST_INFLATED)
     return profile or BROKEN
-
-
-@lru_cache(maxsize=64)
-def _of_gamma(gamma: bytes | None, chromaticities: bytes | None) -> bytes:
-    """Makes a profile of PNG's exponent and chromaticities, each in 100,000ths; of one alone none, as browsers do."""
-    if gamma is None or chromaticities is None:
-        return b""
-    try:
-        (exponent,), points = struct.unpack(">I", gamma), np.array(struct.unpack(">8I", chromaticities)) / 1e5
-        is_usual = abs(exponent / SRGB_GAMMA - 1) < GAMMA_SPREAD
-        curve = SRGB_CURVE if is_usual else (1e5 / exponent, 1.0, 0.0, 0.0, 0.0)
-        return made_profile(tuple((x, y) for x, y in points.reshape(4, 2).tolist()), curve)
-    except (struct.error, ArithmeticError, ValueError):
-        return BROKEN
 
 
 @lru_cache(maxsize=64)
