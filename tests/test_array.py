@@ -21,9 +21,8 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.array import Array
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
-from recordmill.transforms.contract.array_layout import DTYPES, ArrayLayout
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.array import ArrayDescription
+from recordmill.transforms.contract.kinds.array import DTYPES, ArrayDescription, ArrayLayout
 from recordmill.transforms.contract.stored import FinishOptions, RowError
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import model_features, prepare_array

@@ -14,7 +14,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
-from recordmill.transforms.contract.array_layout import ArrayError, ArrayLayout, numpy_dtype
+from recordmill.transforms.contract.kinds.array import ArrayError, ArrayLayout, numpy_dtype
 
 BASE = ("", "")
 SQUARE = [[1, 2], [3, 4]]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recordmill.transforms.contract.array_layout import ArrayLayout
+from recordmill.transforms.contract.kinds.array import ArrayLayout
 
 
 class ColumnType(StrEnum):
@@ -27,9 +27,17 @@ class ColumnType(StrEnum):
     IMAGE = "image"
     """An image: its place, or its bytes; delivered as Arrow `binary`, a reference of `sources.images`."""
     ARRAY = "array"
-    """Numbers of a shape, delivered as Arrow `binary`: their bytes, as `contract.array_layout` lays them out."""
+    """Numbers of a shape, delivered as Arrow `binary`: their bytes, as `kinds.array` lays them out."""
 
 
+ARROW_NAMES: Mapping[ColumnType, str] = {
+    ColumnType.TEXT: "string",
+    ColumnType.CATEGORY: "string",
+    ColumnType.NUMBER: "float64",
+    ColumnType.INTEGER: "int64",
+    ColumnType.IMAGE: "binary",
+    ColumnType.ARRAY: "binary",
+}
 INT64 = range(-(1 << 63), 1 << 63)
 """The values of an INTEGER."""
 
@@ -54,6 +62,23 @@ class Column:
     presence: bool = False
     """Whether it matters only that a row has its IMAGE: a source that knows it without reading the bytes gives any
     reference."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a row may have several values: a list, or an array."""
+        return self.many or self.array is not None
+
+    @property
+    def is_blob(self) -> bool:
+        """Whether the bytes of a single value, such as a `.npy` file, may hold all values of a row."""
+        return self.array is not None
+
+    @property
+    def innermost(self) -> str:
+        """The Arrow name of the innermost values, where a source has them in nested lists."""
+        if self.array is None:
+            return ARROW_NAMES[self.type]
+        return "int64" if self.array.holds_integers else "float64"
 
     def __str__(self) -> str:
         """Returns its name in a message: `number`, `list of number (length 3)`, `parsed number`."""

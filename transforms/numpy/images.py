@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.array_layout import numpy_dtype
+from recordmill.transforms.contract.kinds.array import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import ImagePart, Shape

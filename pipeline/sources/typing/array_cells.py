@@ -1,6 +1,6 @@
 """Values of columns of arrays: nested lists, JSON of these, NumPy's arrays, and the bytes of `.npy` files.
 
-Each becomes its bytes, as `contract.array_layout` lays them out. Lists are nested as the array's shape is, or are one
+Each becomes its bytes, as `kinds.array` lays them out. Lists are nested as the array's shape is, or are one
 list of all its values.
 """
 
@@ -17,7 +17,7 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults
 from recordmill.pipeline.sources.typing.arrays import absent, flat_values, is_list, lengths, plain
-from recordmill.transforms.contract.array_layout import MAGIC, ArrayError, ArrayLayout
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
 
 NULL = "the array holds a null"
 PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}

@@ -14,17 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.columns import ARROW_NAMES, Column
 from recordmill.pipeline.sources.faults import Faults, Mask, Rows, add_inner
 
-ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
-    ColumnType.TEXT: pa.string(),
-    ColumnType.CATEGORY: pa.string(),
-    ColumnType.NUMBER: pa.float64(),
-    ColumnType.INTEGER: pa.int64(),
-    ColumnType.IMAGE: pa.binary(),
-    ColumnType.ARRAY: pa.binary(),
-}
+ARROW_TYPES = {kind: pa.type_for_alias(name) for kind, name in ARROW_NAMES.items()}
 
 
 def arrow_type(column: Column) -> pa.DataType:

@@ -27,10 +27,9 @@ import pyarrow as pa
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.images import ImageBase
-from recordmill.pipeline.sources.typing.array_cells import arrays_of_objects
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, cuts, encoded, flat_values, in_groups
 from recordmill.pipeline.sources.typing.blocks import IN_LIST
-from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type
+from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, typed_whole, wrong_type
 
 BIG, BEYOND = pa.decimal256(76, 0), 10**76
 """The type of integers beyond 64 bits, and the least number that it cannot hold."""
@@ -43,8 +42,8 @@ A string names the type of a value that is not taken."""
 
 def typed_objects(name: str, column: Column, values: Sequence[object], base: ImageBase, faults: Faults) -> pa.Array:
     """Makes an array of the column's type of Python values: shape [rows], as `values.typed_values` does."""
-    if column.array is not None:
-        return arrays_of_objects(name, column.array, values, faults)
+    if (typed := typed_whole(name, column, values, faults)) is not None:
+        return typed
     sorts: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for row, value in enumerate(values):
         if value is None:

@@ -39,7 +39,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import ImageBase, empty_images, inlined, references
-from recordmill.pipeline.sources.typing.array_cells import typed_arrays
+from recordmill.pipeline.sources.typing.array_cells import arrays_of_objects, typed_arrays
 from recordmill.pipeline.sources.typing.arrays import (
     ARROW_TYPES,
     absent,
@@ -80,6 +80,11 @@ def typed_values(
     add_inner(faults, inner, np.repeat(np.arange(len(counts)), counts) if inner else (), IN_LIST)
     add_faults(faults, holes, Fault(ABSENT.reason, IN_LIST + ABSENT.message, name))
     return as_lists(counts, typed, absent(values))
+
+
+def typed_whole(name: str, column: Column, values: Sequence[object], faults: Faults) -> pa.Array | None:
+    """Makes an array of Python values of a type that takes them as they are; None where Arrow's types come first."""
+    return None if column.array is None else arrays_of_objects(name, column.array, values, faults)
 
 
 def misfit(column: Column, kind: pa.DataType) -> str | None:
