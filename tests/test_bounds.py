@@ -23,9 +23,9 @@ from recordmill.pipeline.sources.formats.open_images import BoxTable
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
-from recordmill.transforms.contract.exif import RAW
 from recordmill.transforms.contract.image_header import check_header, check_tile, jpeg_segments, png_chunks
 from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode_original
 from tests.pictures import bmp, chunk, saved

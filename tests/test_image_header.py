@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill.transforms.contract.exif import TIFFS
 from recordmill.transforms.contract.image_header import JPEG, PNG, Header, ImageError, check_header, read_header
+from recordmill.transforms.contract.image_parts import TIFFS
 from tests.pictures import PIXELS, animated, bmp, chunk, saved, turned
 
 HEIGHT, WIDTH = PIXELS.shape[:2]

@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.exif import tiff_values
 from recordmill.transforms.contract.image_header import APP2, ImageError, jpeg_segments, png_chunks, segment_end
-from recordmill.transforms.contract.iso_media import leaf_boxes
+from recordmill.transforms.contract.image_parts import leaf_boxes, tiff_values
 
 Array = npt.NDArray[np.float64]
 
@@ -39,8 +38,7 @@ BROKEN = b"broken"  # stands for a profile that cannot be read; no decoder takes
 
 D65, D50 = (0.3127, 0.3290), (0.9642, 1.0, 0.8249)
 """The white of displays, as chromaticity, and that of profiles, in XYZ."""
-Primaries = tuple[tuple[float, float], ...]
-"""The chromaticities x, y of white, red, green and blue."""
+Primaries = tuple[tuple[float, float], ...]  # chromaticities x, y of white, red, green and blue
 PRIMARIES: Mapping[str, Primaries] = {
     "sRGB": (D65, (0.64, 0.33), (0.30, 0.60), (0.15, 0.06)),
     "Display P3": (D65, (0.68, 0.32), (0.265, 0.69), (0.15, 0.06)),
@@ -49,8 +47,7 @@ PRIMARIES: Mapping[str, Primaries] = {
     "Rec. 2020": (D65, (0.708, 0.292), (0.170, 0.797), (0.131, 0.046)),
 }
 CODED_PRIMARIES = {1: "sRGB", 9: "Rec. 2020", 12: "Display P3"}
-Curve = tuple[float, ...]
-"""The numbers g, a, b, c and d of ICC's parametric curve 3: (ax + b) ** g from d on, cx below."""
+Curve = tuple[float, ...]  # numbers g, a, b, c and d of ICC's parametric curve 3: (ax + b) ** g from d on, cx below
 SRGB_CURVE: Curve = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 CODED_CURVES = {4: (2.2, 1.0, 0.0, 0.0, 0.0), 8: (1.0, 1.0, 0.0, 0.0, 0.0), 13: SRGB_CURVE}
 """The transfer functions of H.273 that are applied; those of video and HDR are not."""

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from recordmill.transforms.contract.bounds import GIF_BLOCKS
-from recordmill.transforms.contract.exif import tiff_numbers, tiff_values
 from recordmill.transforms.contract.image_header import png_chunks
-from recordmill.transforms.contract.iso_media import leaf_boxes
+from recordmill.transforms.contract.image_parts import leaf_boxes, tiff_numbers, tiff_values
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
 

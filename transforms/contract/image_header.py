@@ -20,8 +20,14 @@ from typing import Any
 
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.exif import check_exif, jpeg_parts, tiff_numbers
-from recordmill.transforms.contract.iso_media import Box, check_blocks, largest_size
+from recordmill.transforms.contract.image_parts import (
+    Box,
+    check_blocks,
+    check_exif,
+    jpeg_parts,
+    largest_size,
+    tiff_numbers,
+)
 
 
 @dataclass(frozen=True)
@@ -29,18 +35,13 @@ class ImageFormat:
     """A format that is read."""
 
     name: str
-    suffixes: tuple[str, ...]
-    """The ends of file names in small letters, with the dot."""
-    magic: bytes
-    """A regular expression that the first bytes match."""
-    pillow: str
-    """Pillow's name of the format; no other of its openers is tried."""
-    turned_by_pillow: bool = False
-    """Whether Pillow applies the EXIF orientation by itself when it loads the pixels."""
+    suffixes: tuple[str, ...]  # ends of file names in small letters, with the dot
+    magic: bytes  # regular expression that the first bytes match
+    pillow: str  # Pillow's name of the format; no other of its openers is tried
+    turned_by_pillow: bool = False  # Whether Pillow applies the EXIF orientation by itself when it loads the pixels
     plugin: str = ""
     """The module that teaches Pillow the format when it is imported; empty where Pillow knows it by itself."""
-    extra: str = ""
-    """The extra of `recordmill` that installs the plugin."""
+    extra: str = ""  # extra of `recordmill` that installs the plugin
 
 
 FORMATS = (
@@ -97,23 +98,20 @@ TURNED = re.compile(rb"\x01\x12\0\x03\0{3}\x01\0[\x05-\x08]|\x12\x01\x03\0\x01\0
 """EXIF's tag of an orientation that swaps width and height, in either byte order, and HEIF's box that turns."""
 WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
 
-Size = tuple[int, int] | None
-"""Width and height in pixels, or None where the header does not state them."""
+Size = tuple[int, int] | None  # width and height in pixels, or None where the header does not state them
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The facts that an image's header states."""
 
-    format: str
-    """The name of one of `FORMATS`."""
+    format: str  # name of one of `FORMATS`
     width: int
     """In pixels as they are stored, before EXIF turns them; at least 1. Of AVIF and HEIF the largest image's."""
     height: int
     in_graph: bool
     """Whether the graph decodes it, and rightly; `pipeline.build.images.transcode` makes a PNG of any other."""
-    scans: int = 1
-    """The number of passes of a decoder over the pixels: more than one for a JPEG of several scans."""
+    scans: int = 1  # number of passes of a decoder over the pixels: more than one for a JPEG of several scans
 
 
 def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
@@ -172,8 +170,7 @@ def _unsupported(data: bytes) -> ImageError:
     return ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
 
 
-Read = tuple[Size, bool, int]
-"""A header's size, whether the graph decodes the image, and rightly, and its scans."""
+Read = tuple[Size, bool, int]  # header's size, whether the graph decodes the image, and rightly, and its scans
 
 
 def _jpeg(data: bytes) -> Read:

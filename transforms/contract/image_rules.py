@@ -41,16 +41,11 @@ MAX_STRIP = 64
 class Placement(NamedTuple):
     """Pairs of int64, each of the source's shape: [2] or [rows, 2]."""
 
-    start: Any
-    """The first pixel of the box that is cut out of the upright source."""
-    box: Any
-    """The box's size."""
-    scaled: Any
-    """The size that the box is scaled to."""
-    offset: Any
-    """The scaled box's first pixel in the result: below 0 where the box is cut again."""
-    output: Any
-    """The result's size."""
+    start: Any  # first pixel of the box that is cut out of the upright source
+    box: Any  # box's size
+    scaled: Any  # size that the box is scaled to
+    offset: Any  # scaled box's first pixel in the result: below 0 where the box is cut again
+    output: Any  # result's size
 
 
 def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:

@@ -29,8 +29,7 @@ from recordmill.transforms.numpy.images import ImageReader, ReadImages
 from recordmill.transforms.numpy.texts import Shares, padded, strings, texts
 
 Features: TypeAlias = Mapping[str, Description]
-Parts: TypeAlias = Mapping[str, Any]
-"""Columns or arrays, by part."""
+Parts: TypeAlias = Mapping[str, Any]  # columns or arrays, by part
 
 BOX = 4  # numbers
 

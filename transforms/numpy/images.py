@@ -59,8 +59,7 @@ class _Image(NamedTuple):
     data: Data
     turn: int
     changes: Sequence[Acting]
-    part: JpegPart | None
-    """The part that the first change needs, where that is less than the whole."""
+    part: JpegPart | None  # part that the first change needs, where that is less than the whole
 
 
 class ImageReader:

@@ -37,15 +37,11 @@ class JpegPart(NamedTuple):
     """A JPEG of some of an image's segments."""
 
     data: memoryview
-    y: int
-    """The place of its first row in the image, in pixels."""
-    x: int
-    """The place of its first column."""
-    height: int
-    """The image's height in pixels."""
+    y: int  # place of its first row in the image, in pixels
+    x: int  # place of its first column
+    height: int  # image's height in pixels
     width: int
-    window: Window
-    """The window that the segments were chosen by."""
+    window: Window  # window that the segments were chosen by
 
 
 @dataclass(frozen=True)
@@ -56,16 +52,12 @@ class JpegLayout:
     same header.
     """
 
-    header: bytes
-    """All bytes before the first segment."""
+    header: bytes  # all bytes before the first segment
     height: int
     width: int
-    unit: tuple[int, int]
-    """Height and width in pixels of an MCU."""
-    interval: int
-    """MCUs between two restart markers."""
-    frame: int
-    """The offset of the frame header."""
+    unit: tuple[int, int]  # height and width in pixels of an MCU
+    interval: int  # MCUs between two restart markers
+    frame: int  # offset of the frame header
 
     @cached_property
     def grid(self) -> tuple[int, int]:

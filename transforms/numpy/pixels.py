@@ -28,8 +28,7 @@ from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 
-Sides = tuple[int, int]
-"""Height and width in pixels, or y and x."""
+Sides = tuple[int, int]  # height and width in pixels, or y and x
 
 
 @lru_cache(maxsize=1024)

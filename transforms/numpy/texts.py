@@ -18,8 +18,7 @@ from recordmill.transforms.contract.kinds.text import TextDescription, TextsDesc
 from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.buffers import Array, Empty
 
-Shares: TypeAlias = npt.NDArray[np.float64] | float
-"""A number in [0, 1) a row, or one for all rows."""
+Shares: TypeAlias = npt.NDArray[np.float64] | float  # number in [0, 1) a row, or one for all rows
 ID = np.dtype("<i4")  # the dtype of ids in packed rows
 WIDE = 128  # values a row: above, rows are copied one by one; below, all at once by a mask
 

@@ -15,8 +15,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions, Padded
 from recordmill.transforms.contract.stored import UNENCODED
 
 Stored: TypeAlias = tf.Tensor | tf.RaggedTensor
-Parts = Mapping[str, Stored]
-"""Tensors by part."""
+Parts = Mapping[str, Stored]  # tensors by part
 DTYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}  # TensorFlow's types of what is stored
 
 
@@ -26,16 +25,11 @@ class Statistics:
 
     lookup: Callable[[tf.Tensor, int], tf.Tensor] | None = None
     """Returns the int64 indices (0, 1, …) of strings in the vocabulary, and the given integer for unknown strings."""
-    mean: tf.Tensor | None = None
-    """A float64 scalar."""
-    scale: tf.Tensor | None = None
-    """A float64 scalar: 1 / standard deviation, 1 where that is 0."""
-    minimum: tf.Tensor | None = None
-    """A float64 scalar."""
-    range_scale: tf.Tensor | None = None
-    """A float64 scalar: 1 / (maximum - minimum), 1 where that is 0."""
-    median: tf.Tensor | None = None
-    """A float64 scalar."""
+    mean: tf.Tensor | None = None  # float64 scalar
+    scale: tf.Tensor | None = None  # float64 scalar: 1 / standard deviation, 1 where that is 0
+    minimum: tf.Tensor | None = None  # float64 scalar
+    range_scale: tf.Tensor | None = None  # float64 scalar: 1 / (maximum - minimum), 1 where that is 0
+    median: tf.Tensor | None = None  # float64 scalar
     boundaries: tf.Tensor | None = None
     """float64, [buckets - 1]: where quantile buckets begin, ascending; infinity instead of those left out."""
 
@@ -61,8 +55,7 @@ class Context:
     """The raw columns of all features, by feature: shape [rows], or ragged [rows, None]."""
     prepared: Mapping[str, Prepared] = field(default_factory=dict)
     """The features that are prepared already: images come first."""
-    options: Mapping[str, FeatureOptions] = field(default_factory=dict)
-    """The options of all features, by feature."""
+    options: Mapping[str, FeatureOptions] = field(default_factory=dict)  # options of all features, by feature
 
 
 class Kind(NamedTuple):

@@ -18,8 +18,8 @@ from PIL.Image import Resampling
 
 from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.exif import RAW
 from recordmill.transforms.contract.image_header import NAMED, ImageFormat, check_header
+from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 
 SIDE = 32

@@ -30,7 +30,6 @@ from PIL.PngImagePlugin import PngInfo, putchunk
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.color_profile import foreign_profile
-from recordmill.transforms.contract.exif import EXIF
 from recordmill.transforms.contract.image_header import (
     FROM_JPEG,
     NAMED,
@@ -44,6 +43,7 @@ from recordmill.transforms.contract.image_header import (
     png_chunks,
 )
 from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import EXIF
 from recordmill.transforms.contract.image_rules import TAG as ORIENTATION
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.color import to_srgb
@@ -225,7 +225,7 @@ def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
     """Encodes an image that the transform graph left as Netpbm; strips a stored file of what its options leave out.
 
     Args:
-        image: Netpbm as `transforms.tensorflow.image_encode` writes it, JPEG, PNG, or nothing for a missing image.
+        image: Netpbm as `transforms.tensorflow.image` writes it, JPEG, PNG, or nothing for a missing image.
         options: an image's.
     """
     header = NETPBM.match(image)

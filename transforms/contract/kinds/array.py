@@ -57,10 +57,8 @@ def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
 class ArrayLayout:
     """The dtype and the shape of a feature's arrays."""
 
-    dtype: str
-    """One of `DTYPES`."""
-    shape: tuple[int | None, ...]
-    """The first side is None where it differs from row to row."""
+    dtype: str  # one of `DTYPES`
+    shape: tuple[int | None, ...]  # first side is None where it differs from row to row
 
     @property
     def is_ragged(self) -> bool:
@@ -204,8 +202,7 @@ class ArrayOptions(base.FeatureOptions):
     kind: ClassVar[str] = "array"
     dtype: str
     shape: tuple[int | None, ...]
-    max_length: int | None = None
-    """The entries along a varying first side that are kept; None: all."""
+    max_length: int | None = None  # entries along a varying first side that are kept; None: all
 
     @property
     def layout(self) -> ArrayLayout:

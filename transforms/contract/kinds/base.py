@@ -79,14 +79,10 @@ class ExportColumn:
     """A column of an export."""
 
     name: str
-    type: str
-    """`image`, `string`, or the NumPy name of numbers; of the innermost values where `depth` is above 0."""
-    feature: str
-    """The feature whose value it holds."""
-    cell: Callable[[Any], Any] = as_it_is
-    """Makes the cell of a feature's decoded value; None where a row lacks it."""
-    depth: int = 0
-    """0 for a value a row, 1 for a list, 2 for lists in a list."""
+    type: str  # `image`, `string`, or the NumPy name of numbers; of the innermost values where `depth` is above 0
+    feature: str  # feature whose value it holds
+    cell: Callable[[Any], Any] = as_it_is  # makes the cell of a feature's decoded value; None where a row lacks it
+    depth: int = 0  # 0 for a value a row, 1 for a list, 2 for lists in a list
 
 
 class Export(Protocol):
@@ -132,8 +128,7 @@ class FeatureOptions:
     """The options of a feature that the graph and the workers need."""
 
     kind: ClassVar[str]
-    limits: ClassVar[tuple[str, ...]] = ("missing",)
-    """The gate's limits that a feature of the kind may have."""
+    limits: ClassVar[tuple[str, ...]] = ("missing",)  # gate's limits that a feature of the kind may have
     optional: bool = False
 
 
@@ -141,8 +136,7 @@ class FeatureOptions:
 class ListOptions(FeatureOptions):
     """The options of a feature that has several values a row."""
 
-    max_length: int | None = None
-    """The number of values that are kept; None: all."""
+    max_length: int | None = None  # number of values that are kept; None: all
 
 
 def left_out(default: Value) -> Value:
@@ -153,11 +147,9 @@ def left_out(default: Value) -> Value:
 class Decoding(NamedTuple):
     """The facts that a feature's stored values are decoded with."""
 
-    vocabulary: Sequence[str] | None
-    """Words by id; None where there are no ids, or where they are hashes."""
+    vocabulary: Sequence[str] | None  # words by id; None where there are no ids, or where they are hashes
     statistics: Json
-    image: Callable[..., Any]
-    """Makes an image for people of its stored bytes, the description, and its orientation."""
+    image: Callable[..., Any]  # makes an image for people of its stored bytes, the description, and its orientation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +232,7 @@ class ListDescription(Description):
     """A feature with several values a row."""
 
     stored: str
-    length: Count | str
-    """The number of values of every row, or `varying`."""
+    length: Count | str  # number of values of every row, or `varying`
     max_length: Count | None
 
     @classmethod

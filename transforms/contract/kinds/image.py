@@ -7,22 +7,7 @@ from typing import Any, ClassVar
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
 from recordmill.pipeline.safe_text import count, cut
-from recordmill.transforms.contract.kinds.base import (
-    TFDS,
-    Decoding,
-    Description,
-    Export,
-    ExportColumn,
-    FeatureOptions,
-    Json,
-    ListDescription,
-    Stored,
-    left_out,
-    sides_words,
-    tfds_sequence,
-    tfds_shape,
-    tfds_tensor,
-)
+from recordmill.transforms.contract.kinds import base
 
 ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
 
@@ -39,8 +24,7 @@ LEAST_PIXELS = 1 << 20
 class PixelOptions:
     """The way from an image's bytes to pixels of its size; the manifest holds it where originals are stored."""
 
-    size: tuple[int, int] | None = None
-    """Height and width in pixels; None: each image keeps its own."""
+    size: tuple[int, int] | None = None  # height and width in pixels; None: each image keeps its own
     shorter_side: int | None = None
     fit: str = "pad"
     resize: str = "auto"
@@ -51,7 +35,7 @@ class PixelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageOptions(PixelOptions, FeatureOptions):
+class ImageOptions(PixelOptions, base.FeatureOptions):
     """The options of images."""
 
     kind: ClassVar[str] = "image"
@@ -59,16 +43,12 @@ class ImageOptions(PixelOptions, FeatureOptions):
     store: str = "auto"
     quality: int = 95
     chroma: str = "4:2:0"
-    metadata: str = "strip"
-    """`strip` or `keep`: the metadata of files that are stored as they came."""
-    color: str = "srgb"
-    """`srgb`: colour profiles are applied before the graph; `ignore`."""
-    measured: bool = False
-    """Whether the analysis measures the pixels: `normalize: dataset`."""
+    metadata: str = "strip"  # `strip` or `keep`: the metadata of files that are stored as they came
+    color: str = "srgb"  # `srgb`: colour profiles are applied before the graph; `ignore`
+    measured: bool = False  # Whether the analysis measures the pixels: `normalize: dataset`
     max_pixels: int
     max_bytes: int
-    max_length: int | None = None
-    """The number of images of a sequence that are kept; None: all."""
+    max_length: int | None = None  # number of images of a sequence that are kept; None: all
 
     @property
     def is_encoded(self) -> bool:
@@ -93,16 +73,13 @@ class Pixels:
     """The way from stored images to arrays: `(pixel - offset) * scale`, by channel, in the order `channel_order`."""
 
     stored: str
-    encoding: str
-    """`auto`, `jpeg` or `png`; `raw`: uint8 pixels; `original`: the file's bytes."""
-    shape: tuple[Count | None, Count | None, Count]
-    """Height, width, channels; None where images keep their own sides."""
+    encoding: str  # `auto`, `jpeg` or `png`; `raw`: uint8 pixels; `original`: the file's bytes
+    shape: tuple[Count | None, Count | None, Count]  # height, width, channels; None where images keep their own sides
     dtype: str
     offset: tuple[float, ...]
     scale: tuple[float, ...]
-    options: PixelOptions | None = left_out(None)
-    """The way to pixels, where originals are stored."""
-    channel_order: str = left_out("rgb")
+    options: PixelOptions | None = base.left_out(None)  # way to pixels, where originals are stored
+    channel_order: str = base.left_out("rgb")
     """`bgr`: blue comes first where images are read; they are stored, and augmented, as `rgb`."""
 
     def __post_init__(self) -> None:
@@ -133,7 +110,7 @@ class Pixels:
         *sides, channels = self.shape
         if None in sides:
             return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
-        return f"{encoding}{' read as' if self.encoding == 'original' else ''} {sides_words(self.shape)}"
+        return f"{encoding}{' read as' if self.encoding == 'original' else ''} {base.sides_words(self.shape)}"
 
     def tfds(self) -> dict[str, Any]:
         """Describes an `Image`, or a uint8 `Tensor` where raw pixels are stored."""
@@ -141,10 +118,10 @@ class Pixels:
         varies = height is None or width is None or self.encoding == "original"
         shape = (-1, -1, channels) if varies else (height or 0, width or 0, channels)
         if self.encoding == "raw":
-            return tfds_tensor("uint8", shape, "bytes")
+            return base.tfds_tensor("uint8", shape, "bytes")
         encoding = "jpeg" if self.encoding == "jpeg" else "png"
-        image = {"shape": tfds_shape(shape), "dtype": "uint8", "encodingFormat": encoding}
-        return {"pythonClassName": f"{TFDS}.image_feature.Image", "image": image}
+        image = {"shape": base.tfds_shape(shape), "dtype": "uint8", "encodingFormat": encoding}
+        return {"pythonClassName": f"{base.TFDS}.image_feature.Image", "image": image}
 
     @property
     def pixel_options(self) -> PixelOptions:
@@ -155,35 +132,35 @@ class Pixels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageDescription(Pixels, Description):
+class ImageDescription(Pixels, base.Description):
     """One image a row; with `optional`, maybe none."""
 
     kind: ClassVar[str] = "image"
-    optional: bool = left_out(False)
+    optional: bool = base.left_out(False)
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         """Returns the bytes, an original's EXIF orientation (1..8), and 1 for a row without an image."""
-        parts = {"": Stored("bytes")}
+        parts = {"": base.Stored("bytes")}
         if description["encoding"] == "original":
-            parts["orientation"] = Stored("int64")
-        return parts | {"missing": Stored("int64")} if description.get("optional") else parts
+            parts["orientation"] = base.Stored("int64")
+        return parts | {"missing": base.Stored("int64")} if description.get("optional") else parts
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
         if parts.get("missing"):
             return None
         return decoding.image(bytes(parts[""]), self, int(parts.get("orientation", 1)))
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        into.add(name, options, ExportColumn(name, "image", name))
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        into.add(name, options, base.ExportColumn(name, "image", name))
 
     def tfds(self) -> dict[str, Any]:
         """Describes an image; bytes where it may be empty."""
-        return Description.tfds(self) if self.optional else super().tfds()
+        return base.Description.tfds(self) if self.optional else super().tfds()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageSequenceDescription(ListDescription, Pixels):
+class ImageSequenceDescription(base.ListDescription, Pixels):
     """Any number of images a row, of one size."""
 
     kind: ClassVar[str] = "image_sequence"
@@ -196,12 +173,12 @@ class ImageSequenceDescription(ListDescription, Pixels):
     def words(self) -> str:
         return self.with_length(Pixels.words(self))
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Any]:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:
         return [decoding.image(bytes(data), self) for data in parts[""]]
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        into.add(name, options, ExportColumn(name, "image", name, depth=1))
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        into.add(name, options, base.ExportColumn(name, "image", name, depth=1))
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of images, or of uint8 tensors."""
-        return tfds_sequence(Pixels.tfds(self))
+        return base.tfds_sequence(Pixels.tfds(self))

@@ -6,19 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
-from recordmill.transforms.contract.kinds.base import (
-    Decoding,
-    Description,
-    Export,
-    ExportColumn,
-    FeatureOptions,
-    Json,
-    ListDescription,
-    ListOptions,
-    Stored,
-    left_out,
-    short,
-)
+from recordmill.transforms.contract.kinds import base
 from recordmill.transforms.contract.kinds.raw import RawDescription, plain_column
 
 SCALED_BY: Mapping[str, Sequence[str]] = {
@@ -49,7 +37,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberOptions(FeatureOptions):
+class NumberOptions(base.FeatureOptions):
     """The options of one number a row."""
 
     kind: ClassVar[str] = "number"
@@ -75,7 +63,7 @@ class NumberOptions(FeatureOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumbersOptions(ListOptions, NumberOptions):
+class NumbersOptions(base.ListOptions, NumberOptions):
     """The options of a list of numbers a row; a missing list is empty, so nothing is imputed."""
 
     kind: ClassVar[str] = "numbers"
@@ -88,22 +76,22 @@ class Scaled:
 
     stored: str
     normalize: Annotated[str, tuple(SCALED_BY)]
-    clip: tuple[float | None, ...] | None = left_out(None)
-    transform: Annotated[str, tuple(UNTRANSFORMED)] = left_out("none")
-    boundaries: tuple[float, ...] | None = left_out(None)
-    buckets: Count | None = left_out(None)
+    clip: tuple[float | None, ...] | None = base.left_out(None)
+    transform: Annotated[str, tuple(UNTRANSFORMED)] = base.left_out("none")
+    boundaries: tuple[float, ...] | None = base.left_out(None)
+    buckets: Count | None = base.left_out(None)
 
     def scaled_words(self) -> str:
         """Describes the stored type."""
         return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
 
-    def in_its_unit(self, statistics: Json, stored: float) -> float | Bucket:
+    def in_its_unit(self, statistics: base.Json, stored: float) -> float | Bucket:
         """Undoes normalization and transform, as exactly as float32 allows; leaves it where statistics are lost."""
         if self.buckets is not None:
             edges = [-math.inf, *(self.boundaries or ()), math.inf]
             return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
         if not all(name in statistics for name in SCALED_BY[self.normalize]):
-            return short(stored)
+            return base.short(stored)
         scale, start = 1.0, 0.0
         if self.normalize == "z_score":
             scale, start = math.sqrt(statistics["variance"]), statistics["mean"]
@@ -111,21 +99,21 @@ class Scaled:
             scale, start = statistics["maximum"] - statistics["minimum"], statistics["minimum"]
         value = stored * (scale or 1.0) + start
         is_zero = abs(value) < EPSILON * abs(start)
-        return short(UNTRANSFORMED[self.transform](0.0 if is_zero else value))
+        return base.short(UNTRANSFORMED[self.transform](0.0 if is_zero else value))
 
-    def export_buckets(self, into: Export, column: ExportColumn) -> None:
+    def export_buckets(self, into: base.Export, column: base.ExportColumn) -> None:
         """Adds a column of buckets' ids."""
         into.add_raw(column.name, column)
         into.note(column.name, "the number of its bucket is stored, not its own; it goes back as kind raw")
 
-    def export_values(self, into: Export, column: ExportColumn, options: dict[str, Any]) -> None:
+    def export_values(self, into: base.Export, column: base.ExportColumn, options: dict[str, Any]) -> None:
         """Adds a column of numbers in their own unit."""
         if steps := [step for step in (self.transform, self.normalize) if step != "none"]:
             into.note(column.name, f"{' and '.join(steps)} undone, to the last digits of a float32")
         into.add(column.name, options, column)
 
 
-def export_as_stored(into: Export, name: str, parts: Mapping[str, Stored], why: str) -> None:
+def export_as_stored(into: base.Export, name: str, parts: Mapping[str, base.Stored], why: str) -> None:
     """Adds what the records hold: each part, a number or a list, as a feature of kind raw."""
     for part, stored in parts.items():
         own, many = f"{name}_{part}" if part else name, stored.shape is None
@@ -140,29 +128,29 @@ def _bucket_id(bucket: Bucket | None) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberDescription(Scaled, Description):
+class NumberDescription(Scaled, base.Description):
     """One number, or the id of its bucket."""
 
     kind: ClassVar[str] = "number"
-    impute: str | float | None = left_out(None)
-    indicator: bool | None = left_out(None)
+    impute: str | float | None = base.left_out(None)
+    indicator: bool | None = base.left_out(None)
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         """Returns the number, and 1 for a row that lacks it."""
-        value = {"": Stored(description["stored"])}
-        return value | {"missing": Stored("int64")} if description.get("indicator") else value
+        value = {"": base.Stored(description["stored"])}
+        return value | {"missing": base.Stored("int64")} if description.get("indicator") else value
 
     def words(self) -> str:
         return self.scaled_words()
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> float | Bucket | None:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> float | Bucket | None:
         return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         """Adds the numbers in their own unit, or as they are stored where a build would not store them again."""
         if self.buckets is not None:
-            self.export_buckets(into, ExportColumn(name, "int64", name, _bucket_id))
+            self.export_buckets(into, base.ExportColumn(name, "int64", name, _bucket_id))
             if self.indicator:
                 into.note(name, "which rows lacked the number is not exported")
             return
@@ -174,11 +162,11 @@ class NumberDescription(Scaled, Description):
         elif is_scaled and is_hidden:
             export_as_stored(into, name, self.parts(), "a record does not say that its number was missing")
         else:
-            self.export_values(into, ExportColumn(name, "float32", name), options)
+            self.export_values(into, base.ExportColumn(name, "float32", name), options)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumbersDescription(ListDescription, Scaled):
+class NumbersDescription(base.ListDescription, Scaled):
     """A list of numbers, or of the ids of their buckets."""
 
     kind: ClassVar[str] = "numbers"
@@ -186,15 +174,17 @@ class NumbersDescription(ListDescription, Scaled):
     def words(self) -> str:
         return self.with_length(self.scaled_words())
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[float | Bucket]:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[float | Bucket]:
         return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         """Adds lists of numbers in their own unit, or as they are stored where a build would not store them again."""
         if self.buckets is not None:
-            ids = ExportColumn(name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1)
+            ids = base.ExportColumn(
+                name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1
+            )
             self.export_buckets(into, ids)
         elif self.normalize != "none" and into.is_learned_elsewhere:
             export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)
         else:
-            self.export_values(into, ExportColumn(name, "float32", name, depth=1), options)
+            self.export_values(into, base.ExportColumn(name, "float32", name, depth=1), options)

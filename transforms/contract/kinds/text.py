@@ -12,19 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recordmill.pipeline.json_values import Count
-from recordmill.transforms.contract.kinds.base import (
-    UNKNOWN,
-    Decoding,
-    Description,
-    Export,
-    ExportColumn,
-    ExportError,
-    FeatureOptions,
-    Json,
-    Stored,
-    counted_words,
-    left_out,
-)
+from recordmill.transforms.contract.kinds import base
 
 WORD_TOKENIZERS = ("words", "whitespace", "characters")
 """The tokenizers whose tokens are strings, which are looked up in a vocabulary or hashed."""
@@ -46,8 +34,7 @@ class SpecialIds:
     """The first id of unknown tokens, of which there are `oov_buckets`; None where nothing is unknown."""
     begin: int | None
     end: int | None
-    first: int
-    """The first id of the tokens' own."""
+    first: int  # first id of the tokens' own
 
     @property
     def added(self) -> int:
@@ -56,7 +43,7 @@ class SpecialIds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(FeatureOptions):
+class TextOptions(base.FeatureOptions):
     """The options of texts."""
 
     kind: ClassVar[str] = "text"
@@ -68,8 +55,7 @@ class TextOptions(FeatureOptions):
     model_type: str = "unigram"
     vocabulary: int | str | None = 32_000
     """The number of words with an id of their own; or a file of words; None: another feature's."""
-    shared_with: str | None = None
-    """The feature whose vocabulary, or tokenizer, this one uses."""
+    shared_with: str | None = None  # feature whose vocabulary, or tokenizer, this one uses
     minimum_count: int = 1
     oov_buckets: int = 1
     hash_buckets: int | None = None
@@ -80,11 +66,9 @@ class TextOptions(FeatureOptions):
     truncate: str = "end"
     keep_length: bool = False
     pack: int | None = None
-    model_bytes: bytes | None = None
-    """The tokenizer's model, once it is trained or read."""
+    model_bytes: bytes | None = None  # tokenizer's model, once it is trained or read
     model_ids: SpecialIds | None = None
-    words: tuple[str, ...] | None = None
-    """The words of a given vocabulary, once its file is read."""
+    words: tuple[str, ...] | None = None  # words of a given vocabulary, once its file is read
 
     @property
     def special(self) -> SpecialIds:
@@ -123,46 +107,43 @@ class TextsOptions(TextOptions):
     """The options of several texts a row."""
 
     kind: ClassVar[str] = "texts"
-    max_texts: int | None = None
-    """The number of texts that are kept; None: all."""
+    max_texts: int | None = None  # number of texts that are kept; None: all
 
 
-def vocabulary_owner(name: str, options: FeatureOptions) -> str:
+def vocabulary_owner(name: str, options: base.FeatureOptions) -> str:
     """Returns the feature whose vocabulary, or tokenizer, a feature uses: its own, or the one that it shares."""
     return (isinstance(options, TextOptions) and options.shared_with) or name
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextDescription(Description):
+class TextDescription(base.Description):
     """A list of ids a row, or packed rows of several documents."""
 
     kind: ClassVar[str] = "text"
     stored: str = "int64"
     length: str = "varying"
     max_length: Count | None
-    vocabulary: str | None = left_out(None)
-    """The path of the words' file inside the version."""
+    vocabulary: str | None = base.left_out(None)  # path of the words' file inside the version
     vocabulary_size: Count
     padding_id: Count
     unknown_id: Count | None
     first_id: Count
-    begin_id: Count | None = left_out(None)
-    end_id: Count | None = left_out(None)
-    tokenizer: str = left_out("words")
-    model: str | None = left_out(None)
-    oov_buckets: Count = left_out(1)
-    hash_buckets: Count | None = left_out(None)
-    keep_length: bool = left_out(False)
-    packed: Count | None = left_out(None)
-    """The number of ids that a row of several documents holds."""
+    begin_id: Count | None = base.left_out(None)
+    end_id: Count | None = base.left_out(None)
+    tokenizer: str = base.left_out("words")
+    model: str | None = base.left_out(None)
+    oov_buckets: Count = base.left_out(1)
+    hash_buckets: Count | None = base.left_out(None)
+    keep_length: bool = base.left_out(False)
+    packed: Count | None = base.left_out(None)  # number of ids that a row of several documents holds
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         """Returns the ids, and their number before the cut; of packed rows int32 bytes, and each document's length."""
         if "packed" in description:  # bytes, little-endian: to read them takes a twentieth of an int64 list's time
-            return {"": Stored("bytes"), "lengths": Stored("int64", None)}
-        ids = {"": Stored("int64", None)}
-        return ids | {"length": Stored("int64")} if description.get("keep_length") else ids
+            return {"": base.Stored("bytes"), "lengths": base.Stored("int64", None)}
+        ids = {"": base.Stored("int64", None)}
+        return ids | {"length": base.Stored("int64")} if description.get("keep_length") else ids
 
     def ids_words(self) -> str:
         """Describes what the ids stand for."""
@@ -171,33 +152,33 @@ class TextDescription(Description):
     def words(self) -> str:
         if self.packed:
             return f"{self.ids_words()}, packed in rows of {self.packed:,}"
-        return counted_words(self.ids_words(), self.length, self.max_length)
+        return base.counted_words(self.ids_words(), self.length, self.max_length)
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
         """Returns the text; of a packed row its documents."""
         if self.packed is not None:
             return self.texts(np.frombuffer(parts[""], PACKED), parts["lengths"], decoding)
         return self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
 
-    def text(self, ids: list[int], decoding: Decoding, length: int | None = None) -> "DecodedText":
+    def text(self, ids: list[int], decoding: base.Decoding, length: int | None = None) -> "DecodedText":
         """Returns the text of ids as they are stored; `length` is their number before the cut."""
         kept = tuple(id_ for id_ in ids if id_ != self.padding_id)
         vocabulary = decoding.vocabulary
         if vocabulary is None:
             return DecodedText(kept, None, None, length)
-        words = tuple(vocabulary[id_] if 0 <= id_ < len(vocabulary) else UNKNOWN for id_ in kept)
+        words = tuple(vocabulary[id_] if 0 <= id_ < len(vocabulary) else base.UNKNOWN for id_ in kept)
         inner = [word for id_, word in zip(kept, words, strict=True) if id_ not in (self.begin_id, self.end_id)]
         return DecodedText(kept, words, JOINED.get(self.tokenizer, " ".join)(inner), length)
 
-    def texts(self, ids: Any, lengths: Any, decoding: Decoding) -> list["DecodedText"]:
+    def texts(self, ids: Any, lengths: Any, decoding: base.Decoding) -> list["DecodedText"]:
         """Cuts the ids of several texts, one after another."""
         each = np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else []
         return [self.text(of_text.tolist(), decoding) for of_text in each]
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         """Adds the text, and where it does not give the same ids again, these."""
         if self.packed is not None:
-            raise ExportError(
+            raise base.ExportError(
                 f"'{name}' is packed: a record holds several rows, whose keys are not stored. Build it without `pack`"
             )
         texts = self.text_column(name)
@@ -223,11 +204,11 @@ class TextDescription(Description):
             and "ngrams" not in options
         )
 
-    def text_column(self, name: str) -> ExportColumn:
-        return ExportColumn(name, "string", name, lambda text: text.text)
+    def text_column(self, name: str) -> base.ExportColumn:
+        return base.ExportColumn(name, "string", name, lambda text: text.text)
 
-    def export_ids(self, into: Export, name: str) -> None:
-        into.add_raw(name, ExportColumn(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
+    def export_ids(self, into: base.Export, name: str) -> None:
+        into.add_raw(name, base.ExportColumn(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,14 +216,13 @@ class TextsDescription(TextDescription):
     """Any number of texts a row, each a list of ids."""
 
     kind: ClassVar[str] = "texts"
-    texts_per_row: Count | str
-    """The number of texts of every row, or `varying`."""
-    max_texts: Count | None = left_out(None)
+    texts_per_row: Count | str  # number of texts of every row, or `varying`
+    max_texts: Count | None = base.left_out(None)
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         """Returns the ids of all texts, one after another, and the number of each text's."""
-        return {"": Stored("int64", None), "lengths": Stored("int64", None)}
+        return {"": base.Stored("int64", None), "lengths": base.Stored("int64", None)}
 
     @property
     def empty_text(self) -> list[int]:
@@ -254,20 +234,20 @@ class TextsDescription(TextDescription):
             texts = f"{self.texts_per_row:,} texts"
         else:
             texts = "any number of texts" if self.max_texts is None else f"at most {self.max_texts:,} texts"
-        return counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
+        return base.counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list["DecodedText"]:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list["DecodedText"]:
         return self.texts(parts[""], parts["lengths"], decoding)
 
-    def text_column(self, name: str) -> ExportColumn:
-        return ExportColumn(name, "string", name, lambda value: [text.text for text in value], depth=1)
+    def text_column(self, name: str) -> base.ExportColumn:
+        return base.ExportColumn(name, "string", name, lambda value: [text.text for text in value], depth=1)
 
-    def export_ids(self, into: Export, name: str) -> None:
+    def export_ids(self, into: base.Export, name: str) -> None:
         """Adds the ids of a row's texts, one after another, and how many each text has."""
-        ids = ExportColumn(
+        ids = base.ExportColumn(
             f"{name}_ids", "int64", name, lambda texts: [id_ for text in texts for id_ in text.ids], depth=1
         )
-        lengths = ExportColumn(
+        lengths = base.ExportColumn(
             f"{name}_lengths", "int64", name, lambda texts: [len(text.ids) for text in texts], depth=1
         )
         into.add_raw(name, ids)
@@ -278,14 +258,10 @@ class TextsDescription(TextDescription):
 class DecodedText:
     """A text of a record, as the model reads it: cleaned, cut at `max_length`, with unknown words."""
 
-    ids: tuple[int, ...]
-    """As they are stored, with begin and end, without padding."""
-    words: tuple[str, ...] | None
-    """The word, piece or character of each id; None where ids are hashes."""
-    text: str | None
-    """The words joined as their tokenizer cut them, without begin and end; None where ids are hashes."""
-    length: int | None = None
-    """The number of ids before the cut at `max_length`, where the feature keeps it."""
+    ids: tuple[int, ...]  # as they are stored, with begin and end, without padding
+    words: tuple[str, ...] | None  # word, piece or character of each id; None where ids are hashes
+    text: str | None  # words joined as their tokenizer cut them, without begin and end; None where ids are hashes
+    length: int | None = None  # number of ids before the cut at `max_length`, where the feature keeps it
 
     def __str__(self) -> str:
         """Returns the text; of hashes the ids."""

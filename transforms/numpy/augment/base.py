@@ -22,10 +22,8 @@ from recordmill.transforms.contract.image_rules import luma
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
-Values: TypeAlias = Sequence[float]
-"""The parameters of one image, as many as `numbers` says."""
-Fill: TypeAlias = int | tuple[int, int, int]
-"""A level of every channel, or a colour: red, green, blue."""
+Values: TypeAlias = Sequence[float]  # parameters of one image, as many as `numbers` says
+Fill: TypeAlias = int | tuple[int, int, int]  # level of every channel, or a colour: red, green, blue
 Shape: TypeAlias = tuple[int | None, int | None, int]
 """Height, width and channels; None for a side that is not known before the image."""
 
@@ -38,8 +36,7 @@ class Augmentation(ABC):
         ValueError: an option is out of its range.
     """
 
-    resizes: ClassVar[bool] = False
-    """True where the result has a size of its own."""
+    resizes: ClassVar[bool] = False  # True where the result has a size of its own
 
     @property
     def lanes(self) -> int:
@@ -111,15 +108,11 @@ class ImagePart(NamedTuple):
     """Some pixels of an image, uint8 [h, w, c]: all that a crop's window needs."""
 
     pixels: Pixels
-    y: int
-    """The place of their first row in the image."""
-    x: int
-    """The place of their first column."""
-    height: int
-    """The image's height in pixels."""
+    y: int  # place of their first row in the image
+    x: int  # place of their first column
+    height: int  # image's height in pixels
     width: int
-    window: Window
-    """The crop's window in the image."""
+    window: Window  # crop's window in the image
 
 
 def overlap(start: int, length: int, side: int) -> tuple[int, int, int]:

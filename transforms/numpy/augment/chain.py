@@ -33,8 +33,7 @@ from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
-Acting: TypeAlias = tuple[Augmentation, Values]
-"""A change that acts on an image, and its parameters."""
+Acting: TypeAlias = tuple[Augmentation, Values]  # change that acts on an image, and its parameters
 LEAST_SIDE = 2.0**-20
 """The least side of a box, as a share of the image: a box that only touches a window may be a billionth wide."""
 
@@ -80,10 +79,8 @@ class Augment(NamedTuple):
     """Changes of the images of a feature, and what was drawn for each row."""
 
     changes: Sequence[Augmentation]
-    parameters: Floats
-    """float64 [rows, numbers], of `parameters`; all images of a row are changed alike."""
-    mask: bool = False
-    """Marks values that are no colours: pixels move, and do not change."""
+    parameters: Floats  # float64 [rows, numbers], of `parameters`; all images of a row are changed alike
+    mask: bool = False  # marks values that are no colours: pixels move, and do not change
 
 
 def check(augmentations: Sequence[Augmentation | UserFunction]) -> tuple[Augmentation, ...]:

@@ -31,14 +31,11 @@ class Space(NamedTuple):
     """The strongest of each operation."""
 
     shear: float
-    translate: float
-    """A share of the side."""
+    translate: float  # share of the side
     translate_pixels: float
     degrees: float
-    factor: float
-    """The largest distance from 1, of brightness, contrast, colour and sharpness."""
-    bits: int
-    """The bits that posterizing drops."""
+    factor: float  # largest distance from 1, of brightness, contrast, colour and sharpness
+    bits: int  # bits that posterizing drops
 
 
 RAND_AUGMENT = Space(0.3, 150.0 / 331.0, 0.0, 30.0, 0.9, 4)
@@ -51,8 +48,7 @@ class Operation(NamedTuple):
     change: Augmentation
     strengths: Floats
     parameters: Callable[[Floats], Floats]
-    signed: bool = True
-    """Whether a draw decides about the strength's sign."""
+    signed: bool = True  # Whether a draw decides about the strength's sign
 
 
 class Policy(Group):

@@ -120,8 +120,7 @@ class BatchAugmentation(ABC):
         ValueError: an option is out of its range.
     """
 
-    lanes: ClassVar[int] = 0
-    """The random numbers of a row."""
+    lanes: ClassVar[int] = 0  # random numbers of a row
 
     alpha: float = 1.0
     num_classes: int | None = None
