@@ -27,7 +27,7 @@ from recordmill.transforms.contract.kinds import base
 
 DTYPES = ("uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
 MAGIC = b"\x93NUMPY"  # the beginning of a `.npy` file
-MOST_HEADER = 4096  # the bytes of a `.npy` file's header at most; NumPy's own have 118 for arrays of any size
+MOST_HEADER = 4096  # bytes of a `.npy` header at most; NumPy writes 118
 MOST_DIMENSIONS = 32
 _NUMBERS = re.compile(r"'descr':\s*'([<>|=]?(?:[ui][1248]|f[248]))'")
 _BFLOAT16 = re.compile(r"'descr':\s*'[<|]V2'")  # as ml_dtypes writes it
@@ -36,15 +36,11 @@ _SHAPE = re.compile(r"'shape':\s*\(([\d, ]*)\)")
 
 
 class ArrayError(Exception):
-    """A value is no array of the layout; the message says why."""
+    """A value does not fit the layout; the message says why."""
 
 
 def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
-    """Returns the dtype of a name, `bfloat16` too.
-
-    Raises:
-        DatasetError: bfloat16 needs ml_dtypes, which is not installed.
-    """
+    """Returns the dtype of a name, `bfloat16` included. Raises: DatasetError: bfloat16 without ml_dtypes."""
     if name != "bfloat16":
         return np.dtype(name)
     try:
@@ -55,53 +51,52 @@ def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """The dtype and the shape of a feature's arrays."""
+    """The dtype and shape of a feature's arrays."""
 
     dtype: str  # one of `DTYPES`
-    shape: tuple[int | None, ...]  # first side is None where it differs from row to row
+    shape: tuple[int | None, ...]  # a first side of None varies by row
 
     @property
     def is_ragged(self) -> bool:
-        """Whether rows differ in the first side."""
+        """Whether the first side varies by row."""
         return self.shape[0] is None
 
     @property
     def inner(self) -> tuple[int, ...]:
-        """The sides that all rows share."""
+        """The sides shared by all rows."""
         return tuple(side for side in self.shape if side is not None)
 
     @property
     def numpy(self) -> "np.dtype[Any]":
-        """The little-endian dtype. Raises: DatasetError: bfloat16 needs ml_dtypes, which is not installed."""
+        """The little-endian dtype. Raises: DatasetError: bfloat16 without ml_dtypes."""
         return numpy_dtype(self.dtype).newbyteorder("<")
 
     @property
     def holds_integers(self) -> bool:
-        """Whether the numbers are whole."""
+        """Whether the numbers are integers."""
         return "int" in self.dtype
 
     @property
     def unit(self) -> int:
-        """The bytes of the sides that all rows share: of a fixed shape those of every array."""
+        """The bytes of the shared sides: for a fixed shape, of the whole array."""
         size = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8}.get(self.dtype, 2)
         return size * math.prod(self.inner)
 
     def __str__(self) -> str:
-        """Returns the dtype and the shape: `float32 [any, 768]`."""
         return f"{self.dtype} [{', '.join('any' if side is None else str(side) for side in self.shape)}]"
 
     def fault(self, size: int) -> str | None:
-        """Says what is wrong with a number of stored bytes; None where they are an array."""
+        """Says why this many stored bytes are not an array, or returns None."""
         if self.is_ragged:
-            return f"{size:,} bytes, no multiple of the {self.unit:,} of an entry" if size % self.unit else None
-        return None if size == self.unit else f"{size:,} bytes, and an array of {self} has {self.unit:,}"
+            return f"{size:,} bytes, not a multiple of the {self.unit:,} of an entry" if size % self.unit else None
+        return None if size == self.unit else f"{size:,} bytes; an array of {self} has {self.unit:,}"
 
     def decode(self, data: bytes | memoryview) -> npt.NDArray[Any]:
-        """Returns a view of stored bytes as an array. Raises: ValueError: they are none, as `fault` says."""
+        """Returns a view of stored bytes as an array. Raises: ValueError: see `fault`."""
         return np.frombuffer(data, self.numpy).reshape([-1 if side is None else side for side in self.shape])
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether arrays of a shape are taken: the layout's own, or one list of all values."""
+        """Whether arrays of this shape are accepted: the layout's shape, or a flat list of all values."""
         if len(shape) == 1:
             return shape[0] % math.prod(self.inner) == 0 if self.is_ragged else shape[0] == math.prod(self.inner)
         return len(shape) == len(self.shape) and all(
@@ -109,7 +104,7 @@ class ArrayLayout:
         )
 
     def encode(self, array: npt.NDArray[Any]) -> bytes:
-        """Returns an array's bytes. Raises: ArrayError: it is of another shape or type, or a number does not fit."""
+        """Returns an array's bytes. Raises: ArrayError: wrong shape or type, or a number out of range."""
         values, bad = self.numbers(array)
         if not self.fits(array.shape):
             raise ArrayError(self.wrong_shape())
@@ -118,11 +113,7 @@ class ArrayLayout:
         return values.tobytes()
 
     def numbers(self, array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        """Converts numbers of any shape, and marks those that the dtype does not hold.
-
-        Raises:
-            ArrayError: they are of another type.
-        """
+        """Converts numbers of any shape, and marks those out of the dtype's range. Raises: ArrayError: wrong type."""
         if array.dtype == self.numpy:
             return np.ascontiguousarray(array), _not_finite(array)
         if not array.size:
@@ -140,14 +131,14 @@ class ArrayLayout:
 
     @property
     def out_of_range(self) -> str:
-        """The message about a number that the dtype does not hold."""
+        """The message about a number out of the dtype's range."""
         if self.holds_integers:
             limits = np.iinfo(self.numpy)
             return f"a number is beyond {self.dtype}, {limits.min} to {limits.max}"
         return f"a number is not finite, or beyond the range of {self.dtype}"
 
     def wrong_type(self, found: str) -> str:
-        """Makes the message about values that are no numbers of the kind."""
+        """Makes the message about values of another type."""
         kind = "whole numbers" if self.holds_integers and "float" in found else "numbers"
         return f"wanted an array of {kind}, found {found}"
 
@@ -156,7 +147,7 @@ class ArrayLayout:
         return f"wanted an array of {self}, found one of another shape"
 
     def from_npy(self, data: bytes) -> bytes:
-        """Returns the bytes of a `.npy` file's array. Raises: ArrayError: it is no such file, or another array."""
+        """Returns the array bytes of a `.npy` file. Raises: ArrayError: not a `.npy` file, or another array."""
         dtype, shape, is_fortran, start = self._npy_header(data)
         if not self.fits(shape):
             raise ArrayError(self.wrong_shape())
@@ -167,14 +158,14 @@ class ArrayLayout:
         return self.encode(array)
 
     def _npy_header(self, data: bytes) -> tuple["np.dtype[Any]", tuple[int, ...], bool, int]:
-        """Reads the dtype, the shape, whether columns come first, and where the numbers begin."""
+        """Reads the dtype, the shape, the Fortran flag, and the offset of the numbers."""
         if not data.startswith(MAGIC) or len(data) < 12:
-            raise ArrayError(self.wrong_type("bytes that are no .npy file"))
+            raise ArrayError(self.wrong_type("bytes of another format than .npy"))
         wide = data[6] > 1
         start = 12 if wide else 10
         length = int.from_bytes(data[8:start], "little")
         if length > min(MOST_HEADER, len(data) - start):
-            raise ArrayError("the .npy file's header is longer than the file, or than any that NumPy writes")
+            raise ArrayError("the .npy file's header is longer than the file, or than NumPy writes")
         text = data[start : start + length].decode("latin-1")
         numbers, order, shape = _NUMBERS.search(text), _FORTRAN.search(text), _SHAPE.search(text)
         if order is None or shape is None or (numbers is None and not _BFLOAT16.search(text)):
@@ -202,17 +193,17 @@ class ArrayOptions(base.FeatureOptions):
     kind: ClassVar[str] = "array"
     dtype: str
     shape: tuple[int | None, ...]
-    max_length: int | None = None  # entries along a varying first side that are kept; None: all
+    max_length: int | None = None  # keeps the first entries of a varying first side; None: all
 
     @property
     def layout(self) -> ArrayLayout:
-        """The dtype and the shape."""
+        """The dtype and shape."""
         return ArrayLayout(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArrayDescription(base.Description):
-    """An array a row, stored as its bytes, little-endian, in C order."""
+    """One array a row, stored as bytes: little-endian, in C order."""
 
     kind: ClassVar[str] = "array"
     stored: str = "bytes"
@@ -222,7 +213,7 @@ class ArrayDescription(base.Description):
     optional: bool = base.left_out(False)
 
     def __post_init__(self) -> None:
-        """Refuses another dtype, and a shape that no feature has. Raises: DatasetError."""
+        """Refuses an unknown dtype or an impossible shape. Raises: DatasetError."""
         if self.dtype not in DTYPES:
             shown = cut(repr(self.dtype), 50)
             raise DatasetError(f"an array's `dtype` is {shown} in dataset.json, this release knows {', '.join(DTYPES)}")
@@ -232,7 +223,7 @@ class ArrayDescription(base.Description):
 
     @property
     def layout(self) -> ArrayLayout:
-        """The dtype and the shape."""
+        """The dtype and shape."""
         return ArrayLayout(self.dtype, self.shape)
 
     @property
@@ -241,12 +232,12 @@ class ArrayDescription(base.Description):
 
     @property
     def length(self) -> str:
-        """The number of entries along the first side, where rows differ in it."""
+        """The number of entries along the first side; only ragged arrays are padded."""
         return "varying"
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        """Returns the bytes; of an optional fixed shape 1 for a row without an array, which is zeros."""
+        """Returns the bytes; an optional fixed shape also stores 1 for a missing array, whose bytes are zeros."""
         parts = {"": base.Stored("bytes")}
         may_lack = description.get("optional") and description["shape"][0] is not None
         return parts | {"missing": base.Stored("int64")} if may_lack else parts
@@ -256,16 +247,16 @@ class ArrayDescription(base.Description):
         return f"{self.dtype} {'×'.join(most if side is None else str(side) for side in self.shape)}"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any] | None:
-        """Returns the numbers, as lists in lists."""
+        """Returns the numbers as nested lists."""
         return None if parts.get("missing") else self.layout.decode(bytes(parts[""])).tolist()
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists in lists; float16 and bfloat16 as the same numbers in float32."""
+        """Adds nested lists; float16 and bfloat16 become float32 without loss."""
         kind = "float32" if self.dtype in ("float16", "bfloat16") else self.dtype
         into.add(name, options, base.ExportColumn(name, kind, name, depth=len(self.shape)))
 
     def tfds(self) -> dict[str, Any]:
-        """Describes a `Tensor` as bytes; bytes alone where rows differ in shape, which it cannot read."""
+        """Describes a `Tensor` as bytes; ragged arrays, which TensorFlow Datasets cannot read, as plain bytes."""
         if self.layout.is_ragged:
             return super().tfds()
         return base.tfds_tensor(self.dtype, self.layout.inner, "bytes")

@@ -1,4 +1,4 @@
-"""Boxes of things in an image."""
+"""Boxes of objects in an image."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NUMBERS = 4  # the numbers of a box
 
 
 class Box(NamedTuple):
-    """A box, in shares of the image's height and width, 0..1."""
+    """A box as fractions of the image's height and width, 0..1."""
 
     y_min: float
     x_min: float
@@ -22,7 +22,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BoxesOptions(base.ListOptions):
-    """The options of boxes: four float32 numbers each, one list a row."""
+    """The options of boxes: four float32 numbers each, in one list a row."""
 
     kind: ClassVar[str] = "boxes"
     image: str
@@ -34,7 +34,7 @@ class BoxesOptions(base.ListOptions):
 @dataclass(frozen=True, kw_only=True)
 class _OfImage:
     stored: str
-    image: str  # feature that they are boxes of
+    image: str  # the feature with the image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class BoxesDescription(base.ListDescription, _OfImage):
         return [Box(*map(base.short, box)) for box in np.reshape(parts[""], (-1, NUMBERS)).tolist()]
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists of four numbers, which are relative to the upright image."""
+        """Adds lists of four numbers, relative to the upright image."""
         again = {option: value for option, value in options.items() if option != "oriented"}
         column = base.ExportColumn(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
         into.add(name, {**again, "order": "tensorflow", "unit": "relative"}, column)

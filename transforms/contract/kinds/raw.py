@@ -1,4 +1,4 @@
-"""Values that are stored as they come: columns of the source, and tensors of the user's own function."""
+"""Values stored unchanged: columns of the source, and tensors of the user's own function."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ class RawDescription(base.Description):
 
     kind: ClassVar[str] = "raw"
     stored: str
-    length: Count | str | None = base.left_out(None)  # number of values of every row, or `varying`; None: no lists
+    length: Count | str | None = base.left_out(None)  # values of every row, or `varying`; None: not a list
     max_length: Count | None = None
 
     @classmethod
@@ -41,7 +41,7 @@ class RawDescription(base.Description):
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         many = self.length is not None
-        is_float = self.stored == "float32" and not many  # NaN stands for a missing one
+        is_float = self.stored == "float32" and not many  # NaN is a missing number
         column = plain_column(name, self.stored, many=many)
         into.add(name, options | ({"optional": True} if is_float else {}), column)
 
@@ -71,11 +71,11 @@ class OwnDescription(base.Description):
         return f"{self.stored} {base.sides_words(self.shape)}".strip()
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
-        """Returns the tensor as a value, a list, or lists in lists."""
+        """Returns the tensor as a value or as nested lists."""
         return _value(parts[""])
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds one list of all the tensor's values."""
+        """Adds one flat list of the tensor's values."""
         if self.shape is not None and len(self.shape) > 1:
             into.note(name, f"a tensor of shape {list(self.shape)} is exported as one list")
         into.add_raw(name, plain_column(name, self.stored, many=self.shape != ()))
@@ -83,7 +83,7 @@ class OwnDescription(base.Description):
 
 
 def _value(stored: Any) -> Any:
-    """Returns a value, or a list, as it is stored: numbers, or bytes."""
+    """Converts stored numbers or bytes to Python values."""
     if isinstance(stored, bytes | memoryview):
         return bytes(stored)
     if isinstance(stored, list):
@@ -96,7 +96,7 @@ def _nested(numbers: Any) -> Any:
 
 
 def plain_column(name: str, stored: str, *, many: bool) -> base.ExportColumn:
-    """Returns the column of what a record holds, bytes as text; of lists in lists one list."""
+    """Returns a column of stored values, with bytes as text and nested lists flattened."""
     makes: Mapping[str, Callable[[Any], Any]] = {"bytes": _utf8, "float32": _or_missing, "int64": base.as_it_is}
     kind = {"bytes": "string"}.get(stored, stored)
     if not many:
@@ -122,5 +122,5 @@ def _utf8(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise base.ExportError(
-            f"it holds bytes that are no UTF-8 ({value[:16]!r}), which no source reads back"
+            f"it holds bytes that are not UTF-8 ({value[:16]!r}), which no source reads back"
         ) from None
