@@ -2,5 +2,5 @@
 
 if __name__ == "transforms":
     raise ImportError(
-        "`transforms` is a folder of recordmill: import `recordmill.transforms`, or classes like `UserError` exist twice"
+        "`transforms` is a folder of recordmill: import `recordmill.transforms`, or classes will exist twice"
     )

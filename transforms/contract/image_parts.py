@@ -19,21 +19,21 @@ import numpy as np
 from recordmill.transforms.contract import bounds
 
 TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
-"""The byte order of a TIFF and whether it is a BigTIFF, by its first four bytes."""
+"""Byte order, and whether it is a BigTIFF, by the first four bytes."""
 EXIF = b"Exif\0\0"
 STARTS = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", EXIF * (bounds.EXIF_HEADS.most + 1))
-"""The first bytes of blocks that Pillow takes for EXIF, and of one that it strips of its heads one by one."""
-INNER = (34_665, 34_853, 40_965)  # tags that lead to directories: EXIF, GPS, interoperability
-COMPRESSION, JPEGS = 259, (6, 7)  # a TIFF's tag of its compression, and the codes of JPEG
-PARTS = {273: 0, 324: 0, 279: 1, 325: 1}  # tags of strips and tiles: 0 their offsets, 1 their bytes
-RAW = "Raw profile type exif"  # the keyword of a PNG's text of EXIF in hexadecimal digits; the graph does not read it
-BYTES = (1, 2, 7)  # types that Pillow leaves together
+"""The first bytes of blocks that Pillow takes for EXIF, the last with too many heads."""
+INNER = (34_665, 34_853, 40_965)  # tags of further directories: EXIF, GPS, interoperability
+COMPRESSION, JPEGS = 259, (6, 7)  # TIFF's compression tag, and the codes of JPEG
+PARTS = {273: 0, 324: 0, 279: 1, 325: 1}  # tags of strips and tiles: 0 for offsets, 1 for sizes
+RAW = "Raw profile type exif"  # keyword of hexadecimal EXIF in a PNG's text, which the graph ignores
+BYTES = (1, 2, 7)  # types that Pillow does not split
 TYPES = dict(enumerate("- B B H I 2I b B h i 2i f d I - - Q".split()))
 SIZES = {kind: struct.calcsize(f"={code}") for kind, code in TYPES.items() if code != "-"}
 
 
 def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, Any]:
-    """Maps tags of a TIFF's first directory, or its second, to arrays of their numbers or bytes, as far as they go."""
+    """Maps tags of a TIFF's first directory, or second, to arrays of numbers or bytes; truncated data gives fewer."""
     order, big = TIFFS[data[:4]]
     found, word = dict[int, Any](), order + ("Q" if big else "I")
     with suppress(OverflowError, struct.error):
@@ -51,7 +51,7 @@ def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, A
 
 
 def tiff_numbers(data: bytes, *tags: int, is_second: bool = False) -> list[int]:
-    """Returns the greatest number of each of the tags that `tiff_values` reads; 0 of one that is not there."""
+    """Returns the greatest number of each tag (`tiff_values`); 0 for a missing tag."""
     found = tiff_values(data, *tags, is_second=is_second)
     return [int(found[tag].max(initial=0)) if tag in found else 0 for tag in tags]
 
@@ -59,10 +59,10 @@ def tiff_numbers(data: bytes, *tags: int, is_second: bool = False) -> list[int]:
 def _directory(
     data: bytes | memoryview, order: str, big: bool, start: int | None
 ) -> tuple[Iterator[tuple[int, int, int, bytes]], int]:
-    """Returns a directory's tags, the first one's by default, and the offset behind them; 0 where some are cut off.
+    """Returns a directory's tags, by default the first's, and the offset behind them; 0 if some are cut off.
 
-    A tag has its type, its number of values, and the field of its value or of the offset of its bytes. Raises:
-    OverflowError, struct.error: the directory is not there.
+    A tag has its type, its number of values, and a field with the value or the offset of its bytes. Raises:
+    OverflowError, struct.error: the directory is missing.
     """
     pointer, head, entry, size = (8, "Q", "HHQ8s", 20) if big else (4, "H", "HHI4s", 12)
     if start is None:
@@ -75,10 +75,7 @@ def _directory(
 
 
 def jpeg_parts(data: bytes) -> list[tuple[int, int]]:
-    """Returns the offsets and bytes of the strips or tiles of a TIFF's first image, if they are JPEGs; of others none.
-
-    A damaged one has none: no decoder reads it.
-    """
+    """Returns offsets and sizes of a TIFF's first image's JPEG strips or tiles; none for others or damaged ones."""
     found = tiff_values(data, COMPRESSION, *PARTS)
     if not np.isin(found.pop(COMPRESSION, 0), JPEGS).any():
         return []
@@ -87,7 +84,7 @@ def jpeg_parts(data: bytes) -> list[tuple[int, int]]:
 
 
 def check_exif(data: bytes | memoryview) -> None:
-    """Counts what Pillow reads of EXIF or a TIFF. Raises: ImageError: `too_slow`; nothing else, whatever the bytes."""
+    """Counts what Pillow reads of EXIF or a TIFF. Raises: ImageError: `too_slow`; no other, whatever the bytes."""
     data, heads = memoryview(data), 0
     while data[:6] == EXIF:
         data, heads = data[6:], heads + 1
@@ -96,7 +93,7 @@ def check_exif(data: bytes | memoryview) -> None:
     places: list[int | None] = [None] if order else []
     inline, offset, tags, numbers, held = 8 if big else 4, order + ("Q" if big else "I"), 0, 0, 0
     for start in places:
-        with suppress(OverflowError, struct.error):  # a damaged directory: Pillow stops there, too
+        with suppress(OverflowError, struct.error):  # damaged: Pillow stops there, too
             for tag, kind, values, field in _directory(data, order, big, start)[0]:
                 tags, size = tags + 1, values * SIZES.get(kind, 0)
                 if size > inline and size + struct.unpack(offset, field)[0] > len(data):
@@ -112,7 +109,7 @@ def check_exif(data: bytes | memoryview) -> None:
         bounds.EXIF_NUMBERS.check(numbers)
 
 
-Box = tuple[bytes, int, int]  # box's name, and the offsets where what it holds begins and ends
+Box = tuple[bytes, int, int]  # name, and the content's start and end
 INSIDE = {
     b"": (b"meta", b"moov"),
     b"meta": (b"iprp", b"iloc"),
@@ -121,18 +118,18 @@ INSIDE = {
     b"moov": (b"trak", b"meta"),
     b"trak": (b"tkhd", b"meta"),
 }
-"""The boxes to look into, by the box around them; an empty name is the file."""
-VERSION_BYTES = 4  # a version and flags, before what `meta` and `ispe` hold
+"""The boxes to visit, by their parent; the empty name is the file."""
+VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
 
 
 def largest_size(data: bytes) -> tuple[int, int] | None:
-    """Returns the largest image's size of an ISO base media file, whose boxes hold boxes (ISO/IEC 14496-12, 23008-12).
+    """Returns the size of the largest image in an ISO base media file.
 
-    It may hold many images: tiles of a grid, thumbnails, an alpha channel, frames. Each has a size, `ispe` among the
-    properties of its items or `tkhd` of its track, and a decoder may decode any of them.
+    Tiles of a grid, thumbnails, alpha channels and frames are images too, each with an item's `ispe` or a track's `tkhd`,
+    and a decoder may decode any of them.
 
     Raises:
-        ImageError: `too_slow`, of boxes or of items' bytes without end.
+        ImageError: `too_slow`: too many boxes or item bytes.
     """
     sizes, extents, held = list[tuple[int, int]](), 0, 0
     for box in leaf_boxes(data):
@@ -147,11 +144,7 @@ def largest_size(data: bytes) -> tuple[int, int] | None:
 
 
 def check_blocks(data: bytes) -> None:
-    """Counts what looks like EXIF, wherever it is, since boxes name its place in many ways.
-
-    Raises:
-        ImageError: `too_slow`.
-    """
+    """Counts possible EXIF anywhere, as boxes can refer to it in many ways. Raises: ImageError: `too_slow`."""
     view, blocks = memoryview(data), count(1)
     for start in STARTS:
         place = data.find(start)
@@ -162,7 +155,7 @@ def check_blocks(data: bytes) -> None:
 
 
 def _extents(data: bytes, box: Box) -> Iterator[int]:
-    """Yields the lengths of the extents of each item that a box `iloc` lists, and a 0 for the item."""
+    """Yields the extent lengths of each item in an `iloc` box, and a 0 per item."""
     _, at, end = box
     version, at = data[at], at + VERSION_BYTES
 
@@ -184,11 +177,7 @@ def _extents(data: bytes, box: Box) -> Iterator[int]:
 
 
 def leaf_boxes(data: bytes) -> Iterator[Box]:
-    """Yields an ISO base media file's boxes of sizes (`ispe`, `tkhd`), colours, bits, kinds (`auxC`), places (`iloc`).
-
-    Raises:
-        ImageError: `too_slow`, of boxes without end.
-    """
+    """Yields boxes of sizes, colours, bits, kinds (`auxC`) and places (`iloc`). Raises: ImageError: `too_slow`."""
     return _leaf_boxes(data, (b"", 0, len(data)), count(1))
 
 
@@ -204,7 +193,7 @@ def _leaf_boxes(data: bytes, around: Box, number: Iterator[int]) -> Iterator[Box
 
 
 def _boxes(data: bytes, start: int, end: int, number: Iterator[int]) -> Iterator[Box]:
-    """Yields the boxes, one after another, up to one that is cut off; `number` counts those of the file."""
+    """Yields successive boxes up to a truncated one; `number` counts the file's boxes."""
     while start + 8 <= end:
         bounds.ISO_BOXES.check(next(number))
         size, name = struct.unpack_from(">I4s", data, start)

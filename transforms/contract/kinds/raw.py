@@ -58,7 +58,7 @@ class OwnDescription(base.Description):
 
     kind: ClassVar[str] = "own"
     stored: str
-    shape: tuple[Count, ...] | None  # row's shape; None where rows have different lengths
+    shape: tuple[Count, ...] | None  # a row's shape; None: lists of varying length
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
