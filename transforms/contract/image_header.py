@@ -119,7 +119,7 @@ def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
     Also refuses another size than an annotation's, `stated` as `200 x 100`: its boxes would lie elsewhere.
 
     Raises:
-        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; no other, whatever the bytes.
+        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; no other.
     """
     header = read_header(data)
     check_pixels(header.width, header.height, max_pixels)

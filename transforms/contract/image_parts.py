@@ -125,8 +125,8 @@ VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
 def largest_size(data: bytes) -> tuple[int, int] | None:
     """Returns the size of the largest image in an ISO base media file.
 
-    Tiles of a grid, thumbnails, alpha channels and frames are images too, each with an item's `ispe` or a track's `tkhd`,
-    and a decoder may decode any of them.
+    Tiles of a grid, thumbnails, alpha channels and frames are images too, each with an item's `ispe` or a track's
+    `tkhd`; a decoder may decode any of them.
 
     Raises:
         ImageError: `too_slow`: too many boxes or item bytes.

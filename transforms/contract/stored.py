@@ -1,4 +1,4 @@
-"""From records to a model's input, for both engines: stored parts by name, columns of a batch, and options of their form.
+"""From records to a model's input, for both engines: stored parts by name, columns of a batch, and forms.
 
 >>> from recordmill.transforms.contract.kinds.number import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none", indicator=True)
