@@ -1,15 +1,17 @@
-"""The graph of images: decoded, upright, brought to their size, stored; read again and normalized.
+"""The graph of images: decoded, upright, resized, stored; then decoded again and normalized.
 
-Every step computes in whole numbers or rounds exactly, so an image gives the same bytes in any batch. The steps have
-modules of their own: `contract.image_header` (before the graph), `image_properties`, `image_decode`, `image_encode`.
+Every step computes in integers or rounds exactly, so an image gives the same bytes in any batch. `image_properties`
+reads headers, `image_decode` gives pixels; `contract.image_header` checks files before the graph.
 
     check_header(data, max_pixels=64_000_000)
     pixels = resize(decode(tf.constant(data), options), options)
 
-Where images keep their own sizes, a batch is as high and wide as its largest, with zeros below and to the right, and
-the part `shape` gives each image's sides. With `optional`, an empty string is a missing image: zeros, and 1 in the part
-`missing`. `store: original` keeps the EXIF orientation as the part `orientation`, for the reader. A row of a sequence
-may have no images.
+Images of varying size are padded with zeros, below and to the right, to the largest of a batch, and the part `shape`
+gives each image's sides. With `optional`, an empty string is a missing image: zeros, and 1 in the part `missing`.
+`store: original` keeps the EXIF orientation as the part `orientation`, for the reader. Sequences may be empty.
+
+Workers encode JPEGs with restart markers (`pipeline.build.images.transcode`), so JPEG takes two steps: `unencoded`
+gives Netpbm, `as_jpeg` the JPEG. Both encoders give files of the same pixels.
 """
 
 import math
@@ -31,10 +33,7 @@ AnyImages = ImageDescription | ImageSequenceDescription
 
 
 def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepared:
-    """Stores images, encoded strings of shape [rows], as `stored_image` does each.
-
-    The pixels' statistics come from `pixel_sums` of a sample, so nothing is left to analyze here.
-    """
+    """Stores images, encoded strings of shape [rows], by `stored_image`; statistics come from `pixel_sums`."""
 
     def store(_: Statistics) -> Parts:
         stored = _graph(options)(column)
@@ -47,7 +46,7 @@ def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepa
 
 @lru_cache(maxsize=16)
 def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
-    """Makes the function that stores a batch: traced once, where tf.Transform traces the preprocessing five times."""
+    """Makes the function that stores a batch: traced once, while tf.Transform traces the preprocessing five times."""
 
     def store(column: tf.Tensor) -> Parts:
         store_image = partial(stored_image, options=options)
@@ -59,7 +58,7 @@ def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
 def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     """Makes the stored parts of one image, a string scalar: scalars as in `image_spec`.
 
-    An empty string stays empty where `optional` allows it.
+    An optional empty string stays empty.
 
     Raises:
         tf.errors.InvalidArgumentError: the bytes cannot be decoded.
@@ -73,13 +72,13 @@ def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tens
 
 
 def image_spec(options: ImageOptions) -> dict[str, tf.TensorSpec]:
-    """Returns the specs of `stored_image`'s parts: one image's bytes, and for `store: original` its orientation."""
+    """Returns the specs of `stored_image`'s parts: an image's bytes, and an original's orientation."""
     parts = ImageDescription.parts_of({"encoding": options.store})
     return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()}
 
 
 def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
-    """Encodes the image at its size; a JPEG that fits keeps its bytes, so that no pixel is compressed twice."""
+    """Encodes the image at its size; a JPEG that fits keeps its bytes, to avoid compressing twice."""
     turn = orientation(encoded)
     pixels = resize(decode(encoded, options, turn), options)
     if options.store not in ("auto", "jpeg"):
@@ -90,7 +89,7 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
 
 
 def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Compares an upright JPEG's channels and size with those that it would get: bool scalar."""
+    """Compares an upright JPEG's channels and size with the wanted ones: bool scalar."""
     shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
     goal = placement(shape[:2], options, tf)
     same_size = tf.reduce_all(tf.stack([goal.box, goal.scaled, goal.output]) == shape[:2])
@@ -98,7 +97,7 @@ def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
 
 
 def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
-    """Returns an image's bytes once it is decoded, so that one that cannot be is an error."""
+    """Returns an image's bytes after decoding it, to fail on invalid ones."""
     return tf.strings.substr(encoded, tf.minimum(tf.shape(pixels)[0], 0), tf.strings.length(encoded))
 
 
@@ -108,10 +107,10 @@ def _original(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]
 
 
 def geometry(column: tf.Tensor) -> tf.Tensor:
-    """Reads the source sizes of images, encoded strings of shape [rows]: int64 [rows, 3]. Decodes nothing.
+    """Reads source sizes of images, encoded strings of shape [rows], without decoding: int64 [rows, 3].
 
-    Each row has the height and width in pixels of the upright source, which `placement` takes, and the EXIF
-    orientation, 1..8, that made it upright. An empty string gives zeros and 1.
+    Each row has the height and width in pixels of the upright source, as `placement` takes them, and its EXIF
+    orientation, 1..8. An empty string gives zeros and 1.
     """
 
     def source(encoded: tf.Tensor) -> tf.Tensor:
@@ -122,11 +121,11 @@ def geometry(column: tf.Tensor) -> tf.Tensor:
 
 
 def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums the pixels of images, strings of shape [rows], at their final size, before they are encoded.
+    """Sums the pixels of images, strings of shape [rows], at their final size, before encoding.
 
     Returns:
-        The number of pixels, int64 [rows]; their sum and their sum of squares by channel, int64 [rows, channels]. All
-        are exact. An empty string gives zeros where `optional` allows it.
+        The number of pixels, int64 [rows]; the sum and the sum of squares by channel, int64 [rows, channels]. All are
+        exact. An optional empty string gives zeros.
     """
     channels = options.channels
 
@@ -146,17 +145,16 @@ def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf
 
 
 def features(description: ImageDescription, stored: Parts) -> Parts:
-    """Decodes stored images, strings of shape [rows]; see `normalized_images`. The part `missing` stays as it is."""
+    """Decodes stored images, strings of shape [rows], by `normalized_images`; the part `missing` is unchanged."""
     ready = normalized_images(description, stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
 
 
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
-    """Decodes and normalizes each image of the part "", strings, ragged [rows, None], then pads with zeros.
+    """Decodes and normalizes the images of the part "", strings, ragged [rows, None], and pads with zeros.
 
     Returns:
-        uint8 as they are, or float32, shape [rows, images, height, width, channels], and the part `length`, as
-        in `kind.padded`.
+        uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as in `kind.padded`.
 
     Raises:
         tf.errors.InvalidArgumentError: the bytes are not what was stored.
@@ -174,13 +172,13 @@ def normalized_images(
     Args:
         description: the feature's.
         stored: the part "" of `stored_image`; empty for a missing image.
-        turns: their orientations, int64 [n], where the originals are stored.
+        turns: orientations of originals, int64 [n].
 
     Returns:
-        The part "": uint8 as they are, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels], in
-        the description's order of channels; zeros for a missing image. Where images keep their own sizes, height and
-        width are the largest of these (0 where n is 0), with zeros below and to the right, and the part `shape`, int64
-        [n, 2], is each image's height and width.
+        The part "": uint8, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels], in the
+        description's channel order; zeros for a missing image. Images of varying size are padded with zeros, below and
+        to the right, to the largest (0 if n is 0), and the part `shape`, int64 [n, 2], has each image's height and
+        width.
 
     Raises:
         tf.errors.InvalidArgumentError: the bytes are not what `stored_image` gave.
@@ -195,7 +193,7 @@ def normalized_images(
 
 
 def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Reads images' own heights and widths without decoding them: int64 [n, 2]; zeros for a missing image."""
+    """Reads images' heights and widths without decoding: int64 [n, 2]; zeros for a missing image."""
 
     def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         size = stored_sides(row[0])
@@ -207,10 +205,10 @@ def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Te
 
 
 def _of_one_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Decodes images of the size that the description gives: uint8 [n, height, width, channels]."""
+    """Decodes images of the description's size: uint8 [n, height, width, channels]."""
     shape = list(description.shape)
     if description.encoding == "raw":
-        # With a fixed length, a missing image reads as zeros.
+        # A fixed length reads a missing image as zeros.
         length = math.prod(side or 0 for side in shape) if description.optional else None
         return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
 
@@ -221,7 +219,7 @@ def _of_one_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
 
 
 def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Pads images to the largest of them; their sizes are known before they are decoded."""
+    """Pads images to the largest; sizes are known before decoding."""
     channels = description.shape[2]
 
     def padded(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -233,7 +231,7 @@ def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
     largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
     signature = tf.TensorSpec([None, None, channels], description.dtype)
     batch = tf.cond(
-        tf.size(stored) > 0,  # without images there is no shape to stack
+        tf.size(stored) > 0,  # zero images cannot be stacked
         lambda: tf.map_fn(padded, (stored, turns), fn_output_signature=signature),
         lambda: tf.zeros([0, 0, 0, channels], description.dtype),
     )
@@ -268,7 +266,7 @@ def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:
 
 
 def _row(by_channel: tuple[float, ...], width: Any) -> tf.Tensor:
-    """Repeats the channels' numbers for a row of pixels: to broadcast three numbers alone takes three times as long."""
+    """Repeats the channels' numbers for a row of pixels: broadcasting three numbers takes three times as long."""
     return tf.tile(tf.constant([by_channel], tf.float32), [width, 1])
 
 
@@ -277,7 +275,7 @@ HEADER = len("P6 00000 00000 255 ")
 
 
 def unencoded(pixels: tf.Tensor, was_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Encodes an image, uint8 [height, width, channels], as `store` says, JPEGs as Netpbm: a string scalar.
+    """Encodes an image, uint8 [height, width, channels], as `store` says, with JPEGs as Netpbm: a string scalar.
 
     Args:
         pixels: of static shape for `raw`.
@@ -294,7 +292,7 @@ def unencoded(pixels: tf.Tensor, was_jpeg: tf.Tensor, options: ImageOptions) -> 
 
 
 def as_jpeg(images: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Encodes those of `unencoded` images, strings of shape [rows], that are Netpbm; others stay as they are."""
+    """Encodes `unencoded` images, strings of shape [rows], from Netpbm; returns others unchanged."""
 
     def encode(image: tf.Tensor) -> tf.Tensor:
         is_netpbm = tf.strings.substr(image, 0, 3) == _format(options)
@@ -308,7 +306,7 @@ def _format(options: ImageOptions) -> bytes:
 
 
 def _to_netpbm(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Returns a header of constant length and the pixels' bytes (netpbm's PPM and PGM, of 8 bits)."""
+    """Returns a header of constant length and the pixels' bytes (netpbm's PPM and PGM, 8 bits)."""
     height, width = (tf.strings.as_string(tf.shape(pixels)[axis], width=SIDE, fill="0") for axis in (0, 1))
     return tf.strings.join([_format(options), width, " ", height, " 255 ", _to_raw(pixels)])
 
