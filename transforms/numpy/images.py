@@ -1,7 +1,7 @@
 """Stored images to a batch of pixels without TensorFlow: decoded, augmented and normalized into the batch's memory.
 
-Equal to `tensorflow.image` bit for bit, but for originals that are scaled when they are read and for augmentations that
-scale: these differ by one level at most (`pixels`, `augment.movements`).
+Bit for bit as `tensorflow.image`, except that originals scaled by the reader and scaling augmentations differ by at
+most one level (`pixels`, `augment.movements`).
 
 >>> reader = ImageReader("image", description, "uint8")  # doctest: +SKIP
 >>> reader.images(encoded)[""].shape  # doctest: +SKIP
@@ -27,25 +27,25 @@ from recordmill.transforms.numpy.texts import mask
 
 ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
 
-SMALL = 16 << 10  # 16 KiB: raw images of fewer bytes are quicker joined and then read as one
+SMALL = 16 << 10  # 16 KiB: smaller raw images are joined and read as one
 
 
 class MovingBoxes:
-    """The boxes of images, which move with their pixels: the lists of one feature, or of several."""
+    """The boxes that move with images: the lists of one or several features."""
 
     def __init__(self, lists: Sequence[Ragged]) -> None:
-        """Takes lists of float32 [boxes, 4], which are written to."""
+        """Takes lists of float32 [boxes, 4], to be written to."""
         self._lists = lists
 
     def of(self, row: int) -> Array | None:
-        """Returns a row's boxes, of all lists: float32 [n, 4]; None where there are no lists."""
+        """Returns a row's boxes of all lists: float32 [n, 4]; None without lists."""
         return np.concatenate(self._rows(row)) if self._lists else None
 
     def put(self, row: int, boxes: Array | None) -> None:
         """Writes them back."""
         offset = 0
         for part in self._rows(row):
-            part[...] = boxes[offset : offset + len(part)]  # type: ignore[index] # there are boxes where there are lists
+            part[...] = boxes[offset : offset + len(part)]  # type: ignore[index] # not None, as `_rows` has lists
             offset += len(part)
 
     def _rows(self, row: int) -> list[Array]:
@@ -53,13 +53,13 @@ class MovingBoxes:
 
 
 class _Image(NamedTuple):
-    """An image that is to be read."""
+    """An image to read."""
 
     row: int
     data: Data
     turn: int
     changes: Sequence[Acting]
-    part: JpegPart | None  # part that the first change needs, where that is less than the whole
+    part: JpegPart | None  # for the first change, if it needs less than the whole
 
 
 class ImageReader:
@@ -79,13 +79,13 @@ class ImageReader:
         Args:
             name: the feature's, for errors.
             description: the feature's.
-            dtype: `uint8` as the pixels are; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: as described.
-            augment: changes of the pixels before they are normalized.
-            boxes: lists of boxes, float32 [boxes, 4], that move with the pixels; they are written to.
-            empty: gives the memory of the results.
+            dtype: `uint8` pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: the description's.
+            augment: changes of the pixels before normalization.
+            boxes: lists of boxes, float32 [boxes, 4], to be moved with the pixels in place.
+            empty: allocates the results.
 
         Raises:
-            DatasetError: bfloat16 needs ml_dtypes, which is not installed.
+            DatasetError: bfloat16 without ml_dtypes.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._boxes = MovingBoxes(boxes)
@@ -95,7 +95,7 @@ class ImageReader:
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = numpy_dtype(dtype or description.dtype, ", or take dtype='float32'")
         self._normalize = normalizer(description.offset, description.scale, self._dtype, description.channel_order)
-        # Pixels on their way are here: memory that is used again at once stays in the processor's cache.
+        # Intermediate pixels: memory reused at once stays in the processor's cache.
         is_constant = None not in (*self._stored, *self._shape)
         self._scratch = pixels_read_soon(self._stored) if is_constant else None  # type: ignore[arg-type] # no None
 
@@ -103,13 +103,13 @@ class ImageReader:
         """Reads one image a row.
 
         Args:
-            encoded: stored bytes; empty for a missing image of a feature that is `optional`.
-            turns: their orientations, 1..8, where originals are stored.
+            encoded: stored bytes; empty for a missing `optional` image.
+            turns: orientations of originals, 1..8.
 
         Returns:
-            The part "", [rows, height, width, channels]; zeros for a missing one. Where images have their own sizes,
-            height and width are the largest of these (0 of none), with zeros below and to the right. Where the
-            description gives no common size, the part `shape` too, int64 [rows, 2]: each one's height and width.
+            The part "", [rows, height, width, channels]; zeros for a missing image. Images of varying size are padded
+            with zeros, below and to the right, to the largest (0 if none). Without a common size in the description,
+            the part `shape`, int64 [rows, 2], has each image's height and width.
 
         Raises:
             RowError: bytes that do not fit the description.
@@ -119,7 +119,7 @@ class ImageReader:
         return {"": batch, "shape": sides} if None in self._stored else {"": batch}
 
     def sequences(self, encoded: Ragged, length: int | None) -> Array:
-        """Reads any number of images a row: [rows, length, height, width, channels], zeros after a row's last.
+        """Reads any number of images a row: [rows, length, height, width, channels], padded with zeros.
 
         Args:
             encoded: lists of stored bytes.
@@ -148,7 +148,7 @@ class ImageReader:
         return batch, present[:, np.newaxis] * np.array(self._shape[:2], np.int64)
 
     def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
-        """Reads raw images all at once, where they are small and none is missing; returns whether it did."""
+        """Reads small raw images at once, if none is missing; returns whether it did."""
         size = math.prod(batch.shape[1:])
         if self._description.encoding != "raw" or self._augment is not None or size > SMALL:
             return False
@@ -170,7 +170,7 @@ class ImageReader:
         return batch, sides
 
     def _prepared(self, rows: Iterable[int], files: Bytes, turns: Iterable[int]) -> list[_Image]:
-        """Cuts all JPEGs before any is decoded: the code of each step then stays in the processor's cache."""
+        """Cuts all JPEGs before decoding any: each step's code then stays in the processor's cache."""
         return [self._image(*image) for image in zip(rows, files, turns, strict=True)]
 
     def _image(self, row: int, data: Data, turn: int) -> _Image:
@@ -180,7 +180,7 @@ class ImageReader:
         return _Image(row, data, turn, changes, self._cut(data, changes))
 
     def _cut(self, data: Data, changes: Sequence[Acting]) -> JpegPart | None:
-        """Cuts out the part of a JPEG that the first crop needs; None where the whole image is to be decoded."""
+        """Cuts out the part of a JPEG for the first crop; None if the whole image is needed."""
         if self._description.encoding not in ("auto", "jpeg"):
             return None
         self._layout = layout = read_layout(data, self._layout)
@@ -199,7 +199,7 @@ class ImageReader:
         return not len(data) and self._description.optional
 
     def _pixels(self, image: _Image, out: Array | None = None) -> Array:
-        """Decodes and augments one image: uint8 [height, width, channels], which is `out` where that is given."""
+        """Decodes and augments one image: uint8 [height, width, channels], in `out` if given."""
         if self._augment is None:
             return self._whole(image, out if out is not None else self._scratch)
         part = self._part(image.part)
@@ -214,7 +214,7 @@ class ImageReader:
             return None
         try:
             pixels = jpeg(part.data, self._stored[2], self._scratch, most=self._description.most_pixels)
-        except DecodeError:  # the whole image's error says more
+        except DecodeError:  # decoding the whole image gives a better error
             return None
         return ImagePart(pixels, *part[1:])
 
@@ -237,5 +237,5 @@ class ImageReader:
             return decode(data, self._stored[2], out, self._description.most_pixels)
         size = math.prod(side or 0 for side in self._stored)  # raw images have one size
         if len(data) != size:
-            raise DecodeError(f"it is of {len(data):,} bytes, not {size:,}")
+            raise DecodeError(f"it has {len(data):,} bytes, not {size:,}")
         return np.frombuffer(data, np.uint8).reshape(self._stored)  # type: ignore[arg-type] # no None
