@@ -36,8 +36,7 @@ TIFF_TAG = 34_675
 NAMES = {b"RGB ": "RGB", b"GRAY": "grey", b"CMYK": "CMYK"}  # the supported colour spaces
 BROKEN = b"broken"  # stands for an unreadable profile
 
-D65, D50 = (0.3127, 0.3290), (0.9642, 1.0, 0.8249)
-"""The white of displays, as chromaticity, and of profiles, in XYZ."""
+D65, D50 = (0.3127, 0.3290), (0.9642, 1.0, 0.8249)  # the white of displays, as chromaticity, and of profiles, in XYZ
 Primaries = tuple[tuple[float, float], ...]  # chromaticities x, y of white, red, green and blue
 PRIMARIES: Mapping[str, Primaries] = {
     "sRGB": (D65, (0.64, 0.33), (0.30, 0.60), (0.15, 0.06)),

@@ -18,16 +18,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from recordmill.transforms.contract import bounds
+from recordmill.transforms.contract import bounds, image_parts
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.image_parts import (
-    Box,
-    check_blocks,
-    check_exif,
-    jpeg_parts,
-    largest_size,
-    tiff_numbers,
-)
 
 
 @dataclass(frozen=True)
@@ -62,8 +54,7 @@ FORMATS = (
 )
 NAMED = {each.name: each for each in FORMATS}
 _MAGIC = {each.name: re.compile(each.magic, re.DOTALL) for each in FORMATS}
-SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)
-"""The suffixes of image files, in any case."""
+SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)  # the suffixes of image files, in any case
 OTHERS = {
     rb"\0\0\x01\0": "ICO",
     rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": "JPEG 2000",
@@ -108,8 +99,7 @@ class Header:
     width: int
     """In stored pixels, before EXIF turns them; at least 1. The largest image's in AVIF and HEIF."""
     height: int
-    in_graph: bool
-    """Whether the graph decodes it correctly; `pipeline.build.images.transcode` converts others to PNG."""
+    in_graph: bool  # Whether the graph decodes it correctly; `pipeline.build.images.transcode` converts others to PNG
     scans: int = 1  # a decoder's passes over the pixels, several for some JPEGs
 
 
@@ -184,7 +174,7 @@ def _jpeg(data: bytes) -> Read:
             (exif if marker == APP1 else previews).append(data[offset + 8 : segment_end(data, offset)])
             bounds.JPEG_EXIF.check(len(exif))
     for block in (b"".join(piece[2:] for piece in exif), *previews):  # joined as Pillow does
-        check_exif(block)
+        image_parts.check_exif(block)
     return size, frame != LOSSLESS, scans
 
 
@@ -230,7 +220,7 @@ def _png(data: bytes) -> Read:
     profiles = texts = 0
     for kind, start, end in png_chunks(data):
         if kind == b"eXIf":
-            check_exif(data[start:end])
+            image_parts.check_exif(data[start:end])
         profiles += kind == b"iCCP"
         texts += kind in (b"zTXt", b"iTXt")
         bounds.PNG_PROFILES.check(profiles)
@@ -239,7 +229,7 @@ def _png(data: bytes) -> Read:
     return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
 
 
-def png_chunks(data: bytes) -> Iterator[Box]:
+def png_chunks(data: bytes) -> Iterator[image_parts.Box]:
     """Yields a PNG's chunks as boxes. Raises: ImageError: `too_slow`: too many chunks."""
     start, kind, chunks = len(PNG) + 8, b"", count(1)
     while start <= len(data) and kind != b"IEND":
@@ -273,7 +263,7 @@ def _webp(data: bytes) -> Read:
         bounds.WEBP_CHUNKS.check(next(chunks))
         kind, size = struct.unpack_from("<4sI", data, start - 8)
         if kind == b"EXIF":
-            check_exif(data[start : start + size])
+            image_parts.check_exif(data[start : start + size])
         start += size + size % 2 + 8
     is_animated = data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
     return _webp_size(data), not is_animated, 1
@@ -322,21 +312,21 @@ def _is_plain_bmp(data: bytes) -> bool:
 
 
 def _tiff(data: bytes) -> Read:
-    check_exif(data)
-    width, height, bits, bands, kind = tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
+    image_parts.check_exif(data)
+    width, height, bits, bands, kind = image_parts.tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
     if bits > 16 or bands > 6 or kind in (2, 3):  # Pillow cannot read these as colours
         form = {2: " with a sign", 3: " of floating point"}.get(kind, "")
         what = f"the TIFF has {bits} bits{form} in each of {bands or 1} bands"
         raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read arrays as kind `array`")
-    parts = jpeg_parts(data)
+    parts = image_parts.jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
     scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)
     return (width, height), False, max(1, scans // max(1, len(parts)))
 
 
 def _iso(data: bytes) -> Read:
-    check_blocks(data)
-    return largest_size(data), False, 1
+    image_parts.check_blocks(data)
+    return image_parts.largest_size(data), False, 1
 
 
 READERS: Mapping[str, Callable[[bytes], Read]] = {

@@ -22,8 +22,7 @@ from recordmill.transforms.contract.kinds.base import Stored as Stored
 
 KEY = "key"  # feature of an Example with the row's key, a reserved name
 
-UNENCODED = "@pixels"
-"""Suffix of the graph's output of images before JPEG encoding."""
+UNENCODED = "@pixels"  # suffix of the graph's output of images before JPEG encoding
 
 LENGTHS = "lengths"  # suffix of a served input: the number of values in each row's list
 
@@ -59,8 +58,7 @@ class Ragged(NamedTuple):
         return lengths
 
 
-Bytes: TypeAlias = Sequence[bytes | memoryview]
-"""One value a row; memoryviews point into the shard's memory."""
+Bytes: TypeAlias = Sequence[bytes | memoryview]  # one value a row; memoryviews point into the shard's memory
 Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
 """A stored part: [rows, *shape] of int64 or float32, bytes, or lists of these."""
 

@@ -13,8 +13,7 @@ from functools import lru_cache, partial
 
 from PIL import Image, ImageCms
 
-MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
-"""Pillow's modes by a profile's colour space."""
+MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}  # Pillow's modes by a profile's colour space
 GREY = ("1", "L", "LA", "La", "I;16", "I;16B")
 FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 

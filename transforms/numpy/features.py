@@ -10,6 +10,8 @@ Images scaled by the reader may differ by one level (`images`). `KINDS` lists a 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -70,25 +72,22 @@ def finish(
     return {**named, KEY: strings(columns[KEY])} if KEY in columns else named
 
 
+@dataclass
 class Batch:
     """The arguments of `finish`, and the boxes to move with images."""
 
-    def __init__(
-        self,
-        features: Features,
-        columns: Mapping[str, Column],
-        options: FinishOptions,
-        augment: Mapping[str, Augment],
-        empty: Empty,
-        shares: Shares,
-    ) -> None:
-        self.columns, self.options, self.augment, self.empty = columns, options, augment, empty
-        self.shares = shares
-        self.boxes = {
-            name: (description.image, _boxes(name, columns[name]))
-            for name, description in features.items()
-            if isinstance(description, BoxesDescription)
-        }
+    features: Features
+    columns: Mapping[str, Column]
+    options: FinishOptions
+    augment: Mapping[str, Augment]
+    empty: Empty
+    shares: Shares
+
+    @cached_property
+    def boxes(self) -> dict[str, tuple[str, Ragged]]:
+        """The image and the writable boxes of each feature of boxes."""
+        boxes = {name: each for name, each in self.features.items() if isinstance(each, BoxesDescription)}
+        return {name: (each.image, _boxes(name, self.columns[name])) for name, each in boxes.items()}
 
     def stored(self, name: str, description: Description) -> dict[str, Any]:
         """Returns a feature's columns, by part."""

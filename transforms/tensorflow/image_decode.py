@@ -19,14 +19,7 @@ import tensorflow as tf
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored, placement, upright
 from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.tensorflow.image_properties import (
-    APART,
-    by_format,
-    contains,
-    is_jpeg,
-    jpeg_orientation,
-    other_orientation,
-)
+from recordmill.transforms.tensorflow import image_properties as properties
 
 PNG_PALETTE, PNG_ALPHA = 3, 4  # palettes' colour type; the bit for an alpha channel
 RATIOS = (1, 2, 4, 8)
@@ -48,8 +41,8 @@ def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | N
     """
     channels, background = options.channels, tuple(options.background)
     image = tf.cond(
-        is_jpeg(encoded),
-        lambda: _jpeg(encoded, jpeg_orientation(encoded) if orientation is None else orientation, options),
+        properties.is_jpeg(encoded),
+        lambda: _jpeg(encoded, properties.jpeg_orientation(encoded) if orientation is None else orientation, options),
         lambda: _other(encoded, orientation, channels, background),
     )
     return tf.ensure_shape(image, [None, None, channels])
@@ -66,7 +59,7 @@ def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 @tf.function(
     autograph=False,
     input_signature=[tf.TensorSpec([None, None, None], tf.uint8), tf.TensorSpec([], tf.int32)],
-    experimental_attributes=APART,
+    experimental_attributes=properties.APART,
 )
 def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for 5..8."""
@@ -80,7 +73,7 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
         return _decode_jpeg(encoded, channels)
     shape = tf.io.extract_jpeg_shape(encoded)
 
-    @tf.function(autograph=False, experimental_attributes=APART)
+    @tf.function(autograph=False, experimental_attributes=properties.APART)
     def reduced(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
         ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
         return tf.switch_case(_reduction(shape, orientation, options), ways)
@@ -123,17 +116,17 @@ def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
     )
 
 
-@tf.function(autograph=False, experimental_attributes=APART)
+@tf.function(autograph=False, experimental_attributes=properties.APART)
 def _other(
     encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
 ) -> tf.Tensor:
-    rgb = by_format(
+    rgb = properties.by_format(
         encoded,
         png=lambda: _decode_png(encoded, background),
         webp=lambda: _decode_webp(encoded, background),
         bmp=lambda: _decode_bmp(encoded),
     )
-    turn = other_orientation(encoded) if orientation is None else orientation
+    turn = properties.other_orientation(encoded) if orientation is None else orientation
     return _upright(rgb if channels == 3 else _grey(rgb), turn)
 
 
@@ -156,7 +149,7 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     head = _head(encoded, 26)
     depth, colour = head[24], head[25]
     # If `tRNS` occurs by chance, the slower branch gives the same pixels.
-    opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
+    opaque = (colour < PNG_ALPHA) & ~properties.contains(encoded, "tRNS")
     return tf.cond(
         opaque, lambda: tf.io.decode_png(encoded, channels=3), lambda: _with_alpha(encoded, depth, colour, background)
     )

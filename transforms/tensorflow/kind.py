@@ -52,8 +52,7 @@ class Context:
 
     columns: Mapping[str, Stored] = field(default_factory=dict)
     """Raw columns by feature: shape [rows], or ragged [rows, None]."""
-    prepared: Mapping[str, Prepared] = field(default_factory=dict)
-    """Features prepared so far; images come first."""
+    prepared: Mapping[str, Prepared] = field(default_factory=dict)  # features prepared so far; images come first
     options: Mapping[str, FeatureOptions] = field(default_factory=dict)  # options of all features, by feature
 
 

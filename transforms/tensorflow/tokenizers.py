@@ -68,8 +68,7 @@ ALONE = (
     r"|[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}])"
 )
 """Single-character words before WordPiece, as in BERT's tokenizer."""
-MAX_WORD_BYTES = 1 << 30
-"""No limit in practice: BERT's 100 bytes are 33 letters of Thai, a script without spaces."""
+MAX_WORD_BYTES = 1 << 30  # no limit in practice: BERT's 100 bytes are 33 letters of Thai, a script without spaces
 
 
 def words(text: tf.Tensor) -> tf.RaggedTensor:

@@ -23,8 +23,7 @@ class NameOptions(base.FeatureOptions):
         "ids_moved",
     )
     classes: tuple[str, ...] | None = None  # names by id; None: learned from the data
-    kept: tuple[str, ...] = ()
-    """Names of the previous version by id; learned names keep these ids."""
+    kept: tuple[str, ...] = ()  # names of the previous version by id; learned names keep these ids
     order: str = "alphabetical"  # order of new names: `alphabetical` or `frequency`
     max_classes: int | None = None
     minimum_count: int = 1

@@ -11,11 +11,9 @@ from recordmill.transforms.contract.kinds import base
 
 ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
 
-MAX_SIDE = 16_384
-"""The longest side of a scaled image, in pixels; `shorter_side` scales longer strips to this instead."""
+MAX_SIDE = 16_384  # the longest side of a scaled image, in pixels; `shorter_side` scales longer strips to this instead
 
-MOST_PIXELS = (1 << 29) // 3
-"""The most pixels to decode, 512 MiB of RGB: the limit of TensorFlow and Pillow."""
+MOST_PIXELS = (1 << 29) // 3  # the most pixels to decode, 512 MiB of RGB: the limit of TensorFlow and Pillow
 LEAST_PIXELS = 1 << 20
 """Images up to this are always decoded: an error about the shape says more than one about the header."""
 

@@ -16,8 +16,7 @@ from recordmill.transforms.contract.kinds import base
 
 WORD_TOKENIZERS = ("words", "whitespace", "characters")
 """Tokenizers with string tokens, looked up in a vocabulary or hashed."""
-MODEL_TOKENIZERS = ("wordpiece", "sentencepiece")
-"""Tokenizers with a model, trained or given, that defines the ids."""
+MODEL_TOKENIZERS = ("wordpiece", "sentencepiece")  # tokenizers with a model, trained or given, that defines the ids
 BYTES = 256
 EXACT_TOKENIZERS = ("words", "whitespace")  # splitting at white space restores their words
 KEPT_IN_EXPORTS = ("kind", "begin", "end", "max_length", "max_texts", "texts_per_row", "optional")
@@ -30,8 +29,7 @@ class SpecialIds:
     """The ids that are not tokens."""
 
     padding: int
-    unknown: int | None
-    """The first of `oov_buckets` ids for unknown tokens; None if all tokens are known."""
+    unknown: int | None  # the first of `oov_buckets` ids for unknown tokens; None if all tokens are known
     begin: int | None
     end: int | None
     first: int  # first token id
@@ -53,8 +51,7 @@ class TextOptions(base.FeatureOptions):
     tokenizer: str = "words"
     model: str | None = None
     model_type: str = "unigram"
-    vocabulary: int | str | None = 32_000
-    """The size, or a file of words; None: another feature's vocabulary."""
+    vocabulary: int | str | None = 32_000  # the size, or a file of words; None: another feature's vocabulary
     shared_with: str | None = None  # the feature with the vocabulary or tokenizer to use
     minimum_count: int = 1
     oov_buckets: int = 1

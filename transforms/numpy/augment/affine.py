@@ -17,19 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Fill,
-    Floats,
-    Movement,
-    Pixels,
-    Values,
-    as_pair,
-    check_fill,
-    check_pair,
-    check_shares,
-    fill_levels,
-    memory,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Fill, Floats, Movement, Pixels, Values
 
 UNIT = 2.0**20  # a map's numbers are integers of 1/UNIT: the last bit of a cosine varies by machine
 LARGEST_SCALE, LARGEST_SHEAR = 10.0, 45.0
@@ -96,7 +85,7 @@ class Affine(Movement):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Interpolates each pixel between four, by their distances."""
-        return self._moved(pixels, values, out, fill_levels(self.fill, pixels.shape[2]), _between_four)
+        return self._moved(pixels, values, out, base.fill_levels(self.fill, pixels.shape[2]), _between_four)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Takes the nearest pixel; zeros outside the image."""
@@ -106,7 +95,7 @@ class Affine(Movement):
         self, pixels: Pixels, values: Values, out: Pixels | None, fill: list[int], take: Callable[..., None]
     ) -> Pixels:
         pixels = pixels.copy() if pixels is out else pixels
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         take(pixels, *positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2]), fill, out)
         return out
 
@@ -196,7 +185,7 @@ class RandomRotation(Affine):
 
     def __post_init__(self) -> None:
         check_range(self, "degrees", self.degrees, 180.0)
-        check_fill(self, self.fill)
+        base.check_fill(self, self.fill)
         if self.corners not in ("fill", "crop"):
             raise ValueError(f"{self}: corners is {self.corners!r}; give 'fill' or 'crop'")
 
@@ -230,11 +219,11 @@ class RandomAffine(Affine):
     def __post_init__(self) -> None:
         check_range(self, "degrees", self.degrees, 180.0)
         check_range(self, "shear", self.shear, LARGEST_SHEAR)
-        check_fill(self, self.fill)
-        check_pair(self, "translate", as_pair(self.translate), "(0.1, 0.2), or one, such as 0.1")
-        for share in as_pair(self.translate):
-            check_shares(self, translate=share)
-        check_pair(self, "scale", self.scale, "(0.9, 1.1)")
+        base.check_fill(self, self.fill)
+        base.check_pair(self, "translate", base.as_pair(self.translate), "(0.1, 0.2), or one, such as 0.1")
+        for share in base.as_pair(self.translate):
+            base.check_shares(self, translate=share)
+        base.check_pair(self, "scale", self.scale, "(0.9, 1.1)")
         if not 1 / LARGEST_SCALE <= self.scale[0] <= self.scale[1] <= LARGEST_SCALE:
             raise ValueError(f"{self}: scale is not a range; give (least, most) of 0.1 to 10, such as (0.9, 1.1)")
 
@@ -244,7 +233,7 @@ class RandomAffine(Affine):
         turn, slant = np.deg2rad(drawn(self.degrees, angle)), np.tan(np.deg2rad(drawn(self.shear, shear)))
         cosine, sine, growth = np.cos(turn), np.sin(turn), drawn(self.scale, scale)
         linear = (cosine - slant * sine) / growth, -(sine + slant * cosine) / growth, sine / growth, cosine / growth
-        most_down, most_right = as_pair(self.translate)
+        most_down, most_right = base.as_pair(self.translate)
         return affine_numbers(*linear, shares=((2 * right - 1) * most_right, (2 * down - 1) * most_down))
 
 
@@ -267,7 +256,7 @@ def drawn(span: float | tuple[float, float], uniforms: Floats) -> Floats:
 
 def check_range(augmentation: Affine, name: str, span: Any, most: float) -> None:
     """Refuses invalid ranges of angles. Raises: ValueError."""
-    check_pair(augmentation, name, limits(span), "(-10, 10), or one, such as 10")
+    base.check_pair(augmentation, name, limits(span), "(-10, 10), or one, such as 10")
     first, last = limits(span)
     if not -most <= first <= last <= most:
         message = f"{name} is {span}; give an angle, 0 to {most:g}, or (least, most) of {-most:g} to {most:g}"

@@ -24,8 +24,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 Values: TypeAlias = Sequence[float]  # one image's parameters, `numbers` of them
 Fill: TypeAlias = int | tuple[int, int, int]  # one level for all channels, or red, green, blue
-Shape: TypeAlias = tuple[int | None, int | None, int]
-"""Height, width and channels; None: depends on the image."""
+Shape: TypeAlias = tuple[int | None, int | None, int]  # height, width and channels; None: depends on the image
 
 
 @dataclass(frozen=True)

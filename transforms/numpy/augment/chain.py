@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.transforms.numpy.augment import base
 from recordmill.transforms.numpy.augment.base import (
     Augmentation,
     Floats,
@@ -25,9 +26,6 @@ from recordmill.transforms.numpy.augment.base import (
     Shape,
     Values,
     Window,
-    check_shares,
-    copied,
-    memory,
 )
 from recordmill.transforms.numpy.augment.movements import Crop
 
@@ -194,7 +192,7 @@ def apply_acting(
             pixels = change_pixels(pixels, values, into)
     assert not isinstance(pixels, ImagePart)  # noqa: S101 - a crop comes first
     if out is not None and pixels is not out:
-        pixels = copied(pixels, out)
+        pixels = base.copied(pixels, out)
     return pixels, None if moved is None else _without_slivers(moved)
 
 
@@ -254,7 +252,7 @@ class RandomApply(Changes, Group):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_shares(self, p=self.p)
+        base.check_shares(self, p=self.p)
         for change in self.inner:
             if change.resizes:
                 raise ValueError(f"RandomApply holds {change}, which changes the size: move it outside")
@@ -320,7 +318,7 @@ class Views(Changes):
     def _views(self, pixels: Pixels, values: Values, out: Pixels | None, *, mask: bool) -> Pixels:
         height, width, channels = pixels.shape
         shape = self.output_shape((height, width, channels))
-        out = memory(out, shape)  # type: ignore[arg-type] # an image's shape gives a shape without None
+        out = base.memory(out, shape)  # type: ignore[arg-type] # an image's shape gives a shape without None
         wide = len(values) // self.count
         for view, part in enumerate(np.split(out, self.count)):
             apply(pixels, None, self.inner, values[view * wide : (view + 1) * wide], part, mask=mask)

@@ -8,16 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Augmentation,
-    Floats,
-    Pixels,
-    Values,
-    as_pair,
-    check_pair,
-    copied,
-    memory,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values
 
 TAP = 4096.0  # taps are integers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
 LARGEST = 99  # the middle tap takes all rounding: from 101 taps on it can become negative
@@ -43,8 +35,8 @@ class GaussianBlur(Augmentation):
         if not (isinstance(self.kernel, int) and 0 < self.kernel <= LARGEST and self.kernel % 2):
             message = f"kernel is {self.kernel}; give an odd number of pixels, 1 to {LARGEST}, such as 23"
             raise ValueError(f"{self}: {message}")
-        check_pair(self, "sigma", as_pair(self.sigma), "(0.1, 2.0), or one, such as 1.0")
-        least, most = as_pair(self.sigma)
+        base.check_pair(self, "sigma", base.as_pair(self.sigma), "(0.1, 2.0), or one, such as 1.0")
+        least, most = base.as_pair(self.sigma)
         if not 0 < least <= most < math.inf:
             raise ValueError(f"{self}: sigma is not a range; give (least, most) in pixels, such as (0.1, 2.0)")
 
@@ -55,7 +47,7 @@ class GaussianBlur(Augmentation):
 
     def draw(self, uniforms: Floats) -> Floats:
         """Makes taps for the deviation, integers of 1/4096; they add up to 1."""
-        least, most = as_pair(self.sigma)
+        least, most = base.as_pair(self.sigma)
         sigma = least + (most - least) * uniforms
         taps = np.exp(-0.5 * (np.arange(self.numbers) / sigma) ** 2)
         taps = np.rint(taps / (2 * taps.sum(1, keepdims=True) - 1) * TAP)
@@ -69,7 +61,7 @@ class GaussianBlur(Augmentation):
         """Weighs rows, rounds to 1/16 level, weighs columns, and rounds to levels, both half to even."""
         weighed = [value for value in values if value]  # a small deviation has zeros as outer taps
         taps = np.array([*weighed[:0:-1], *weighed], np.float32)
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         _weighted(_weighted(pixels, 16 * taps, 1, np.empty(pixels.shape, np.int16)), taps / 16, 0, out)
         return out
 
@@ -103,7 +95,7 @@ class RandomSharpness(Augmentation):
     factor: tuple[float, float] = (0.5, 1.5)
 
     def __post_init__(self) -> None:
-        check_pair(self, "factor", self.factor, "(0.5, 1.5)")
+        base.check_pair(self, "factor", self.factor, "(0.5, 1.5)")
         if not 0 <= self.factor[0] <= self.factor[1] <= 2:
             raise ValueError(f"{self}: factor is not a range; give (least, most) of 0 to 2, such as (0.5, 1.5)")
 
@@ -116,7 +108,7 @@ class RandomSharpness(Augmentation):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         factor, smooth = values[0], smoothed(pixels)
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         if opencv.cv2 is not None:
             opencv.cv2.addWeighted(pixels, factor, smooth, 1 - factor, opencv.TIE, dst=out)
         else:
@@ -133,7 +125,7 @@ def sharpness_numbers(factors: Floats) -> Floats:
 def smoothed(pixels: Pixels) -> Pixels:
     """Returns the rounded mean of each pixel, five times, and its eight neighbours; the edge is unchanged."""
     height, width = pixels.shape[:2]
-    smooth = copied(pixels)
+    smooth = base.copied(pixels)
     if min(height, width) < 3:
         return smooth
     inside = smooth[1:-1, 1:-1]

@@ -9,36 +9,19 @@ from typing import ClassVar
 import numpy as np
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Floats,
-    ImagePart,
-    Movement,
-    Pixels,
-    Shape,
-    Values,
-    Window,
-    both_sides,
-    check_part,
-    check_shares,
-    check_size,
-    copied,
-    draw_part,
-    mapped,
-    memory,
-    overlap,
-    part_window,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Floats, ImagePart, Movement, Pixels, Shape, Values, Window
 from recordmill.transforms.numpy.pixels import scale
 
 
 def resize(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
     """Scales to a height and width: bilinear, half-pixel centres, no antialiasing, rounded."""
-    return scale(pixels, size, "bilinear", False, memory(out, (*size, pixels.shape[2])))
+    return scale(pixels, size, "bilinear", False, base.memory(out, (*size, pixels.shape[2])))
 
 
 def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
     """Scales to a height and width by the pixels at the centres."""
-    out = memory(out, (*size, pixels.shape[2]))
+    out = base.memory(out, (*size, pixels.shape[2]))
     sides = zip(pixels.shape[:2], size, strict=True)
     rows, columns = ((2 * np.arange(after) + 1) * before // (2 * after) for before, after in sides)  # integers
     out[...] = pixels[rows[:, np.newaxis], columns]
@@ -57,12 +40,12 @@ class Crop(Movement):
     size: int | tuple[int, int]
 
     def __post_init__(self) -> None:
-        check_size(self, self.size)
+        base.check_size(self, self.size)
 
     @property
     def sides(self) -> tuple[int, int]:
         """The result's height and width."""
-        return both_sides(self.size)
+        return base.both_sides(self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
         return (*self.sides, shape[2])
@@ -89,14 +72,14 @@ class Crop(Movement):
 
     def _cropped(self, part: ImagePart, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
         y, x, high, wide = part.window
-        top, bottom, above = overlap(y, high, part.height)
-        left, right, before = overlap(x, wide, part.width)
+        top, bottom, above = base.overlap(y, high, part.height)
+        left, right, before = base.overlap(x, wide, part.width)
         inside = part.pixels[top - part.y : bottom - part.y, left - part.x : right - part.x]
         if self.scales:
             return scaled(inside, self.sides, out)
         if inside.shape[:2] == (high, wide):
             return inside
-        out = copied(np.zeros((high, wide, inside.shape[2]), np.uint8), out)
+        out = base.copied(np.zeros((high, wide, inside.shape[2]), np.uint8), out)
         out[above : above + bottom - top, before : before + right - left] = inside
         return out
 
@@ -105,7 +88,7 @@ class Crop(Movement):
         y, x, high, wide = self.window(values, height, width)
         # Reciprocals instead of division keep the boxes' established bits.
         down, across = 1.0 / high, 1.0 / wide
-        return mapped(boxes, (height * down, width * across), (-y * down, -x * across))
+        return base.mapped(boxes, (height * down, width * across), (-y * down, -x * across))
 
 
 @dataclass(frozen=True)
@@ -124,14 +107,14 @@ class RandomResizedCrop(Crop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_part(self, self.area, self.aspect)
+        base.check_part(self, self.area, self.aspect)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns the part's sides relative to the root of the image's area, and offsets as shares of the room."""
-        return draw_part(self.area, self.aspect, uniforms)
+        return base.draw_part(self.area, self.aspect, uniforms)
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        return part_window(values, height, width)
+        return base.part_window(values, height, width)
 
 
 @dataclass(frozen=True)
@@ -188,7 +171,7 @@ class RandomFlip(Movement):
     vertical: float = 0.0
 
     def __post_init__(self) -> None:
-        check_shares(self, horizontal=self.horizontal, vertical=self.vertical)
+        base.check_shares(self, horizontal=self.horizontal, vertical=self.vertical)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns 1 to mirror, else 0: horizontally, vertically."""
@@ -199,7 +182,7 @@ class RandomFlip(Movement):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         horizontal, vertical = values[0] > 0, values[1] > 0
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         if opencv.cv2 is not None:
             opencv.cv2.flip(pixels, -1 if horizontal and vertical else int(horizontal), dst=out)
         else:
@@ -209,7 +192,7 @@ class RandomFlip(Movement):
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
         """Maps a mirrored point p to 1 - p."""
         horizontal, vertical = values[0], values[1]
-        return mapped(boxes, (1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal), (vertical, horizontal))
+        return base.mapped(boxes, (1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal), (vertical, horizontal))
 
 
 @dataclass(frozen=True)
@@ -224,7 +207,7 @@ class RandomRotation90(Movement):
     p: float = 0.75
 
     def __post_init__(self) -> None:
-        check_shares(self, p=self.p)
+        base.check_shares(self, p=self.p)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns quarter turns, 0 to 3, of a square image."""
@@ -237,7 +220,7 @@ class RandomRotation90(Movement):
         """Turns the image counterclockwise."""
         quarters = self._quarters(values, *pixels.shape[:2])
         pixels = pixels.copy() if pixels is out else pixels
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         if opencv.cv2 is not None:  # 0 is a quarter clockwise, 1 a half, 2 a quarter counterclockwise
             opencv.cv2.rotate(pixels, 3 - quarters, dst=out)
         else:
@@ -249,7 +232,7 @@ class RandomRotation90(Movement):
         quarters = self._quarters(values, height, width)
         down, across = float(quarters in (1, 2)), float(quarters in (2, 3))
         scale = 1.0 - 2.0 * down, 1.0 - 2.0 * across
-        return mapped(boxes, scale, (down, across), transposed=quarters % 2 == 1)
+        return base.mapped(boxes, scale, (down, across), transposed=quarters % 2 == 1)
 
     @staticmethod
     def _quarters(values: Values, height: int, width: int) -> int:

@@ -11,17 +11,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from recordmill.transforms.numpy.augment import colors
 from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
 from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Values, check_fill
 from recordmill.transforms.numpy.augment.chain import Acting, Group
-from recordmill.transforms.numpy.augment.colors import (
-    AutoContrast,
-    ColorJitter,
-    Equalize,
-    Posterize,
-    Solarize,
-    color_numbers,
-)
 from recordmill.transforms.numpy.augment.filters import RandomSharpness, sharpness_numbers
 
 WIDTH = 12  # parameters of a chosen operation: its number, and at most 11 of its own
@@ -152,7 +145,7 @@ class TrivialAugmentWide(Policy):
 def operations(policy: Policy) -> tuple[Operation, ...]:
     """Lists a policy's operations, in torchvision's order."""
     space, strengths = policy.space, np.linspace(0, 1, policy.bins)
-    nothing, moved, jitter = 0 * strengths, RandomAffine(fill=policy.fill), ColorJitter()
+    nothing, moved, jitter = 0 * strengths, RandomAffine(fill=policy.fill), colors.ColorJitter()
     dropped = np.rint(np.arange(policy.bins) / ((policy.bins - 1) / space.bits))
     return (
         Operation(jitter, nothing, _factor(0)),  # the identity
@@ -165,10 +158,10 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
         Operation(jitter, space.factor * strengths, _factor(2)),  # colour
         Operation(jitter, space.factor * strengths, _factor(1)),  # contrast
         Operation(RandomSharpness(), space.factor * strengths, lambda change: sharpness_numbers(1 + change)),
-        Operation(Posterize(8), 8 - dropped, _itself, signed=False),
-        Operation(Solarize(), 255 * strengths[::-1], _itself, signed=False),
-        Operation(AutoContrast(), nothing, _none, signed=False),
-        Operation(Equalize(), nothing, _none, signed=False),
+        Operation(colors.Posterize(8), 8 - dropped, _itself, signed=False),
+        Operation(colors.Solarize(), 255 * strengths[::-1], _itself, signed=False),
+        Operation(colors.AutoContrast(), nothing, _none, signed=False),
+        Operation(colors.Equalize(), nothing, _none, signed=False),
     )
 
 
@@ -178,7 +171,7 @@ def _factor(number: int) -> Callable[[Floats], Floats]:
     def numbers(changes: Floats) -> Floats:
         factors = np.ones((3, len(changes)))
         factors[number] += changes
-        return color_numbers(factors[0], factors[1], factors[2], np.zeros(len(changes)))
+        return colors.color_numbers(factors[0], factors[1], factors[2], np.zeros(len(changes)))
 
     return numbers
 

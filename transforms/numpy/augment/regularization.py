@@ -18,24 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Augmentation,
-    Fill,
-    Floats,
-    Pixels,
-    Values,
-    Window,
-    both_sides,
-    check_fill,
-    check_part,
-    check_shares,
-    check_size,
-    copied,
-    draw_part,
-    fill_levels,
-    part_window,
-    window_around,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Pixels, Values, Window
 
 
 @dataclass(frozen=True)
@@ -48,17 +32,17 @@ class RandomCutout(Augmentation):
     fill: Fill = 0
 
     def __post_init__(self) -> None:
-        check_size(self, self.size)
-        check_fill(self, self.fill)
+        base.check_size(self, self.size)
+        base.check_fill(self, self.fill)
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns the rectangle, inside the image."""
-        return window_around(values, both_sides(self.size), height, width)
+        return base.window_around(values, base.both_sides(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         y, x, high, wide = self.window(values, *pixels.shape[:2])
-        out = copied(pixels, out)
-        out[y : y + high, x : x + wide] = fill_levels(self.fill, pixels.shape[2])
+        out = base.copied(pixels, out)
+        out[y : y + high, x : x + wide] = base.fill_levels(self.fill, pixels.shape[2])
         return out
 
 
@@ -78,14 +62,14 @@ class RandomErasing(Augmentation):
     fill: Fill | Literal["random"] = 0
 
     def __post_init__(self) -> None:
-        check_shares(self, p=self.p)
-        check_part(self, self.area, self.aspect)
+        base.check_shares(self, p=self.p)
+        base.check_part(self, self.area, self.aspect)
         if self.fill != "random":
-            check_fill(self, self.fill)
+            base.check_fill(self, self.fill)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns 1 to erase, the part, and two integers below 2**53 as the seed of random levels."""
-        part = draw_part(self.area, self.aspect, uniforms[:, 1:5])
+        part = base.draw_part(self.area, self.aspect, uniforms[:, 1:5])
         return np.column_stack([uniforms[:, 0] < self.p, part, np.floor(uniforms[:, 5:] * 2.0**53)])
 
     def acts(self, values: Values) -> bool:
@@ -93,14 +77,14 @@ class RandomErasing(Augmentation):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         channels = pixels.shape[2]
-        y, x, high, wide = part_window(values[1:5], *pixels.shape[:2])
-        out = copied(pixels, out)
+        y, x, high, wide = base.part_window(values[1:5], *pixels.shape[:2])
+        out = base.copied(pixels, out)
         part = out[y : y + high, x : x + wide]
         if self.fill == "random":
             rng = np.random.Generator(np.random.PCG64([int(value) for value in values[5:7]]))
             part[...] = rng.integers(0, 256, (high, wide, channels), np.uint8)
         else:
-            part[...] = fill_levels(self.fill, channels)
+            part[...] = base.fill_levels(self.fill, channels)
         return out
 
 
@@ -218,7 +202,7 @@ class CutMix(BatchAugmentation):
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns the rectangle, inside the image; its sides are rounded half up."""
         sides = math.floor(values[0] * height + 0.5), math.floor(values[0] * width + 0.5)
-        return window_around(values[1:], sides, height, width)
+        return base.window_around(values[1:], sides, height, width)
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
         height, width = batch.shape[-3:-1]
