@@ -58,12 +58,8 @@ SAME = 0.01  # greatest difference between the matrices of equal primaries
 def foreign_profile(data: bytes, form: str) -> bytes:
     """Returns the ICC profile of an image in other colours than sRGB; empty for any other image.
 
-    Args:
-        data: a file with a checked header.
-        form: its format, as in `image_header.Header`.
-
-    Raises:
-        ImageError: `too_large`, for a profile above any size in use; no other error, whatever the bytes.
+    The header must be checked; `form` is as in `Header`. Raises: ImageError: `too_large`, a profile above any size in
+    use; no other error, whatever the bytes.
     """
     profile = FINDERS[form](data) if form in FINDERS else b""
     if len(profile) > MOST_BYTES:
@@ -214,8 +210,7 @@ def _matrix(primaries: Primaries) -> Array:
 def made_profile(primaries: Primaries, curve: Curve) -> bytes:
     """Makes a display profile (ICC.1, version 4) from primaries and one curve for all colours.
 
-    Raises:
-        struct.error, ArithmeticError, ValueError: a number is out of range, or the primaries lie on one line.
+    Raises: struct.error, ArithmeticError, ValueError: a number is out of range, or the primaries lie on one line.
     """
 
     def fixed(numbers: Any) -> bytes:

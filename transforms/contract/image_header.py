@@ -106,10 +106,8 @@ class Header:
 def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
     """Refuses images before any decoder: an unsupported format, or too many pixels, parts or scans.
 
-    Also refuses another size than an annotation's, `stated` as `200 x 100`: its boxes would lie elsewhere.
-
-    Raises:
-        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; no other.
+    Also refuses another size than an annotation's, `stated` as `200 x 100`: its boxes would lie elsewhere. Raises:
+    ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; no other.
     """
     header = read_header(data)
     check_pixels(header.width, header.height, max_pixels)
@@ -139,8 +137,7 @@ def check_tile(tags: Mapping[int, Any], max_pixels: int) -> None:
 def read_header(data: bytes) -> Header:
     """Reads the header of an image's first frame, and counts the file's parts.
 
-    Raises:
-        ImageError: `unsupported_format` or `too_slow`; no other, whatever the bytes.
+    Raises: ImageError: `unsupported_format` or `too_slow`; no other, whatever the bytes.
     """
     form = format_of(data)
     if form is None:
@@ -197,8 +194,7 @@ def segment_end(data: bytes, segment: int) -> int:
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
     """Yields a JPEG's markers and offsets up to the first scan, at least 10 bytes before the end.
 
-    Raises:
-        ImageError: `too_slow`: too many segments, or bytes in or between them.
+    Raises: ImageError: `too_slow`: too many segments, or bytes in or between them.
     """
     end, loose = 2, 0
     for number in count():

@@ -123,13 +123,10 @@ VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
 
 
 def largest_size(data: bytes) -> tuple[int, int] | None:
-    """Returns the size of the largest image in an ISO base media file.
+    """Returns the size of the largest image in an ISO base media file. Raises: ImageError: `too_slow`.
 
     Tiles of a grid, thumbnails, alpha channels and frames are images too, each with an item's `ispe` or a track's
     `tkhd`; a decoder may decode any of them.
-
-    Raises:
-        ImageError: `too_slow`: too many boxes or item bytes.
     """
     sizes, extents, held = list[tuple[int, int]](), 0, 0
     for box in leaf_boxes(data):

@@ -48,14 +48,10 @@ class Placement(NamedTuple):
 
 
 def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:
-    """Places images by `size`, `fit` and `shorter_side`.
+    """Places images with these sides, heights and widths of upright images, int64; `xp` is their module.
 
-    Args:
-        sides: heights and widths of upright images, int64; a side of 0 counts as 1.
-        options: an image's.
-        xp: the module of `sides`, NumPy or TensorFlow.
-
-    Sides are rounded half up, to at least 1 pixel; an odd margin has its larger half below and to the right.
+    A side of 0 counts as 1. Results are rounded half up, to at least 1 pixel; an odd margin has its larger half below
+    and to the right.
     """
 
     def divided(dividend: Any, divisor: Any) -> Any:

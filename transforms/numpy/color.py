@@ -19,15 +19,10 @@ FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 
 
 def to_srgb(profile: bytes, mode: str) -> Callable[[Image.Image], Image.Image] | None:
-    """Returns a function of images that applies a profile; None if it cannot be applied.
+    """Returns a function that applies a profile (`contract.color_profile`); None if it cannot be applied.
 
-    Args:
-        profile: from `contract.color_profile.foreign_profile`.
-        mode: Pillow's mode of the file's pixels.
-
-    Returns:
-        The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or grey for a grey profile, keeping
-        alpha.
+    `mode` is Pillow's of the file's pixels. The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or
+    grey for a grey profile, keeping alpha.
     """
     space, own = MODES.get(profile[16:20]), "CMYK" if mode == "CMYK" else "L" if mode in GREY else "RGB"
     transform = _transform(profile, space) if space == own or (space, own) == ("RGB", "L") else None

@@ -60,15 +60,8 @@ class DecodeError(ValueError):
 def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST_PIXELS) -> Array:
     """Decodes an image encoded by the build, JPEG or PNG: uint8 [height, width, channels].
 
-    Args:
-        data: the stored bytes.
-        channels: 1 or 3.
-        out: memory to decode into, uint8 [height, width, channels]; the result if the shape fits, else possibly
-            overwritten.
-        most: refuses an image whose header states more pixels.
-
-    Raises:
-        DecodeError: another format, a damaged file, or too many pixels.
+    `out` is memory to decode into: the result if its shape fits, else possibly overwritten. Raises: DecodeError:
+    another format, a damaged file, or a header of more than `most` pixels.
     """
     if data[:3] == JPEG:
         return jpeg(data, channels, out, most=most)
@@ -80,15 +73,10 @@ def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST
 
 
 def decode_original(data: Data, options: PixelOptions, orientation: int) -> Array:
-    """Decodes a user's file and turns it upright: uint8 [height, width, channels].
+    """Decodes a user's JPEG, PNG, WebP or BMP and turns it upright: uint8 [height, width, channels].
 
-    Args:
-        data: JPEG, PNG, WebP or BMP.
-        options: an image's. If they allow it, sides are a half, a quarter or an eighth of the file's.
-        orientation: 1..8, as in EXIF.
-
-    Raises:
-        DecodeError: another format, or a damaged file.
+    If the options allow it, sides are a half, a quarter or an eighth of the file's. `orientation` is 1..8, as in EXIF.
+    Raises: DecodeError: another format, or a damaged file.
     """
     if data[:3] == JPEG:
         pixels = _original_jpeg(data, options, orientation)
@@ -114,10 +102,8 @@ def grey(rgb: Array) -> Array:
 def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, most: int = MOST_PIXELS) -> Array:
     """Decodes a JPEG without turning it: uint8 [height / ratio, width / ratio, channels].
 
-    `out` and `most` are as in `decode`; 4 channels are a CMYK file's numbers.
-
-    Raises:
-        DecodeError: it is cut off or damaged.
+    `out` and `most` are as in `decode`; 4 channels are a CMYK file's numbers. Raises: DecodeError: it is cut off or
+    damaged.
     """
     if simplejpeg is not None:
         try:

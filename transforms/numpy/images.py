@@ -74,18 +74,15 @@ class ImageReader:
         boxes: Sequence[Ragged] = (),
         empty: Empty = np.empty,
     ) -> None:
-        """Takes the feature and its options.
+        """Takes the feature and its options. Raises: DatasetError: bfloat16 without ml_dtypes.
 
         Args:
-            name: the feature's, for errors.
+            name: the feature's.
             description: the feature's.
             dtype: `uint8` pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: the description's.
             augment: changes of the pixels before normalization.
             boxes: lists of boxes, float32 [boxes, 4], to be moved with the pixels in place.
             empty: allocates the results.
-
-        Raises:
-            DatasetError: bfloat16 without ml_dtypes.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._boxes = MovingBoxes(boxes)
@@ -100,19 +97,12 @@ class ImageReader:
         self._scratch = pixels_read_soon(self._stored) if is_constant else None  # type: ignore[arg-type] # no None
 
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
-        """Reads one image a row.
+        """Reads one image a row, or none for empty bytes of an `optional` one; `turns` orient originals, 1..8.
 
-        Args:
-            encoded: stored bytes; empty for a missing `optional` image.
-            turns: orientations of originals, 1..8.
-
-        Returns:
-            The part "", [rows, height, width, channels]; zeros for a missing image. Images of varying size are padded
-            with zeros, below and to the right, to the largest (0 if none). Without a common size in the description,
-            the part `shape`, int64 [rows, 2], has each image's height and width.
-
-        Raises:
-            RowError: bytes that do not fit the description.
+        Returns the part "", [rows, height, width, channels]; zeros for a missing image. Images of varying size are
+        padded with zeros, below and to the right, to the largest (0 if none). Without a common size in the description,
+        the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes that do not fit
+        the description.
         """
         turns = [1] * len(encoded) if turns is None else turns
         batch, sides = self._of_any_size(encoded, turns) if None in self._shape else self._of_one_size(encoded, turns)
@@ -121,12 +111,7 @@ class ImageReader:
     def sequences(self, encoded: Ragged, length: int | None) -> Array:
         """Reads any number of images a row: [rows, length, height, width, channels], padded with zeros.
 
-        Args:
-            encoded: lists of stored bytes.
-            length: the images to read of each row; None for the longest row's.
-
-        Raises:
-            RowError: bytes that do not fit the description.
+        `length` None is the longest row's. Raises: RowError: bytes that do not fit the description.
         """
         width = int(encoded.lengths().max(initial=0)) if length is None else length
         present = mask(encoded, width)

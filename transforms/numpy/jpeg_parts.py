@@ -64,14 +64,9 @@ class JpegLayout:
         return -(-self.height // self.unit[0]), -(-self.width // (self.unit[1] * self.interval))
 
     def part(self, data: bytes | memoryview, window: Window) -> JpegPart | None:
-        """Cuts out the segments that a window touches.
+        """Cuts out the segments that a window touches, which may reach beyond the image.
 
-        Args:
-            data: a JPEG that begins with the header.
-            window: may reach beyond the image.
-
-        Returns:
-            None if markers do not fit the header, all segments are needed, or the window is outside the image.
+        None if markers do not fit the header, all segments are needed, or the window is outside the image.
         """
         high, step = self.unit[0], self.unit[1] * self.interval
         lines, columns = self.grid
@@ -142,9 +137,7 @@ def _touched(start: int, length: int, side: int, margin: int, step: int) -> tupl
 def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> JpegLayout | None:
     """Reads a JPEG's header; None for other files, and JPEGs without usable restart markers.
 
-    Args:
-        data: the file.
-        latest: another file's layout, returned if this file has the same header.
+    `latest`, another file's layout, is returned if this file has the same header.
     """
     if latest is not None and bytes(data[: len(latest.header)]) == latest.header:
         return latest

@@ -61,14 +61,10 @@ def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
 
 
 def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array | None = None) -> Array:
-    """Scales an image, uint8 [h, w, channels], to a height and width: uint8.
+    """Scales an image, uint8 [h, w, channels], not empty, to a height and width, at least (1, 1): uint8.
 
-    Args:
-        pixels: at least one.
-        size: at least (1, 1).
-        method: one of an image's `resize`. `auto` averages areas unless the result has more pixels, which is bilinear.
-        antialias: widens a method's kernel when shrinking; ignored by `auto`, `area` and `nearest`.
-        out: memory of the result's shape, optionally used.
+    `auto` averages areas, or is bilinear if the result has more pixels. `antialias` widens a method's kernel when
+    shrinking, except for `auto`, `area` and `nearest`. `out` is optional memory of the result's shape.
     """
     sides = pixels.shape[:2]
     if size == sides:

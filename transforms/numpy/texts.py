@@ -31,24 +31,12 @@ def texts(
     empty: Empty,
     shares: Shares = 0.0,
 ) -> dict[str, Any]:
-    """Returns a text's ids in the form of the options; with several texts a row all, or one.
+    """Returns a text's ids, by part, in the form of the options; with several texts a row all, or one (`shares`).
 
-    Args:
-        name: the feature's, for errors.
-        description: the feature's.
-        stored: its parts.
-        options: the form, the length, and whether padded ids get the part `mask`.
-        empty: allocates the arrays.
-        shares: choose a text of each row that has several (`one_text`).
-
-    Returns:
-        By part. All of several texts: `all_texts`. Padded: int64 [rows, length]; `mask`, bool of that shape, True for
-        ids of the text. Ragged: `Ragged` of int64, cut at a given length. Packed here or by the build: `packed_rows`;
-        packing here gives fewer rows than texts, and drops the stored part `length`.
-
-    Raises:
-        RowError: as `packed_rows`.
-        ValueError: packing without a row length.
+    All of several texts: `all_texts`. Padded: int64 [rows, length]; `mask`, bool of that shape, True for ids of the
+    text. Ragged: `Ragged` of int64, cut at a given length. Packed here or by the build: `packed_rows`; packing here
+    gives fewer rows than texts, and drops the stored part `length`. Raises: RowError: as `packed_rows`. ValueError:
+    packing without a row length.
     """
     if isinstance(description, TextsDescription):
         _check_rows(name, stored[""], stored["lengths"])
@@ -71,13 +59,12 @@ def texts(
 def all_texts(
     description: TextsDescription, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
 ) -> dict[str, Any]:
-    """Returns all texts of each row, padded or ragged.
+    """Returns all texts of each row, padded or ragged, by part.
 
-    Returns:
-        By part. Padded: "" the ids, int64 [rows, texts, length]; `lengths`, int64 [rows, texts]: the ids of each text,
-        0 as padding; `length`, int64 [rows]: the texts of each row, if their number varies; with `masks` also `mask`,
-        bool of the ids' shape. Without limits both sides are those of the longest. Ragged: "" the concatenated ids of a
-        row's texts, and `lengths`, both `Ragged` of int64.
+    Padded: "" the ids, int64 [rows, texts, length]; `lengths`, int64 [rows, texts]: the ids of each text, 0 as padding;
+    `length`, int64 [rows]: the texts of each row, if their number varies; with `masks` also `mask`, bool of the ids'
+    shape. Without limits both sides are those of the longest. Ragged: "" the concatenated ids of a row's texts, and
+    `lengths`, both `Ragged` of int64.
     """
     splits, length = stored["lengths"].splits, options.length_of(description.max_length)
     of_text = Ragged(stored[""].values, _splits(stored["lengths"].values))
@@ -102,11 +89,8 @@ def all_texts(
 def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: Shares) -> Ragged:
     """Chooses a text of each row, int64 ids; an empty text, with begin and end, for rows without texts.
 
-    Args:
-        description: the feature's.
-        stored: its parts.
-        shares: float64 [rows], or one for all, in [0, 1): chooses text `floor(n * share)` of n, so 0 the first.
-            Features with equally many texts in a row get the same one.
+    `shares`, float64 [rows] or one for all, in [0, 1), choose text `floor(n * share)` of n, so 0 the first. Features
+    with equally many texts in a row get the same one.
     """
     ids, lengths, without = stored[""], stored["lengths"], description.empty_text
     counts = lengths.lengths()
@@ -118,13 +102,9 @@ def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: S
 
 
 def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Array:
-    """Pads lists at the end, and cuts longer ones: [rows, length, …] of the values' dtype.
+    """Pads lists of values of any shape at the end, and cuts longer ones: [rows, length, …] of the values' dtype.
 
-    Args:
-        rows: lists of values of any shape.
-        length: None for the longest list's; 0 for zero rows.
-        padding: the filling.
-        empty: allocates the result.
+    The default `length` is the longest list's, 0 for zero rows; `empty` allocates the result.
     """
     width = int(rows.lengths().max(initial=0)) if length is None else length
     kept = cut(rows, width)
@@ -150,10 +130,7 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
     """Packs texts into rows of at most `length` ids: longest first, each into the first row with room.
 
     First-fit decreasing (Johnson 1973): at most 11/9 of the fewest rows, plus one. Texts of equal length keep their
-    order. Longer texts are cut; empty ones take no room.
-
-    Returns:
-        The rows' ids, and the lengths of each row's texts, as `packed_rows` takes them.
+    order. Longer texts are cut; empty ones take no room. Returns what `packed_rows` takes: ids, and lengths of texts.
     """
     lengths = np.minimum(texts.lengths(), length)
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
@@ -179,22 +156,11 @@ def unpacked(name: str, encoded: Bytes) -> Ragged:
 
 
 def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:
-    """Pads rows of several texts, with the number and the positions of each text.
+    """Pads rows of several texts to `width`, with the number and the positions of each text.
 
-    Args:
-        name: the feature's, for errors.
-        ids: each row's concatenated texts; int64.
-        lengths: the lengths of each row's texts; int64.
-        width: the result's row length.
-        padding: the id to pad with.
-        empty: allocates the arrays.
-
-    Returns:
-        [rows, width] each: "" the ids, int64; `segments`, int32: 1, 2, … by text in the row; `positions`, int32: 0, 1,
-        … in the text; both with 0 as padding.
-
-    Raises:
-        RowError: a row's lengths do not add up to its ids, or it has more ids than `width`.
+    Takes each row's concatenated ids, and the lengths of its texts, int64. Returns [rows, width] each: "" the ids,
+    int64; `segments`, int32: 1, 2, … by text in the row; `positions`, int32: 0, 1, … in the text; both with 0 as
+    padding. Raises: RowError: a row's lengths do not add up to its ids, or it has more ids than `width`.
     """
     _check_rows(name, ids, lengths, width)
     starts = _splits(lengths.values)

@@ -20,10 +20,7 @@ LEAST = 2.0**-100  # smaller numbers become 0, as TensorFlow may flush those bel
 
 
 def prepare(options: BoxesOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
-    """Stores boxes, four float32 each, ragged [rows, None]: all, or the first `max_length`.
-
-    The image must be prepared first.
-    """
+    """Stores boxes, four float32 each, ragged [rows, None], `max_length` at most; prepare their image first."""
     limit = options.max_length
     kept = cut(limit and NUMBERS * limit, column)
     geometry, image = context.prepared[options.image].geometry, context.options[options.image]
@@ -41,14 +38,9 @@ def prepare(options: BoxesOptions, column: tf.RaggedTensor, context: Context) ->
 def moved(options: BoxesOptions, image: PixelOptions, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
     """Moves boxes as their images are cut, scaled and laid on the background.
 
-    Args:
-        options: the boxes' `order`, `unit` and `oriented` define the numbers.
-        image: the image's options.
-        boxes: numbers of any float type, shape [boxes, 4].
-        sources: height, width and orientation of each box's image, int64 [boxes, 3] (`image.geometry`).
-
-    Returns:
-        float32 [boxes, 4]: `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
+    `boxes` are of any float type, [boxes, 4], as `order`, `unit` and `oriented` define them; `sources` are the height,
+    width and orientation of each box's image, int64 [boxes, 3] (`image.geometry`). Returns float32 [boxes, 4]:
+    `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
     """
     boxes, (sides, turn) = tf.cast(boxes, tf.float64), (sources[:, :2], sources[:, 2])
     start, end = _upright_corners(options, *_corners(options.order, boxes), sides, turn)

@@ -31,12 +31,8 @@ def parse(
 ) -> dict[str, tf.Tensor]:
     """Parses a batch of serialized Examples, string of shape [rows], and makes it model-ready.
 
-    Returns:
-        The tensors of `model_features`, keeping a static number of rows; `with_key` adds the rows' keys as `key`,
-        string of shape [rows].
-
-    Raises:
-        tf.errors.InvalidArgumentError: a record is not an Example, or lacks a feature.
+    Returns the tensors of `model_features`, keeping a static number of rows; `with_key` adds the rows' keys as `key`,
+    string of shape [rows]. Raises: tf.errors.InvalidArgumentError: a record is not an Example, or lacks a feature.
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
     ready = model_features(features, unpacked(features, stored), options)
@@ -75,13 +71,9 @@ def model_features(
 ) -> dict[str, tf.Tensor]:
     """Makes a batch of stored features model-ready: decoded, normalized, padded.
 
-    Args:
-        features: descriptions, in the order of the result.
-        stored: for each part a tensor of shape [rows], or ragged [rows, None]; other tensors are ignored.
-        options: of images and texts; by default the serving model's.
-
-    Returns:
-        Tensors of shape [rows, …] by the parts' names, with the dtypes of each kind's `features`; zero rows are valid.
+    Takes for each part a tensor of shape [rows], or ragged [rows, None], and ignores others. Returns tensors of shape
+    [rows, …] by the parts' names, in the features' order, with the dtypes of each kind's `features`; zero rows are
+    valid.
     """
     ready: dict[str, tf.Tensor] = {}
     for name, description in features.items():

@@ -58,10 +58,7 @@ def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
 def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     """Makes the stored parts of one image, a string scalar: scalars as in `image_spec`.
 
-    An optional empty string stays empty.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the bytes cannot be decoded.
+    An optional empty string stays empty. Raises: tf.errors.InvalidArgumentError: the bytes cannot be decoded.
     """
     way = _original if options.store == "original" else _encoded
     if not options.optional:
@@ -123,9 +120,8 @@ def geometry(column: tf.Tensor) -> tf.Tensor:
 def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Sums the pixels of images, strings of shape [rows], at their final size, before encoding.
 
-    Returns:
-        The number of pixels, int64 [rows]; the sum and the sum of squares by channel, int64 [rows, channels]. All are
-        exact. An optional empty string gives zeros.
+    Returns the number of pixels, int64 [rows]; the sum and the sum of squares by channel, int64 [rows, channels]. All
+    are exact. An optional empty string gives zeros.
     """
     channels = options.channels
 
@@ -153,11 +149,8 @@ def features(description: ImageDescription, stored: Parts) -> Parts:
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
     """Decodes and normalizes the images of the part "", strings, ragged [rows, None], and pads with zeros.
 
-    Returns:
-        uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as in `kind.padded`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the bytes are not what was stored.
+    Returns uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as in `kind.padded`.
+    Raises: tf.errors.InvalidArgumentError: the bytes are not what was stored.
     """
     encoded = stored[""]
     pixels = normalized_images(description, encoded.flat_values)[""]
@@ -167,21 +160,13 @@ def sequence_features(description: ImageSequenceDescription, stored: Parts) -> P
 def normalized_images(
     description: AnyImages, stored: tf.Tensor, turns: tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:
-    """Decodes stored images, strings of shape [n], and normalizes them.
+    """Decodes stored images, strings of shape [n], empty for a missing image, and normalizes them.
 
-    Args:
-        description: the feature's.
-        stored: the part "" of `stored_image`; empty for a missing image.
-        turns: orientations of originals, int64 [n].
-
-    Returns:
-        The part "": uint8, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels], in the
-        description's channel order; zeros for a missing image. Images of varying size are padded with zeros, below and
-        to the right, to the largest (0 if n is 0), and the part `shape`, int64 [n, 2], has each image's height and
-        width.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the bytes are not what `stored_image` gave.
+    `turns` are orientations of originals, int64 [n]. Returns the part "": uint8, or float32 `(pixel - offset) * scale`,
+    shape [n, height, width, channels], in the description's channel order; zeros for a missing image. Images of varying
+    size are padded with zeros, below and to the right, to the largest (0 if n is 0), and the part `shape`, int64 [n,
+    2], has each image's height and width. Raises: tf.errors.InvalidArgumentError: the bytes are not what `stored_image`
+    gave.
     """
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
     if None in description.shape:
@@ -277,10 +262,7 @@ HEADER = len("P6 00000 00000 255 ")
 def unencoded(pixels: tf.Tensor, was_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     """Encodes an image, uint8 [height, width, channels], as `store` says, with JPEGs as Netpbm: a string scalar.
 
-    Args:
-        pixels: of static shape for `raw`.
-        was_jpeg: whether the source is JPEG, for `auto`; bool scalar.
-        options: an image's.
+    Shapes are static for `raw`; `was_jpeg`, for `auto`, says whether the source is JPEG: bool scalar.
     """
     ways = {
         "auto": lambda: tf.cond(was_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels)),

@@ -29,15 +29,11 @@ SPARE = 2  # times the result's sides: with less, photos look different (docs/im
 
 
 def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | None = None) -> tf.Tensor:
-    """Decodes an image, a string scalar, and turns it upright: uint8 [height, width, channels].
+    """Decodes a JPEG, PNG, WebP or BMP, a string scalar, and turns it upright: uint8 [height, width, channels].
 
-    Args:
-        encoded: JPEG, PNG, WebP or BMP.
-        options: an image's. If they allow it, sides are a half, a quarter or an eighth of the file's.
-        orientation: int32 scalar 1..8; by default the file's, from EXIF.
-
-    Raises:
-        tf.errors.InvalidArgumentError: another format, or a truncated or damaged file.
+    If the options allow it, sides are a half, a quarter or an eighth of the file's. `orientation` is an int32 scalar
+    1..8, by default the file's, from EXIF. Raises: tf.errors.InvalidArgumentError: another format, or a truncated or
+    damaged file.
     """
     channels, background = options.channels, tuple(options.background)
     image = tf.cond(

@@ -53,11 +53,8 @@ def by_format(encoded: tf.Tensor, png: Branch, webp: Branch, bmp: Branch) -> tf.
 def stored_sides(encoded: tf.Tensor) -> tf.Tensor:
     """Reads an image's height and width in pixels, before EXIF turns them: int64 [2]; zeros for an empty string.
 
-    Args:
-        encoded: a string scalar, JPEG, PNG, WebP or BMP; other bytes give arbitrary sides.
-
-    Raises:
-        tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
+    Takes a string scalar, JPEG, PNG, WebP or BMP; other bytes give arbitrary sides. Raises:
+    tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
     """
     return tf.cond(
         is_jpeg(encoded),

@@ -91,16 +91,10 @@ def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def padded(description: Padded, values: tf.RaggedTensor, padding: Any = None) -> Parts:
-    """Pads lists at the end.
+    """Pads lists, ragged [rows, None] or [rows, None, …], at the end, by default with 0 or `""`.
 
-    Args:
-        description: has `length`, a number or `varying`, and `max_length`.
-        values: ragged, [rows, None], or [rows, None, …] for values with a shape.
-        padding: the filling, by default 0 or `""`.
-
-    Returns:
-        The values, shape [rows, length]. If the length varies, shape [rows, max_length], by default the longest row's,
-        and the part `length`: int64 [rows].
+    `length` is a number or `varying`. Returns the values, shape [rows, length]. If the length varies, shape [rows,
+    max_length], by default the longest row's, and the part `length`: int64 [rows].
     """
     length = description.length
     wide = description.max_length if length == "varying" else length

@@ -160,10 +160,9 @@ def cut_each(stored: Parts, length: int) -> Parts:
 def texts_features(description: TextsDescription, stored: Parts) -> Parts:
     """Pads all texts of each row; none may be longer than `max_length`.
 
-    Returns:
-        int64 ids of shape [rows, texts, max_length], by default the longest of each; the part `lengths`, int64 [rows,
-        texts]: the ids of each text, with 0 as padding; and if the number of texts varies the part `length`,
-        int64 [rows]: the texts of each row.
+    Returns int64 ids of shape [rows, texts, max_length], by default the longest of each; the part `lengths`,
+    int64 [rows, texts]: the ids of each text, with 0 as padding; and if the number of texts varies the part `length`,
+    int64 [rows]: the texts of each row.
     """
     lengths = stored["lengths"]
     most = description.max_texts if description.texts_per_row == "varying" else description.texts_per_row

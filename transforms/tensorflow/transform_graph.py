@@ -78,11 +78,7 @@ def _lookup(path: str, name: str, words: tf.Tensor, unknown: int) -> tf.Tensor:
 
 
 def number_statistics(found: Mapping[str, Any]) -> Statistics:
-    """Returns a number's statistics as constants of the graph.
-
-    Args:
-        found: the statistics in use: `mean` and `variance`, `minimum` and `maximum`, `median`, `boundaries`.
-    """
+    """Returns a number's statistics as constants of the graph; `found` are those in use, as in `dataset.json`."""
     given = {name: found[name] for name in ("mean", "minimum", "median", "boundaries") if name in found}
     if "variance" in found:
         given["scale"] = 1 / math.sqrt(found["variance"]) if found["variance"] > 0 else 1.0

@@ -208,13 +208,7 @@ class Description:
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds the feature's columns to an export, and spec features that store them again.
 
-        Args:
-            into: the export.
-            name: the feature's name.
-            options: the spec's non-default options of the feature.
-
-        Raises:
-            ExportError: the values cannot be exported.
+        `options` are the spec's, without defaults. Raises: ExportError: the values cannot be exported.
         """
         raise NotImplementedError
 

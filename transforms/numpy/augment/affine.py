@@ -40,19 +40,10 @@ class Matrix(NamedTuple):
 def affine_numbers(
     a: Any, b: Any, c: Any, d: Any, *, shares: Any = (0.0, 0.0), pixels: Any = (0.0, 0.0), center: float = 0.5
 ) -> Floats:
-    """Makes the parameters of maps from the result to the image: x becomes a x + b y, y becomes c x + d y.
+    """Makes maps from the result to the image, float64 [rows, 9]: x becomes a x + b y, y becomes c x + d y.
 
-    Args:
-        a: a number, or float64 [rows]; `b`, `c` and `d` too, at least one an array.
-        b: of y in x.
-        c: of x in y.
-        d: of y in y.
-        shares: moves the image right and down, by shares of its width and height.
-        pixels: the same in pixels, added.
-        center: the origin of x and y, as a share of both sides.
-
-    Returns:
-        float64 [rows, 9].
+    At least one of a, b, c, d is float64 [rows]. `shares` move the image right and down by shares of its width and
+    height, `pixels` add pixels; `center` is the origin of x and y, as a share of both sides.
     """
     turned = (np.rint(np.asarray(each) * UNIT) / UNIT for each in (a, b, c, d))
     return np.column_stack(np.broadcast_arrays(*turned, *shares, *pixels, center))

@@ -53,15 +53,10 @@ class Augmentation(ABC):
 
     @abstractmethod
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Changes an image.
+        """Changes pixels, uint8 [height, width, c], c of 1 or 3, with any strides, by the image's values.
 
-        Args:
-            pixels: uint8 [height, width, c], c of 1 or 3, with any strides; written to only if it is `out`.
-            values: the image's parameters.
-            out: memory for the result, checked by `memory`; possibly `pixels`. None allocates.
-
-        Returns:
-            uint8 of the result's shape: `out`, or another array, such as a view of `pixels`.
+        `out` is memory for the result, checked by `memory`, possibly `pixels`, which is else never written to. Returns
+        `out`, or another array of the result's shape, such as a view of `pixels`.
         """
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
@@ -128,11 +123,7 @@ def mapped(
 ) -> Floats:
     """Maps both corners of boxes, float64 [n, 4], to `scale * point + shift`, clipped to the image.
 
-    Args:
-        boxes: y_min, x_min, y_max, x_max, 0 to 1.
-        scale: factors of y and x.
-        shift: added to y and x.
-        transposed: swaps y and x first.
+    Boxes are y_min, x_min, y_max, x_max, 0 to 1; scale and shift are of y and x; `transposed` swaps y and x first.
     """
     corners = boxes.reshape(-1, 2, 2)
     if transposed:

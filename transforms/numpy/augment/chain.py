@@ -103,17 +103,10 @@ def lanes(augmentations: Sequence[Augmentation]) -> int:
 
 
 def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Floats:
-    """Makes the images' parameters from random numbers.
+    """Makes the images' parameters from random numbers, float64 [rows, lanes] in [0, 1).
 
-    Args:
-        augmentations: from `check`.
-        uniforms: float64 [rows, lanes] in [0, 1).
-
-    Returns:
-        float64 [rows, numbers]: the concatenated `numbers` of each change.
-
-    Raises:
-        ValueError: not `lanes` random numbers a row.
+    Returns float64 [rows, numbers]: the concatenated `numbers` of each change. Raises: ValueError: not `lanes` numbers
+    a row.
     """
     if uniforms.shape[1:] != (lanes(augmentations),):
         raise ValueError(f"random numbers of shape {uniforms.shape}; give [rows, {lanes(augmentations)}]")
@@ -163,12 +156,9 @@ def apply(
         out: memory for the result, uint8 of its shape, with contiguous rows of pixels.
         mask: pixels are not colours and only move, as in `Mask`.
 
-    Returns:
-        The pixels, in `out` if given, else possibly a view of the input; and the boxes, float32 [n, 4], clipped to the
-        image, in order: zeros if nothing is left.
-
-    Raises:
-        ValueError: `out` has a wrong shape, or a user's function returned something else than pixels.
+    Returns the pixels, in `out` if given, else possibly a view of the input; and the boxes, float32 [n, 4], clipped to
+    the image, in order: zeros for lost ones. Raises: ValueError: a wrong shape of `out`, or of a user's function's
+    result.
     """
     row = np.asarray(parameters).tolist()  # Python's numbers are several times faster
     return apply_acting(pixels, boxes, acting(augmentations, row), out, mask=mask)

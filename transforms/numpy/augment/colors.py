@@ -101,17 +101,10 @@ class Grayscale(Augmentation):
 
 
 def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue: Floats) -> Floats:
-    """Makes images' colour maps.
+    """Makes images' colour maps from factors of 0 to 2 and hue, turns of -0.5 to 0.5, each float64 [rows].
 
-    Args:
-        brightness: factors of 0 to 2, float64 [rows]; `contrast` and `saturation` too.
-        contrast: around the mean grey.
-        saturation: 0 is grey.
-        hue: turns, -0.5 to 0.5, float64 [rows].
-
-    Returns:
-        float64 [rows, 11], multiples of 1/1024: the factor of a grey pixel, the factor of the mean grey, and the map of
-        red, green and blue, row by row.
+    Contrast is around the mean grey; saturation 0 is grey. Returns float64 [rows, 11], multiples of 1/1024: the factor
+    of a grey pixel, the factor of the mean grey, and the map of red, green and blue, row by row.
     """
     factor, pivot = _rounded(brightness * contrast), _rounded(brightness * (1 - contrast))
     cosine, sine = (np.reshape(saturation * f(2 * np.pi * hue), (-1, 1, 1)) for f in (np.cos, np.sin))
@@ -252,7 +245,7 @@ def _stretched(counts: Counts) -> Pixels:
     if brightest <= darkest:
         return LEVELS
     scale = 255.0 / (brightest - darkest)
-    return np.clip(LEVELS * scale + -darkest * scale, 0, 255).astype(np.uint8)
+    return np.clip(LEVELS * scale + -darkest * scale, 0, 255).astype(np.uint8)  # rounds down, as Pillow does
 
 
 def _equalized(counts: Counts) -> Pixels:

@@ -61,12 +61,10 @@ class Policy(Group):
         """Chooses operations, by `chosen`."""
 
     def chosen(self, choice: Floats, strength_bin: Floats, sign: Floats) -> Floats:
-        """Makes the parameters of one operation an image, float64 [rows, WIDTH].
+        """Makes the parameters of one operation an image, float64 [rows, WIDTH], from float64 [rows] each.
 
-        Args:
-            choice: random numbers, float64 [rows]; `sign` too.
-            strength_bin: integers below `bins`, float64 [rows].
-            sign: below 0.5 negates signed strengths.
+        `choice` and `sign` are random numbers, `strength_bin` integers below `bins`; a sign below 0.5 negates signed
+        strengths.
         """
         every = operations(self)
         numbers = np.floor(choice * len(every))

@@ -97,10 +97,8 @@ class BatchAugmentation(ABC):
     """A mixture of each row with the next; a row's share is drawn from Beta(`alpha`, `alpha`).
 
     `num_classes` is the number of the label's classes, unless the label is floats, such as multi-hot. `images` names
-    the features to mix; None: all with at least four dimensions, [rows, …, height, width, c].
-
-    Raises:
-        ValueError: an option is out of range.
+    the features to mix; None: all with at least four dimensions, [rows, …, height, width, c]. Raises: ValueError: an
+    option is out of range.
     """
 
     lanes: ClassVar[int] = 0  # random numbers a row
@@ -126,19 +124,12 @@ class BatchAugmentation(ABC):
     def apply(
         self, features: Mapping[str, Array], label: Array | None, uniforms: Floats
     ) -> tuple[dict[str, Array], Array | None]:
-        """Mixes a batch's rows.
+        """Mixes a batch's rows by random numbers, float64 [rows, lanes] in [0, 1).
 
-        Args:
-            features: arrays of [rows, …]; images, uint8 or floats, **are overwritten**. Uint8 is rounded half up.
-            label: class ids, integers [rows], or floats [rows, …]; None for none.
-            uniforms: float64 [rows, lanes] in [0, 1).
-
-        Returns:
-            The features, and the label as float32: [rows, num_classes] for ids, where an invalid id, such as -1, gets
-            no share. Its shares are the first image's.
-
-        Raises:
-            ValueError: no image, or an integer label that is not class ids.
+        **Images, uint8 or floats, are overwritten**; uint8 is rounded half up. The label is class ids, integers [rows],
+        or floats [rows, …]; it becomes float32, [rows, num_classes] for ids, where an invalid id, such as -1, gets no
+        share. Its shares are the first image's. Raises: ValueError: no image, or an integer label of anything but class
+        ids.
         """
         drawn = self.draw(uniforms)
         shares = [self.mix(features[name], drawn) for name in self.mixed({n: f.ndim for n, f in features.items()})]
@@ -160,7 +151,7 @@ class BatchAugmentation(ABC):
         return list(names)
 
     def check_label(self, shape: Sequence[int | None], dtype: str) -> None:
-        """Refuses an integer label that is not class ids. Raises: ValueError."""
+        """Refuses an integer label of anything but class ids. Raises: ValueError."""
         if "int" in dtype and (len(shape) != 1 or self.num_classes is None):
             raise ValueError(
                 f"{self} cannot mix a label of {dtype} {list(shape)}: give num_classes for one class a row, "
