@@ -36,6 +36,7 @@ from recordmill.transforms.numpy.augment import chain as augment
 from recordmill.transforms.numpy.augment import policies
 from recordmill.transforms.numpy.augment.affine import affine_numbers
 from recordmill.transforms.numpy.augment.colors import color_numbers
+from tests.messages import raises
 from tests.test_augment import _library, grey, image, uniforms, with_each_library  # noqa: F401 - a fixture
 
 SHAPES = [(1, 1, 3), (1, 1, 1), (1, 7, 3), (7, 1, 1), (2, 9, 3), (33, 20, 1), (40, 61, 3)]
@@ -375,5 +376,5 @@ def test_views_have_draws_of_their_own() -> None:
     np.testing.assert_array_equal(
         apply(pixels, None, [change], values[0], mask=True)[0].reshape(views[0].shape), views[0]
     )
-    with pytest.raises(ValueError, match=r"boxes belong to one: leave the boxes out, features=\[…\]"):
+    with raises(ValueError, "Views", "boxes", "features=[…]"):
         apply(pixels, np.zeros((1, 4), np.float32), [change], values[0])

@@ -28,6 +28,7 @@ from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode_original
+from tests.messages import assert_names, raises
 from tests.pictures import bmp, chunk, saved
 from tests.read_source import FILES
 from tests.test_image_header import box, more_scans
@@ -142,10 +143,9 @@ CASES: dict[Bound, Callable[[int], bytes]] = {
 @pytest.mark.parametrize("bound", CASES, ids=lambda bound: f"{bound.of} {bound.what}")
 def test_a_file_at_a_bound_is_read_and_one_beyond_it_is_not(bound: Bound) -> None:
     check_header(CASES[bound](bound.most), 64_000_000)
-    with pytest.raises(ImageError, match=f"{bound.most + 1:,}|{bound.most + 1} scans") as error:
+    with raises(ImageError, f"{bound.most + 1:,}", f"{bound.most:,}") as error:
         check_header(CASES[bound](bound.most + 1), 64_000_000)
     assert error.value.reason == bound.reason
-    assert f"{bound.most:,}" in error.value.message
 
 
 BLOCK = tiff([(number, 5, 2_000, 8) for number in range(600)], bytes(16_000))
@@ -168,7 +168,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_exif_is_counted_wherever_it_is(place: str) -> None:
-    with pytest.raises(ImageError, match="tags") as error:
+    with raises(ImageError, "tags") as error:
         check_header(PLACES[place](BLOCK), 64_000_000)
     assert error.value.reason == "too_slow"
 
@@ -181,7 +181,7 @@ def test_directories_below_are_counted_in_every_order_of_bytes(start: bytes, tag
     below = struct.pack(order + "H", 600) + b"".join(
         struct.pack(order + "HHII", number, 5, 1_000, 26) for number in range(600)
     )
-    with pytest.raises(ImageError, match="bytes of tags"):
+    with raises(ImageError, "bytes of tags"):
         check_header(
             in_png(chunk(b"eXIf", tiff([(tag, kind, 1, value)], bytes(4) + below + bytes(9_000), start))), 1 << 20
         )
@@ -280,8 +280,7 @@ def test_annotations_at_a_bound_are_read_and_beyond_it_are_not(case: str) -> Non
     beyond = made(bound.most + 1)
     assert isinstance(beyond, Fault)
     assert beyond.reason == bound.reason
-    assert f"{bound.most + 1:,}" in beyond.message
-    assert f"{bound.most:,}" in beyond.message
+    assert_names(beyond.message, f"{bound.most + 1:,}", f"{bound.most:,}")
 
 
 def test_a_namespace_is_not_repeated_for_each_element() -> None:
@@ -342,7 +341,7 @@ def test_a_path_is_looked_up_as_often_as_the_list_has_lengths() -> None:
 
 def test_names_in_yaml_are_counted() -> None:
     for text in ("names: [" + "a," * 100_000 + "a]", "names:\n" + "- a\n" * 100_001, "names: " + "a" * 10_000_100):
-        with pytest.raises(SourceError, match="100,000 are"):
+        with raises(SourceError, "data.yaml", "100,000"):
             _names(text, "data.yaml")
     assert len(_names("names: [" + "a," * 1_000 + "a]", "data.yaml")) == 1_001
 
@@ -365,7 +364,7 @@ def test_scans_of_jpegs_in_the_first_image_of_a_tiff_are_counted() -> None:
     entries, scan = [*SIDES, (259, 3, 1, 7), (324, 4, 1, 70)], b"\xff\xda"
     few, many = (tiff([*entries, (325, 4, 1, 2 * scans)], scan * 99) for scans in (20, 21))
     assert check_header(few, 81).scans == 20
-    with pytest.raises(ImageError, match="TIFF is of .* 21 scans"):
+    with raises(ImageError, "TIFF", "21 scans"):
         check_header(many, 81)
 
 
@@ -376,7 +375,7 @@ def test_what_follows_a_jpeg_has_no_scans() -> None:
 
 
 def test_a_tile_is_allocated_whole() -> None:
-    with pytest.raises(ImageError, match="1600000000 pixels"):
+    with raises(ImageError, "1600000000 pixels"):
         check_tile({322: 40_000, 323: 40_000}, 64_000_000)
 
 
@@ -393,7 +392,7 @@ def test_namespaces_cost_no_more_than_their_letters() -> None:
 
 def test_a_coco_of_images_without_names_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"images": [' + "{}," * 100_000 + "{}]}")
-    with pytest.raises(SourceError, match=r"a\.json.* 100,001 .*`file_name`"):
+    with raises(SourceError, "a.json", "100,001", "`file_name`"):
         read_coco(FILES, str(tmp_path), ["a.json"], None, ImageList(None))
 
 

@@ -24,7 +24,7 @@ TAG = 0x0112  # EXIF's tag
 
 
 def is_transposed(orientation: Any) -> Any:
-    """Whether orientations swap height and width: from 5 on."""
+    """Returns True for orientations that swap height and width: from 5 on."""
     return orientation >= 5
 
 
