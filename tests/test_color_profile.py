@@ -26,6 +26,7 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.color_profile import PRIMARIES, foreign_profile, profile_name
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image import stored_image
+from tests.messages import raises
 from tests.pictures import ORIENTATION, PIXELS, RANDOM, opened, options, photo, png, saved
 from tests.profiles import (
     ADOBE,
@@ -220,7 +221,7 @@ def test_profiles_are_counted_by_name() -> None:
     ],
 )
 def test_a_bomb_of_a_profile_costs_its_row(file: bytes) -> None:
-    with pytest.raises(ImageError, match=r"colour profile has more than \d+ MiB") as error:
+    with raises(ImageError, "colour profile", " MiB") as error:
         loaded(file)
     assert error.value.reason == "too_large"
     assert loaded(file, color="ignore")[1] is None

@@ -10,6 +10,7 @@ from PIL import Image as Picture
 
 from recordmill.transforms.contract.image_header import JPEG, PNG, Header, ImageError, check_header, read_header
 from recordmill.transforms.contract.image_parts import TIFFS
+from tests.messages import raises
 from tests.pictures import PIXELS, animated, bmp, chunk, saved, turned
 
 HEIGHT, WIDTH = PIXELS.shape[:2]
@@ -52,39 +53,39 @@ THUMBNAIL = struct.pack(">III", 0, 9, 6)
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "facts"),
     [
-        (b"", "the file is empty; JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF and HEIF are read"),
-        (b"hello, world", "the file is no image; JPEG"),
-        (b'<?xml version="1.0"?>\n<svg xmlns="x">', "the file is SVG"),
-        (b"\0\0\0\x1cftypheic", "the file begins as HEIF, but its header states no size"),
-        (b"\0\0\0\x1cftypavif", "the file begins as AVIF, but its header states no size"),
-        (iso(box(b"ispe", SIZE)), "begins as HEIF, but"),
-        (iso(box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", box(b"ispe", SIZE[:-1]))))), "begins as HEIF, but"),
-        (iso(properties(box(b"ispe", bytes(12)))), "begins as HEIF, but"),
-        (b"\0\0\0\x0cjP  \r\n", "the file is JPEG 2000"),
-        (saved()[:2], "no image"),
-        (saved()[:20], "begins as JPEG, but its header states no size"),
-        (b"\xff\xd8\xff\xd9" + saved(), "begins as JPEG, but"),
-        (b"\xff\xd8\xff" * 1_000, "begins as JPEG, but"),
-        (b"\xff\xd8\xff\xe0\0\0" * 1_000, "begins as JPEG, but"),
-        (saved(form="PNG")[:23], "begins as PNG, but"),
-        (PNG + chunk(b"tEXt", b"a\0b" * 9), "begins as PNG, but"),
-        (PNG + chunk(b"IHDR", bytes(13)), "begins as PNG, but"),
-        (saved(form="GIF")[:9], "begins as GIF, but"),
-        (b"GIF89a\0\0\0\0", "begins as GIF, but"),
-        (saved(form="BMP")[:25], "begins as BMP, but"),
-        (bmp(b"", 4, -4, 24), "begins as BMP, but"),
-        (saved(form="WEBP")[:29], "begins as WebP, but"),
-        (b"RIFF\0\0\0\0WEBPwhat" + bytes(20), "begins as WebP, but"),
-        (saved(form="TIFF")[:30], "begins as TIFF, but"),
-        (tiff("<", 7, 5)[:40], "begins as TIFF, but"),
-        (b"II*\0\xff\xff\xff\xff", "begins as TIFF, but"),
-        (tiff("<", 7, 5).replace(struct.pack("<HH", 256, 3), struct.pack("<HH", 256, 12)), "begins as TIFF, but"),
+        (b"", ("empty", "JPEG, PNG, GIF, BMP,", "WebP, TIFF, AVIF and HEIF")),
+        (b"hello, world", ("no image", "JPEG")),
+        (b'<?xml version="1.0"?>\n<svg xmlns="x">', ("SVG",)),
+        (b"\0\0\0\x1cftypheic", ("as HEIF", "size")),
+        (b"\0\0\0\x1cftypavif", ("as AVIF", "size")),
+        (iso(box(b"ispe", SIZE)), ("as HEIF", "size")),
+        (iso(box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", box(b"ispe", SIZE[:-1]))))), ("as HEIF", "size")),
+        (iso(properties(box(b"ispe", bytes(12)))), ("as HEIF", "size")),
+        (b"\0\0\0\x0cjP  \r\n", ("JPEG 2000",)),
+        (saved()[:2], ("no image",)),
+        (saved()[:20], ("as JPEG", "size")),
+        (b"\xff\xd8\xff\xd9" + saved(), ("as JPEG", "size")),
+        (b"\xff\xd8\xff" * 1_000, ("as JPEG", "size")),
+        (b"\xff\xd8\xff\xe0\0\0" * 1_000, ("as JPEG", "size")),
+        (saved(form="PNG")[:23], ("as PNG", "size")),
+        (PNG + chunk(b"tEXt", b"a\0b" * 9), ("as PNG", "size")),
+        (PNG + chunk(b"IHDR", bytes(13)), ("as PNG", "size")),
+        (saved(form="GIF")[:9], ("as GIF", "size")),
+        (b"GIF89a\0\0\0\0", ("as GIF", "size")),
+        (saved(form="BMP")[:25], ("as BMP", "size")),
+        (bmp(b"", 4, -4, 24), ("as BMP", "size")),
+        (saved(form="WEBP")[:29], ("as WebP", "size")),
+        (b"RIFF\0\0\0\0WEBPwhat" + bytes(20), ("as WebP", "size")),
+        (saved(form="TIFF")[:30], ("as TIFF", "size")),
+        (tiff("<", 7, 5)[:40], ("as TIFF", "size")),
+        (b"II*\0\xff\xff\xff\xff", ("as TIFF", "size")),
+        (tiff("<", 7, 5).replace(struct.pack("<HH", 256, 3), struct.pack("<HH", 256, 12)), ("as TIFF", "size")),
     ],
 )
-def test_what_is_no_image_that_is_read_is_named(data, message):
-    with pytest.raises(ImageError, match=message) as error:
+def test_what_is_no_image_that_is_read_is_named(data, facts):
+    with raises(ImageError, *facts) as error:
         check_header(data, 1_000)
     assert error.value.reason == "unsupported_format"
     assert error.value.message == str(error.value)
@@ -133,7 +134,7 @@ def test_the_header_is_read_and_its_pixels_are_bounded(data, form, in_graph):
     header = read_header(data)
     assert (header.format, header.height, header.width, header.in_graph) == (form, HEIGHT, WIDTH, in_graph)
     check_header(data, 18 * 27)
-    with pytest.raises(ImageError, match=r"27 x 18 = 486 pixels; max_pixels allows 485") as error:
+    with raises(ImageError, "27 x 18 = 486", "max_pixels", "485") as error:
         check_header(data, 18 * 27 - 1)
     assert error.value.reason == "too_many_pixels"
 
@@ -155,7 +156,7 @@ def test_the_size_of_a_heif_is_that_of_its_blocks(data):
     ],
 )
 def test_a_bomb_is_refused_by_its_header(data, size):
-    with pytest.raises(ImageError, match=size):
+    with raises(ImageError, size):
         check_header(data, 64_000_000)
 
 
@@ -168,7 +169,7 @@ STATED = [
 
 @pytest.mark.parametrize(("data", "stated", "is_good"), STATED)
 def test_an_image_has_the_size_that_its_annotation_states(data, stated, is_good):
-    with nullcontext() if is_good else pytest.raises(ImageError, match=f"states {stated} pixels, .* 27 x 18") as error:
+    with nullcontext() if is_good else raises(ImageError, f"{stated} pixels", "27 x 18") as error:
         check_header(data, 1_000, stated)
     assert is_good or error.value.reason == "malformed_row"
 
@@ -191,7 +192,7 @@ def test_the_scans_of_a_progressive_jpeg_are_bounded_by_its_pixels() -> None:
     assert read_header(data).scans == data.count(b"\xff\xda") > 1
     check_header(more_scans(data, 20), 18 * 27)
     check_header(more_scans(data, 99), 5 * 18 * 27)
-    with pytest.raises(ImageError, match="27 x 18 pixels in 21 scans; of this size 20 are allowed") as error:
+    with raises(ImageError, "27 x 18", "21 scans", "20") as error:
         check_header(more_scans(data, 21), 18 * 27)
     assert error.value.reason == "too_slow"
 
@@ -200,7 +201,7 @@ def test_the_scans_of_a_progressive_jpeg_are_bounded_by_its_pixels() -> None:
 def test_no_jpeg_is_of_more_than_100_scans(frame: int) -> None:
     data = by_component(frame)
     check_header(more_scans(data, 100), 64_000_000)
-    with pytest.raises(ImageError, match="in 101 scans; of this size 100 are allowed"):
+    with raises(ImageError, "101 scans", "100"):
         check_header(more_scans(data, 101), 64_000_000)
 
 
@@ -210,7 +211,7 @@ def test_what_looks_like_a_scan_is_none() -> None:
     first = b"\xff\xfe\0\x0c\xff\xda\0\x08\3......"  # a comment that looks like a scan of all components
     data = by_component(0xC0)
     at = data.index(b"\xff\xc4")
-    with pytest.raises(ImageError, match="in 201 scans"):
+    with raises(ImageError, "201 scans"):
         check_header(more_scans(data[:at] + first + data[at:], 202), 64_000_000)
 
 
@@ -228,11 +229,11 @@ def test_hostile_bytes_raise_nothing_else(start, data):
 @pytest.mark.parametrize("more", [b"", box(b"ispe", bytes(4) + b"\xff" * 8)])
 @pytest.mark.parametrize("name", [b"free", b"meta", b"ispe"])
 def test_a_size_behind_boxes_without_end_is_not_passed_over(name: bytes, more: bytes) -> None:
-    with pytest.raises(ImageError, match="10,001 boxes"):
+    with raises(ImageError, "10,001 boxes"):
         read_header(iso(properties(box(b"ispe", SIZE) + box(name, bytes(12)) * 11_000 + more)))
 
 
 def test_markers_without_end_are_not_walked_to_their_end() -> None:
     data = b"\xff\xd8" + b"\xff\xe0\0\x02" * (1 << 20) + b"\xff\xc0" + bytes(20)
-    with pytest.raises(ImageError, match="10,001 segments"):
+    with raises(ImageError, "10,001 segments"):
         read_header(data)

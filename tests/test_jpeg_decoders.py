@@ -14,6 +14,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
 from recordmill.transforms.numpy import image_decode
 from recordmill.transforms.numpy.image_decode import DecodeError, decode_original, inks, jpeg
+from tests.messages import raises
 from tests.pictures import RANDOM, options, photo, saved
 from tests.profiles import P3, press
 from tests.test_image_transcode import LOSSLESS_JPEG, LOSSLESS_PIXELS
@@ -106,9 +107,9 @@ def test_odd_jpegs_are_decoded_by_libjpeg_turbo(data: bytes, expected: dict[str,
 @pytest.mark.parametrize("name", ODD)
 def test_a_jpeg_that_is_cut_off_is_refused(name: str) -> None:
     cut = ODD[name][: len(PLAIN) // 2]
-    with pytest.raises(DecodeError, match="cut off or damaged"):
+    with raises(DecodeError, "cut off or damaged"):
         jpeg(cut, 3)
-    with pytest.raises(UndecodableError, match="cut off"):
+    with raises(UndecodableError, "cut off"):
         decodable(cut, MAX_PIXELS)
 
 

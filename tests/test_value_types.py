@@ -35,6 +35,7 @@ from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit
 from recordmill.pipeline.sources.user_code import UserCode
+from tests.messages import raises
 from tests.read_source import CATEGORY, FILES, INTEGER, NUMBER, TEXT
 from tests.test_tfrecord_source import example
 
@@ -179,7 +180,7 @@ def test_a_parquet_column_of_a_wrong_type_ends_the_build_and_others_give_the_tab
         if expected != NO or not misfit(column, pa.array([value]).type):
             assert outcomes(source, column) == [expected], name
         else:
-            with pytest.raises(SourceError, match="column 'v': wanted"):
+            with raises(SourceError, "'v'", "wanted"):
                 outcomes(source, column)
 
 
