@@ -32,7 +32,7 @@ from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import parse
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.descriptions import whole
-from tests.messages import raises
+from tests.messages import assert_names, raises
 from tests.prism import use_threads
 from tests.running import BOTH_WAYS, Run
 
@@ -228,25 +228,28 @@ def test_lengths_are_measured(shards: list[list[int]]) -> None:
 
 
 MEASURED = {"rows": 4, "ids": 10, "longest": 6, "in_batches": 24}
-BATCHES = "padding to the longest of 32 rows wastes 58.3%"
+LENGTHS = ("mean 2.5 ids", "longest 6", "32 rows wastes 58.3%")
 
 
 @pytest.mark.parametrize(
-    ("description", "found", "line"),
+    ("description", "found", "facts"),
     [
-        ({"max_length": None}, {}, f"mean 2.5 ids, longest 6; {BATCHES}"),
-        ({"max_length": 1000}, {}, f"mean 2.5 ids, longest 6; padding to 1,000 wastes 99.8%, {BATCHES}"),
-        ({"packed": 4}, {"packed_rows": 3}, f"mean 2.5 ids, longest 6; {BATCHES}, packing wastes 16.7%"),
-        ({}, {"ids": 0}, "no ids"),
+        ({"max_length": None}, {}, LENGTHS),
+        ({"max_length": 1000}, {}, (*LENGTHS, "1,000 wastes 99.8%")),
+        ({"packed": 4}, {"packed_rows": 3}, (*LENGTHS, "packing wastes 16.7%")),
+        ({}, {"ids": 0}, ("no ids",)),
     ],
 )
 def test_padding_is_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, description: dict[str, Any], found: dict[str, Any], line: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    description: dict[str, Any],
+    found: dict[str, Any],
+    facts: tuple[str, ...],
 ) -> None:
-    assert (
-        describe_lengths(MEASURED | found, max_length=description.get("max_length"), packed=description.get("packed"))
-        == line
-    )
+    max_length, packed = description.get("max_length"), description.get("packed")
+    line = describe_lengths(MEASURED | found, max_length=max_length, packed=packed)
+    assert_names(line, *facts)
     features = {"x": whole({"kind": "text", **description}), "y": {"kind": "own", "stored": "int64"}}
     statistics = {"x": {"lengths": MEASURED | found}, "y": {"lengths": MEASURED}}
     rows = {"read": 4, "written": 4, "rejected": 0}

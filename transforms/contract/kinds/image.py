@@ -107,7 +107,7 @@ class Pixels:
         encoding = ENCODINGS.get(self.encoding, self.encoding)
         *sides, channels = self.shape
         if None in sides:
-            return f"{encoding} of varying size, {count(channels or 0, 'channel')}"
+            return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
         return f"{encoding}{' read as' if self.encoding == 'original' else ''} {base.sides_words(self.shape)}"
 
     def tfds(self) -> dict[str, Any]:
