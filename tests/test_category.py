@@ -121,7 +121,7 @@ MISTAKES: list[Any] = [
     ({"hash_buckets": 2, "oov_buckets": 2}, ("`hash_buckets`", "unknown")),
     ({"cross": ["a", "b"]}, ("`cross`", "`hash_buckets`")),
     ({"cross": ["a"], "hash_buckets": 2}, ("two features",)),
-    ({"cross": ["a", "a"], "hash_buckets": 2}, ("once", "got")),
+    ({"cross": ["a", "a"], "hash_buckets": 2}, ("once",)),
     ({"cross": ["a", "b"], "hash_buckets": 2, "column": "c"}, ("`column` and `optional`",)),
 ]
 

@@ -323,7 +323,7 @@ def test_csv_and_json_lines_give_the_same_rows(
         ({}, IMAGE, ("metadata", ".avif, .bmp")),
         ({"csv": ""}, IMAGE, ("metadata.csv", "'file_name'")),
         ({"csv": "filename,t\na,b\n"}, IMAGE, ("'file_name'", "filename, t", "'filename'")),
-        ({"csv": "file_name,t,t\na,b,c\n"}, {"t": TEXT}, ("two columns 't'",)),
+        ({"csv": "file_name,t,t\na,b,c\n"}, {"t": TEXT}, ("metadata.csv", "'t'")),
         ({"tsv": "file_name\n", "parquet": "x"}, IMAGE, ("metadata.parquet and metadata.tsv",)),
         ({"parquet": "x"}, IMAGE, ("metadata.parquet", "Parquet")),
         ({"csv": "depth_file_name\na\n"}, IMAGE, ("'image'", "depth_file_name, depth")),

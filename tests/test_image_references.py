@@ -98,7 +98,7 @@ def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:
         lists = spill.move(pa.chunked_array([pa.array([[inline(b"two")], [], [to_file("b"), inline(b"3")]])]))
     pictures = BuildImageReader(BeamFiles(), ["/nowhere"], str(tmp_path))
     assert pictures.read(0, moved[0].as_py()) == b"one"
-    with raises(ImageError, "absent, null or empty"):
+    with raises(ImageError, "empty"):
         pictures.read(0, moved[2].as_py())
     assert moved[1].as_py() == to_file("a.png")
     assert [len(one) for one in lists.to_pylist()] == [1, 0, 2]

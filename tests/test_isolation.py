@@ -59,7 +59,7 @@ def test_an_image_is_what_it_is_without(isolation: Isolation) -> None:
         (bad(HANG), "too_slow", ("JPEG", "1 s")),
         (bad(SPIN), "too_slow", ("JPEG", "1 s")),
         (b"no image", "unsupported_format", ("no image",)),
-        (animated("GIF")[:60], "undecodable_image", ("GIF", "cut off")),
+        (animated("GIF")[:60], "undecodable_image", ("GIF",)),
         (animated("GIF").replace(b"\x1b\0\x12\0", b"\xff\0\xff\0"), "too_many_pixels", ("255 x 255",)),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_jpeg_that_is_cut_off_is_refused(name: str) -> None:
     cut = ODD[name][: len(PLAIN) // 2]
     with raises(DecodeError, "cut off or damaged"):
         jpeg(cut, 3)
-    with raises(UndecodableError, "cut off"):
+    with raises(UndecodableError, "JPEG"):
         decodable(cut, MAX_PIXELS)
 
 

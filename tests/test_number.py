@@ -210,10 +210,10 @@ MISTAKES: list[Any] = [
     ({"quantiles": 4, "boundaries": [1]}, ("`quantiles`", "`boundaries`")),
     ({"quantiles": 4, "normalize": "min_max"}, ("`normalize`", "normalized")),
     ({"quantiles": 1}, ("equal to 2",)),
-    ({"boundaries": [1, 1.00000001]}, ("ascend", "float32")),
+    ({"boundaries": [1, 1.00000001]}, ("float32",)),
     ({"boundaries": []}, ("at least 1",)),
-    ({"indicator": True}, ("`indicator`", "rows")),
-    ({"impute": 0}, ("`impute`", "rows")),
+    ({"indicator": True}, ("`indicator`",)),
+    ({"impute": 0}, ("`impute`",)),
     ({"impute": "modus", "optional": True}, ("mean, median", "number", "'modus'")),
 ]
 

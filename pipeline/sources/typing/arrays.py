@@ -23,6 +23,7 @@ ARROW_TYPES = {kind: pa.type_for_alias(name) for kind, name in ARROW_NAMES.items
 def arrow_type(column: Column) -> pa.DataType:
     """Returns the Arrow type that a column is delivered in.
 
+    >>> from recordmill.pipeline.sources.columns import ColumnType
     >>> arrow_type(Column(ColumnType.NUMBER, many=True))
     ListType(list<item: double>)
     """
