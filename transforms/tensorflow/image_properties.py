@@ -4,7 +4,7 @@ Serving gets the same raw bytes as the build, so the graph itself reads them.
 
 JPEG: the first `Exif` segment among the application segments (APPn, COM) at the start. PNG: the first `eXIf` chunk
 anywhere. WebP: the first `EXIF` chunk, if the header announces one. Tag 0x0112 of IFD0, SHORT or LONG, with a single
-value of 1..8, in either byte order; the last one counts. Anything else, including malformed EXIF, is orientation 1 and
+value of 1..8, in either byte order; the first one counts. Anything else, including malformed EXIF, is orientation 1 and
 never an error.
 
     upright = orient(tf.io.decode_jpeg(encoded), orientation(encoded))
