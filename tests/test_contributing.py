@@ -7,9 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 NEWEST = "array"
 KIND = r"\bArray(Options|Description)\b|kind: array\b|\barrays\.md\b|\bfeatures\.array\b"
-COLUMN_TYPE = (
-    r"\bColumnType\.ARRAY\b|\bARRAY = .array\b|\barray_(cells|columns)\b|\b(column|known|self|wanted)\.array\b(?!\()"
-)
+COLUMN_TYPE = r"\bColumnType\.ARRAY\b|\bARRAY = .array\b|\bArrayLayout\b|\b(column|known|self|wanted)\.array\b(?!\()"
 
 
 def row_of(change: str) -> tuple[str, set[str]]:

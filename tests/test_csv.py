@@ -29,6 +29,7 @@ from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceR
 from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 from tests.constants import constants
+from tests.messages import assert_names, raises
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -194,7 +195,8 @@ def test_nulls_of_mysql_are_empty_cells(tmp_path: Path, chunk_bytes: int) -> Non
 def test_tabs_and_no_quotes(tmp_path: Path) -> None:
     file = write(tmp_path, b't\tu\n"a\t5" pipe\n', "rows.tsv")
     assert [row["t"] for row in read(file, quote=None)[0]] == ['"a']
-    assert [r.message for r in read(file)[1]] == ["the record is not CSV: text stands behind a closing quote"]
+    [reject] = read(file)[1]
+    assert_names(reject.message, "not CSV", "closing quote")
     assert [row["t"] for row in read(write(tmp_path, b't\tu\n5"\tb"\n', "rows.tsv"))[0]] == ['5"']
 
 
@@ -213,35 +215,27 @@ def test_what_is_not_of_the_encoding_is_a_fault_of_columns_that_are_read(
     rows, [reject] = read(write(tmp_path, content), encoding=encoding)
     assert [row["t"] for row in rows] == ["a"]
     assert (reject.position, reject.reason, reject.column) == (3, "invalid_utf8", "t")
-    assert reject.message == f"the column's bytes are not {encoding}"
+    assert reject.message.endswith(f" {encoding}")
 
 
-MALFORMED: dict[str, tuple[bytes, str]] = {
-    "too few cells": (b"a", "1 cell, the header has 2"),
-    "too many cells": (b"a,b,c", "3 cells, the header has 2"),
-    "text behind a quote": (b'"a"b,c', "the record is not CSV: text stands behind a closing quote"),
-    "a comma at the end": (
-        b"a,b,",
-        "3 cells, the header has 2; if separators end every line, name all columns by `header`, and leave the file's "
-        "own out by `skip: 1`",
-    ),
-    "an escape": (
-        b'"a \\"b\\"",c',
-        "the record is not CSV: text stands behind a closing quote; if quotes are written as \\\", set `escape: '\\'`",
-    ),
-    "a space before a quote": (
-        b'a, "b,c"',
-        "3 cells, the header has 2; if blanks stand before quotes, set `trim: true`",
-    ),
-    "a space behind a quote": (b'a,"b" ', "the record is not CSV: text stands behind a closing quote"),
+MALFORMED: dict[str, tuple[bytes, tuple[str, ...]]] = {
+    "too few cells": (b"a", ("1 cell,", "2")),
+    "too many cells": (b"a,b,c", ("3 cells,", "2")),
+    "text behind a quote": (b'"a"b,c', ("not CSV", "closing quote")),
+    "a comma at the end": (b"a,b,", ("3 cells,", "2", "`header`", "`skip: 1`")),
+    "an escape": (b'"a \\"b\\"",c', ("not CSV", "closing quote", "`escape: '\\'`")),
+    "a space before a quote": (b'a, "b,c"', ("3 cells,", "2", "`trim: true`")),
+    "a space behind a quote": (b'a,"b" ', ("not CSV", "closing quote")),
 }
 
 
-@pytest.mark.parametrize(("bad", "message"), MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_row_is_one_reject(tmp_path: Path, bad: bytes, message: str) -> None:
+@pytest.mark.parametrize(("bad", "facts"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_row_is_one_reject(tmp_path: Path, bad: bytes, facts: tuple[str, ...]) -> None:
     rows, [reject] = read(write(tmp_path, b't,u\n\nfirst,1\n%b\nlast,"2"\n\n\n' % bad), key=("t",))
     assert [(row["t"], row["@position"]) for row in rows] == [("first", 3), ("last", 5)]
-    assert (reject.position, reject.reason, reject.message, reject.key) == (4, "malformed_row", message, None)
+    assert (reject.position, reject.reason, reject.key) == (4, "malformed_row", None)
+    assert_names(reject.message, *facts)
+    assert ("`" in reject.message) == ("`" in "".join(facts))
 
 
 @pytest.mark.parametrize("bad", [b'"a"b,c', b"a", b"\xff,b"])
@@ -288,7 +282,7 @@ def test_columns_of_every_type(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", ["2.5", "2_5", "1e400"])
 def test_cells_that_stand_for_no_number(tmp_path: Path, other: str) -> None:
-    """Whatever else is in the batch, which Arrow reads alone where it can."""
+    """The same for other cells in the batch, which Arrow reads if it can."""
     maybe = Column(ColumnType.NUMBER, optional=True)
     cells = ["", " ", "?", " ?", "NA", "n/a", "nan ", "NaN", "null", "NULL", "None", "1", "na", "-nan", other]
     file = write(tmp_path, b"n,t\n" + b"".join(f"{cell},a\n".encode() for cell in cells))
@@ -305,9 +299,9 @@ def test_a_decimal_comma(tmp_path: Path) -> None:
     rows, rejects = read(file, columns, separator=";", decimal=",")
     assert [(row["n"], row["t"], row["many"]) for row in rows] == [(1.5, "1,5", [1.0, 5.0]), (-2.0, "a", [3.0])]
     assert [reject.message for reject in rejects] == ["wanted a number, found another string"] * 2
-    rows, rejects = read(file, {"n": NUMBER}, separator=";")
-    message = "wanted a number, found another string, maybe with a decimal comma: `decimal: ','` of csv and tsv"
-    assert [reject.message for reject in rejects] == [message, "wanted a number, found another string"]
+    rows, [with_comma, other] = read(file, {"n": NUMBER}, separator=";")
+    assert_names(with_comma.message, other.message, "`decimal: ','`")
+    assert "decimal" not in other.message
 
 
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
@@ -325,7 +319,7 @@ def test_compressed_files(tmp_path: Path, ending: str) -> None:
     rows, rejects = read(tmp_path, chunk_bytes=10)
     assert ([row["@position"] for row in rows], rejects) == (list(range(2, 2002, 2)), [])
     write(tmp_path, packed[:-5], f"rows.csv{ending}")
-    with pytest.raises(SourceError, match=rf"cannot read .*rows.csv{ending}: Truncated compressed stream"):
+    with raises(SourceError, f"rows.csv{ending}", "Truncated compressed stream"):
         source(tmp_path).plan(FILES, T, 1000)
 
 
@@ -334,7 +328,8 @@ def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
     write(tmp_path, b"u,more,t\n" + b"1,,b\n" * 500, "b.csv")
     plan: Plan = source(tmp_path).plan(FILES, T, 1000)
     assert (plan.rows, plan.bytes) == (1000, sum(file.bytes for file in plan.inputs))
-    assert plan.notes == ["columns that nothing reads: u, more"]
+    [note] = plan.notes
+    assert_names(note, "columns", ": u, more")
     assert [chunk.file for chunk in plan.chunks] == ["a.csv"] * 5 + ["b.csv"] * 3
     assert all(790 < chunk.bytes < 810 for chunk in plan.chunks[:4])
     assert sum(chunk.bytes for chunk in plan.chunks) == plan.bytes
@@ -343,60 +338,56 @@ def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "message"),
+    ("content", "options", "facts"),
     [
-        (b"text,u\n", {}, "no column 't'; it has text, u"),
-        (
-            b"a sentence,1\nanother,0\n",
-            {},
-            r"no column 't', and its first line looks like a row.*its 2 columns .*\[t, …\]`$",
-        ),
-        (b"cat/1.jpg,cat\n", {}, "no column 't', and its first line looks like a row"),
-        (b",cat,1\n", {}, "no column 't', and its first line looks like a row"),
-        (b",text,label\n", {}, "no column 't'; it has , text, label$"),  # pandas writes its index so
-        (b"id,2025,kind,place\n", {}, "no column 't'; it has id, 2025, kind, place$"),
-        (b"x" * 65 + b",cat\n", {}, "no column 't', and its first line looks like a row"),
-        (b"a,b\n", {}, "no column 't'; it has a, b$"),
-        (b"t;u\n", {}, "has one column; set `separator`, maybe to ';'"),
-        (b"t,t\n", {}, "two columns 't'"),
-        (b'"t"x,u\n', {}, "the header is not CSV: text stands"),
-        (b"\n\n", {}, "it has none"),
-        (b"t,\xe9\n", {}, "the header is not utf-8; set `encoding`, such as utf-16 or cp1252"),
-        ("t,u\n".encode("utf-16"), {}, "the header is not utf-8"),
-        (b"sep=;\nt;u\n", {}, r"line 'sep=;': leave it out by `skip: 1`, and set `separator: ';'`"),
-        (b"sep=;\na;b\n", {"separator": ";", "header": ["t", "u"]}, "line 'sep=;': leave it out by `skip: 1`"),
-        (b"#id,u\n", {}, "begins with a comment"),
-        (b"# by me\nt,u\n", {}, "begins with a comment: leave it out by `skip: 1`"),
-        (b"t,u\na,b\n", {"header": ["t", "u"]}, "begins with the names of `header`.* `skip: 1`"),
-        (b't,"\\"u\\""\n', {}, r"the header is not CSV: .*`escape: '\\'`"),
-        (b"t,u\\", {"escape": "\\"}, "the header is not CSV: unexpected end of data"),
-        (b"t,u\n", {"skip": 2}, "it has none"),
-        (b"t,u\n", {"encoding": "utf-16"}, "stream does not start with BOM; set `encoding`, such as utf-8"),
+        (b"text,u\n", {}, ["'t'", "text, u"]),
+        (b"a sentence,1\nanother,0\n", {}, ["'t'", "first line", "2 columns", "`header: [t, …]`"]),
+        (b"cat/1.jpg,cat\n", {}, ["'t'", "first line", "`header: [t, …]`"]),
+        (b",cat,1\n", {}, ["'t'", "first line", "3 columns"]),
+        (b",text,label\n", {}, ["'t'", " , text, label"]),  # pandas writes its index so
+        (b"id,2025,kind,place\n", {}, ["'t'", " id, 2025, kind, place"]),
+        (b"x" * 65 + b",cat\n", {}, ["'t'", "first line", "2 columns"]),
+        (b"a,b\n", {}, ["'t'", " a, b"]),
+        (b"t;u\n", {}, ["one column", "`separator`", "';'"]),
+        (b"t,t\n", {}, ["two columns 't'"]),
+        (b'"t"x,u\n', {}, ["header", "not CSV", "closing quote"]),
+        (b"\n\n", {}, ["'t'", "none"]),
+        (b"t,\xe9\n", {}, ["header", "not utf-8", "`encoding`", "utf-16 or cp1252"]),
+        ("t,u\n".encode("utf-16"), {}, ["header", "not utf-8", "`encoding`"]),
+        (b"sep=;\nt;u\n", {}, ["'sep=;'", "`skip: 1`", "`separator: ';'`"]),
+        (b"sep=;\na;b\n", {"separator": ";", "header": ["t", "u"]}, ["'sep=;'", "`skip: 1`"]),
+        (b"#id,u\n", {}, ["comment", "`skip: 1`"]),
+        (b"# by me\nt,u\n", {}, ["comment", "`skip: 1`"]),
+        (b"t,u\na,b\n", {"header": ["t", "u"]}, ["names", "`header`", "`skip: 1`"]),
+        (b't,"\\"u\\""\n', {}, ["header", "not CSV", r"`escape: '\'`"]),
+        (b"t,u\\", {"escape": "\\"}, ["header", "not CSV", "end of data"]),
+        (b"t,u\n", {"skip": 2}, ["'t'", "none"]),
+        (b"t,u\n", {"encoding": "utf-16"}, ["BOM", "`encoding`", "utf-8"]),
     ],
 )
-def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, options: dict[str, Any], message: str) -> None:
+def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, options: dict[str, Any], facts: list[str]) -> None:
     file = write(tmp_path, content)
-    with pytest.raises(SourceError, match=message):
+    with raises(SourceError, "rows.csv", *facts):
         source(file, **options).plan(FILES, T, 1000)
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "facts"),
     [
-        ({"encoding": "utf-9"}, "no encoding of text that Python knows: 'utf-9'"),
-        ({"encoding": "base64"}, "no encoding of text"),
-        ({"separator": "||"}, "should be one ASCII character"),
-        ({"separator": "\n"}, "should be one ASCII character"),
-        ({"quote": ","}, "`quote` and `separator` are both ','"),
-        ({"quote": None, "escape": ","}, "`separator` and `escape` are both ','"),
-        ({"skip": -1}, "greater than or equal to 0"),
-        ({"header": ["a", "a"]}, "`header` has a name twice"),
-        ({"header": []}, "at least 1 item"),
-        ({"header": False}, "should be true, or the list of the columns' names"),
+        ({"encoding": "utf-9"}, ["encoding", "'utf-9'", "utf-8 or cp1252"]),
+        ({"encoding": "base64"}, ["encoding", "'base64'"]),
+        ({"separator": "||"}, ["separator", "one ASCII character", "'||'"]),
+        ({"separator": "\n"}, ["separator", "one ASCII character", "'\\n'"]),
+        ({"quote": ","}, ["`quote`", "`separator`", "','"]),
+        ({"quote": None, "escape": ","}, ["`separator`", "`escape`", "','"]),
+        ({"skip": -1}, ["skip", "greater than or equal to 0"]),
+        ({"header": ["a", "a"]}, ["`header`", "twice", "a, a"]),
+        ({"header": []}, ["header", "at least 1 item"]),
+        ({"header": False}, ["header", "true", "False"]),
     ],
 )
-def test_options_that_are_wrong(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
+def test_options_that_are_wrong(options: dict[str, Any], facts: list[str]) -> None:
+    with raises(ValidationError, *facts):
         source("rows.csv", **options)
 
 

@@ -49,7 +49,7 @@ def write_jsonl(folder: Path, rows: list[Row], pack: Callable[[bytes], bytes] = 
 
 
 def _inside(folder: Path, value: Any) -> Any:
-    """Pictures' bytes in place of their paths."""
+    """Replaces pictures' paths by bytes."""
     if isinstance(value, list):
         return [_inside(folder, one) for one in value]
     return value and (folder / value).read_bytes()

@@ -1,4 +1,4 @@
-"""`recordmill init` on annotated images as they are downloaded: the sources that it finds, and a build of them."""
+"""`recordmill init` on downloaded annotated images: finds their sources, which build."""
 
 import json
 import shutil
@@ -13,6 +13,7 @@ from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests import published_formats as published
 from tests.forked import recordmill
+from tests.messages import assert_names, raises
 from tests.read_source import FILES
 
 Make = Callable[[Path], None]
@@ -168,9 +169,9 @@ def test_coco_has_its_ids_as_key_and_its_order(tmp_path: Path) -> None:
 
 def test_annotations_without_their_images_are_left_out_or_refused(tmp_path: Path) -> None:
     only_validation(tmp_path / "data")
-    assert "# left out, since their images are not there" in guessed(tmp_path)[1]
+    assert_names(guessed(tmp_path)[1], "# left out", "train2017.json)")
     shutil.rmtree(tmp_path / "data/val2017")
-    with pytest.raises(UserError, match="has annotations, and their images are not in it or below it"):
+    with raises(UserError, ".json", "annotations", "folder"):
         guessed(tmp_path)
 
 
@@ -178,7 +179,7 @@ def test_a_name_that_is_not_utf8_is_said_with_its_file(tmp_path: Path) -> None:
     published.write_coco(tmp_path / "data")
     for file in tmp_path.glob("data/annotations/*.json"):
         file.write_bytes(file.read_bytes().replace(b'.jpg"', b'\xf6.jpg"', 1))
-    with pytest.raises(UserError, match=r"data/annotations/\w+.json\b.*UTF-8"):
+    with raises(UserError, "data/annotations/", ".json", "UTF-8"):
         guessed(tmp_path)
 
 
@@ -219,7 +220,7 @@ def labels(folder: Path) -> None:
 
 
 def one_folder(folder: Path) -> None:
-    """The images of all splits in one folder."""
+    """All splits' images in one folder."""
     published.write_kaggle(folder)
     (folder / "train").rename(folder / "images")
     for image in (folder / "test").iterdir():

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources import lines
+from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject
 from recordmill.pipeline.sources.formats import reader_of
@@ -24,6 +24,7 @@ from recordmill.pipeline.sources.options import AnySource, JsonLines
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from tests.constants import constants
+from tests.messages import assert_names, raises
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH, *_ = map(Column, ColumnType)
 TEXTS, CATEGORIES, NUMBERS, INTEGERS, PATHS, *_ = (Column(kind, many=True) for kind in ColumnType)
@@ -222,7 +223,7 @@ def test_well_formed_lines_are_what_json_says(
     first = {"t": "first", "n": 0.0}
     texts = ["" if row is None else json.dumps(row, ensure_ascii=ascii_only) for row in (first, *values)]
     file = write(tmp_path_factory.mktemp("rows"), *(text.encode() for text in texts))
-    with constants(lines, PIECE_BYTES=piece, TAIL_BYTES=piece):
+    with constants(encoded, PIECE_BYTES=piece, TAIL_BYTES=piece):
         rows, rejects, covered = read(file, {"t": TEXT, "n": NUMBER}, chunk_bytes, with_key=False)
     expected = [json.loads(text) | {"@position": place} for place, text in enumerate(texts) if text]
     assert rows == [{name: row[name] for name in ("t", "n", "@position")} for row in expected]
@@ -254,9 +255,9 @@ def test_a_column_that_is_wrong_everywhere(tmp_path: Path) -> None:
     file = write(tmp_path, *[FIRST] * 500, FIRST.replace(b'"text"', b"5"))
     rows, rejects, _ = read(file, {"t": NUMBER})
     assert [row["@position"] for row in rows] == [500]
-    assert {(reject.reason, reject.message) for reject in rejects} == {
-        ("wrong_type", "wanted a number, found a string; `number` and `numbers` read it with `parse: true`")
-    }
+    assert {reject.reason for reject in rejects} == {"wrong_type"}
+    [message] = {reject.message for reject in rejects}
+    assert_names(message, "a number", "a string", "`parse: true`")
 
 
 def test_a_line_of_quotes_and_brackets_without_an_end_is_refused_at_once(tmp_path: Path) -> None:
@@ -265,12 +266,12 @@ def test_a_line_of_quotes_and_brackets_without_an_end_is_refused_at_once(tmp_pat
     assert [reject.reason for reject in rejects] == ["malformed_row"]
 
 
-@constants(lines, MAX_LINE_BYTES=100)
+@constants(encoded, MAX_LINE_BYTES=100)
 def test_a_line_that_is_too_long(tmp_path: Path) -> None:
     just, too_long = line(t="a" * (100 - len(line(t="")))), line(t="a" * 5000)
     file = write(tmp_path, FIRST, too_long, just, too_long, too_long, FIRST)
     for piece in (16, 150, 1 << 20):
-        with constants(lines, PIECE_BYTES=piece, TAIL_BYTES=piece):
+        with constants(encoded, PIECE_BYTES=piece, TAIL_BYTES=piece):
             for chunk_bytes in (50, 6000, 1 << 20):
                 rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
                 assert [row["@position"] for row in rows] == [0, 2, 5]
@@ -341,42 +342,42 @@ def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "columns", "message"),
+    ("path", "columns", "facts"),
     [
-        ("none.jsonl", ASKED, "none.jsonl: no such file"),
-        ("none/*.jsonl", ASKED, "no such file"),
-        ("folder", ASKED, r"no \*.jsonl or \*.ndjson in it"),
-        ("empty.jsonl", ASKED, "every file is empty"),
-        ("blank.jsonl", ASKED, "holds no JSON object"),
-        ("list.jsonl", ASKED, "holds no JSON object"),
-        ("array.jsonl", ASKED, r"holds no JSON object .* It is one JSON array; .* jq -c '\.\[\]'"),
-        ("array_lines.jsonl", ASKED, "It is one JSON array"),
-        ("pretty.jsonl", ASKED, r"one line of each object: jq -c . \S+/pretty.jsonl > \S+/pretty-lines.jsonl"),
+        ("none.jsonl", ASKED, ["none.jsonl", "no such file"]),
+        ("none/*.jsonl", ASKED, ["none/*.jsonl", "no such file"]),
+        ("folder", ASKED, ["folder", "no *.jsonl or *.ndjson"]),
+        ("empty.jsonl", ASKED, ["empty.jsonl", "empty"]),
+        ("blank.jsonl", ASKED, ["blank.jsonl", "no JSON object"]),
+        ("list.jsonl", ASKED, ["list.jsonl", "no JSON object"]),
+        ("array.jsonl", ASKED, ["one JSON array", "jq -c '.[]'"]),
+        ("array_lines.jsonl", ASKED, ["one JSON array", "jq -c '.[]'"]),
+        ("pretty.jsonl", ASKED, ["jq -c . ", "/pretty.jsonl > ", "/pretty-lines.jsonl"]),
         (
             "wide.jsonl",
             {"column1": NUMBER, "column1.x": Column(ColumnType.NUMBER, optional=True)},
-            "'column1.x' is wanted in two ways: as a value, and",
+            ["'column1.x'", "value", "object"],
         ),
-        ("rows.jsonl", {"tex": TEXT}, "no column 'tex' in its first lines; it has n, text; did you mean 'text'"),
-        ("rows.jsonl", {"zzz": TEXT}, "it has n, text$"),
-        ("wide.jsonl", {"zzz": TEXT}, "column19 and 10 more"),
+        ("rows.jsonl", {"tex": TEXT}, ["'tex'", "first lines", "n, text", "mean 'text'"]),
+        ("rows.jsonl", {"zzz": TEXT}, ["'zzz'", " n, text"]),
+        ("wide.jsonl", {"zzz": TEXT}, ["'zzz'", "column19 and 10 more"]),
     ],
 )
-def test_a_source_that_cannot_be_read(tmp_path: Path, path: str, columns: Columns, message: str) -> None:
+def test_a_source_that_cannot_be_read(tmp_path: Path, path: str, columns: Columns, facts: list[str]) -> None:
     (tmp_path / "folder").mkdir()
     wide = json.dumps({f"column{number}": 1 for number in range(30)})
     contents = {"empty": "", "blank": "\n \n", "list": "[1]\nx\n", "rows": '{"n": 1}\n{"text": 1}\n', "wide": wide}
     contents |= {"array": '[{"t": 1}]', "array_lines": '[\n{"t": 1},\n{"t": 2}\n]', "pretty": '{\n  "t": 1\n}'}
     for name, content in contents.items():
         (tmp_path / f"{name}.jsonl").write_text(content)
-    with pytest.raises(SourceError, match=message):
+    with raises(SourceError, *facts):
         source(tmp_path / path).plan(FILES, columns, 1000)
 
 
 def test_a_source_is_chosen_by_its_format() -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(AnySource)
     assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a").source
-    with pytest.raises(ValueError, match="'image_folder', .*'csv'"):
+    with raises(ValueError, "'image_folder'", "'csv'"):
         adapter.validate_python({"format": "json", "path": "a"})
 
 
@@ -394,7 +395,7 @@ def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_
 def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"t": "x"}\n')
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(SourceError, match="b.jsonl: No such file"):
+    with raises(SourceError, "b.jsonl", "No such file"):
         reader_of(JsonLines(format="jsonl", path=str(tmp_path))).plan(FILES, {"t": TEXT}, 1 << 20)
 
 
@@ -503,7 +504,7 @@ def test_compressed_files(tmp_path: Path, ending: str) -> None:
     plain, packed = tmp_path / "rows.jsonl", tmp_path / f"rows.jsonl{ending}"
     plain.write_bytes(content)
     packed.write_bytes(COMPRESSIONS[ending](content[:5000]) + COMPRESSIONS[ending](content[5000:]))  # as by appending
-    with constants(lines, PIECE_BYTES=5000, MAX_LINE_BYTES=600, TAIL_BYTES=100):
+    with constants(encoded, PIECE_BYTES=5000, MAX_LINE_BYTES=600, TAIL_BYTES=100):
         assert read(packed, chunk_bytes=100) == read(plain)
         made = source(packed).plan(FILES, {"t": TEXT}, 100)
         assert (len(made.chunks), made.rows, made.bytes) == (1, 2001, packed.stat().st_size)
@@ -515,10 +516,10 @@ def test_compressed_data_that_is_cut_off_is_an_error(tmp_path: Path, ending: str
     file = tmp_path / f"rows.jsonl{ending}"
     for bad in (packed[:-9], packed + packed[:40], packed + b"text"):
         file.write_bytes(bad)
-        with pytest.raises(SourceError, match=rf"rows.jsonl\{ending} cannot be read as .*; is it cut off or damaged"):
+        with raises(SourceError, f"rows.jsonl{ending}", "damaged"):
             read(file)
     file.write_bytes(FIRST)
-    with pytest.raises(SourceError, match="cannot be read as"):
+    with raises(SourceError, f"rows.jsonl{ending}", "damaged"):
         source(file).plan(FILES, ASKED, 1000)
 
 
@@ -528,4 +529,5 @@ def test_endings_in_a_folder(tmp_path: Path) -> None:
     made = source(tmp_path).plan(FILES, {"t": TEXT}, 1000)
     assert [file.path for file in made.inputs] == ["a.jsonl", "b.ndjson", "d.ndjson.gz"]
     assert [file.path for file in source(tmp_path / "c.json").plan(FILES, {"t": TEXT}, 1000).inputs] == ["c.json"]
-    assert made.notes == ["columns that nothing reads: c, n, i, p"]
+    [note] = made.notes
+    assert_names(note, "columns", ": c, n, i, p")

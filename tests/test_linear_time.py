@@ -1,4 +1,4 @@
-"""Text of strangers costs time in proportion to its length: every regular expression is measured by its steps."""
+"""Foreign text costs linear time: every regular expression is measured by its steps."""
 
 import ast
 import difflib
@@ -62,7 +62,7 @@ def nodes() -> list[tuple[str, ast.AST]]:
 
 
 def methods() -> dict[str, set[str]]:
-    """The methods that are called on each name of the package, such as `URL.sub`."""
+    """Lists the methods called on each name of the package, such as `URL.sub`."""
     used: dict[str, set[str]] = {}
     for _, node in nodes():
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in FUNCTIONS:
@@ -99,7 +99,7 @@ def compiled(call: ast.Call, file: str) -> re.Pattern[Any]:
 
 @cache
 def constants(file: str) -> dict[str, Any]:
-    """The names of a module that are made of literals and patterns, without the cost of its import."""
+    """Evaluates a module's constants of literals and patterns, without importing it."""
     names: dict[str, Any] = {"re": re}
     for node in ast.parse((ROOT / file).read_bytes()).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -157,7 +157,7 @@ def characters(tree: Any) -> list[str]:
 
 
 def attacks(pattern: re.Pattern[Any]) -> Iterator[tuple[str, str, str]]:
-    """Texts to repeat, each with what stands before and behind: of the pattern's own characters and of its matches."""
+    """Yields texts to repeat, with a prefix and suffix: from the pattern's own characters and its matches."""
     source = pattern.pattern if isinstance(pattern.pattern, str) else pattern.pattern.decode("latin-1")
     tree = list(parser.parse(source, pattern.flags & ~re.UNICODE))
     chars, whole = [*characters(tree)[:5], "~"], witness(tree)
@@ -198,7 +198,7 @@ def test_the_counter_matches_as_python_does(found: Found, text: str) -> None:
 
 
 class Counting:
-    """A pattern that adds up the steps of its searches and matches."""
+    """Counts the steps of a pattern's searches and matches."""
 
     def __init__(self, pattern: re.Pattern[str], text: str) -> None:
         self._pattern = pattern

@@ -1,4 +1,4 @@
-"""A manifest whose texts are of 100,000 letters each: every command ends in some lines, and none repeats the text."""
+"""A manifest with texts of 100,000 letters: every command prints a few lines, without repeating the text."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, read_manifest
 from recordmill.pipeline.errors import MOST_MESSAGE, DatasetError
+from tests.messages import raises
 from tests.published import VERSION, write_version
 
 LONG = "a" * 100_000
@@ -90,7 +91,7 @@ def test_an_unknown_name_beside_many_long_ones_is_a_line(tmp_path: Path) -> None
     empty = {"records": 0, "bytes": 0, "shards": []}
     manifest["splits"] |= {f"{'a' * 90}{number}": empty for number in range(1_000)}
     (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
-    with pytest.raises(DatasetError, match="has no split 'tst'; did you mean `test`") as raised:
+    with raises(DatasetError, "'tst'", "`test`") as raised:
         read_manifest(str(folder)).split("tst")
     assert len(str(raised.value)) < 2_000
 

@@ -14,6 +14,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from tests.constants import constants
+from tests.messages import assert_names, raises
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
@@ -55,7 +56,8 @@ def test_a_row_has_one_key_whatever_its_files_types_are(tmp_path: Path) -> None:
     found = read(source(tmp_path), ASKED)
     assert found.rows == [{"id": "1", "text": "a", "n": 2.0}] * 2
     assert found.keys[0] == found.keys[1]
-    assert found.plan.notes == ["columns that nothing reads: more"]
+    [note] = found.plan.notes
+    assert_names(note, "columns", ": more")
     assert read(source(tmp_path), ASKED, key=["id"]).keys == []
 
 
@@ -73,7 +75,8 @@ def test_only_the_asked_columns_are_read(tmp_path: Path) -> None:
     found = read(source(path), {"objects.bbox": BOXES, "id": INTEGER})
     assert found.rows[7] == {"objects.bbox": [1, 2, 3, 4, 5, 6, 7, 8], "id": 7}
     assert found.plan.chunks[0].bytes < 200_000 < path.stat().st_size
-    assert found.plan.notes == ["columns that nothing reads: noise, objects.mask"]
+    [note] = found.plan.notes
+    assert_names(note, "columns", ": noise, objects.mask")
 
 
 def test_columns_of_dotted_names(tmp_path: Path) -> None:
@@ -89,7 +92,7 @@ def test_columns_that_are_optional(tmp_path: Path) -> None:
     assert [row["more"] for row in found.rows] == ["x", None, None]
     assert len(set(found.keys)) == 3
     assert read(source(tmp_path), {"never": asked["never"]}).rows == [{"never": None}] * 3
-    with pytest.raises(SourceError, match="b.parquet has no column 'more'; it has id$"):
+    with raises(SourceError, "b.parquet", "'more'", " id"):
         read(source(tmp_path), {"more": TEXT})
 
 
@@ -101,10 +104,7 @@ def test_pictures(tmp_path: Path) -> None:
     write(tmp_path / "x" / "a.parquet", {"image": pa.array(pictures, kind)})
     found = read(source(f"{tmp_path}/**/*.parquet"), {"image": IMAGE})
     assert [row["image"] for row in found.rows] == [b"i\xff\xd8", b"fx/c.png"]
-    assert found.faults == [
-        ("forbidden_path", "image", "the path is absolute, is a URL, or leaves the source's folder"),
-        ("missing_value", "image", "the column is absent, null or empty"),
-    ]
+    assert [fault[:2] for fault in found.faults] == [("forbidden_path", "image"), ("missing_value", "image")]
     assert [reject.key is None for reject in found.rejects] == [True, False]
     assert [file.path for file in found.plan.inputs] == ["x/a.parquet", "x/c.png"]
     write(tmp_path / "b.parquet", {"image": ["c.png"]})
@@ -125,18 +125,18 @@ def test_bad_rows_are_rejects(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "asked", "message"),
+    ("columns", "asked", "facts"),
     [
-        ({"id": [1.0]}, {"id": CATEGORY}, "a.parquet: column 'id': wanted a string, a whole number, .* found a float"),
-        ({"id": [1.0]}, {"idd": NUMBER}, "has no column 'idd'; it has id; did you mean 'id'"),
-        ({"o": [{"id": "a"}]}, {"o.id": NUMBER}, "column 'o.id': wanted a number, found a string"),
-        ({"id": pa.array([], pa.int8())}, {"id": NUMBER}, "no file holds a row"),
-        (pa.table([[1], [2]], names=["id", "id"]), {"id": NUMBER}, "has two columns 'id'; rename one"),
+        ({"id": [1.0]}, {"id": CATEGORY}, ["a.parquet", "'id'", "a whole number", "a float"]),
+        ({"id": [1.0]}, {"idd": NUMBER}, ["a.parquet", "'idd'", " id;", "mean 'id'"]),
+        ({"o": [{"id": "a"}]}, {"o.id": NUMBER}, ["a.parquet", "'o.id'", "a number", "a string"]),
+        ({"id": pa.array([], pa.int8())}, {"id": NUMBER}, ["row"]),
+        (pa.table([[1], [2]], names=["id", "id"]), {"id": NUMBER}, ["a.parquet", "two columns 'id'"]),
     ],
 )
-def test_sources_that_cannot_be_read(tmp_path: Path, columns: Any, asked: Any, message: str) -> None:
+def test_sources_that_cannot_be_read(tmp_path: Path, columns: Any, asked: Any, facts: list[str]) -> None:
     write(tmp_path / "a.parquet", columns)
-    with pytest.raises(SourceError, match=message):
+    with raises(SourceError, str(tmp_path), *facts):
         read(source(tmp_path), asked)
 
 
@@ -144,7 +144,7 @@ def test_sources_that_cannot_be_read(tmp_path: Path, columns: Any, asked: Any, m
 def test_a_file_whose_footer_is_damaged(tmp_path: Path, cut: int) -> None:
     path = write(tmp_path / "a.parquet")
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(SourceError, match="cannot read .*a.parquet as Parquet: .*"):
+    with raises(SourceError, "a.parquet", "Parquet: "):
         read(source(path), ASKED)
 
 
@@ -155,7 +155,7 @@ def test_a_file_whose_pages_are_damaged_ends_the_build(tmp_path: Path) -> None:
     start = column.dictionary_page_offset or column.data_page_offset
     data[start : start + 200] = bytes(200)
     path.write_bytes(data)
-    with pytest.raises(SourceError, match=r"a.parquet: the row group 1 cannot be read: \w+") as raised:
+    with raises(SourceError, "a.parquet", "group 1 ") as raised:
         read(source(path), ASKED, chunk_bytes=1)
     assert raised.value.__cause__ is None, "what is told to the user is the first cause"
     assert len(read(source(path), {"id": CATEGORY}).rows) == 1000
@@ -165,7 +165,7 @@ def test_checksums_of_pages_are_checked(tmp_path: Path) -> None:
     options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
     path = write(tmp_path / "a.parquet", **options)
     path.write_bytes(path.read_bytes().replace(b"text 500", b"text 5O0"))
-    with pytest.raises(SourceError, match="a.parquet: the row group 0 cannot be read: .*CRC"):
+    with raises(SourceError, "a.parquet", "group 0 ", "CRC"):
         read(source(path), {"text": TEXT})
 
 
@@ -173,7 +173,7 @@ def test_a_footer_that_lies_of_rows_ends_the_build(tmp_path: Path, monkeypatch: 
     path = write(tmp_path / "a.parquet", row_group_size=500)
     batches = pq.ParquetFile.iter_batches
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **more: [*batches(*args, **more)][:-1])
-    with pytest.raises(SourceError, match="a.parquet: the row groups 0 to 1 cannot be read: 1000 rows too few"):
+    with raises(SourceError, "a.parquet", "groups 0 to 1", "1000 rows too few"):
         read(source(path), ASKED)
 
 

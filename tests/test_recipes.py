@@ -1,4 +1,4 @@
-"""docs/recipes.md: each recipe runs as it is written, on small images."""
+"""docs/recipes.md: each recipe runs unchanged, on small images."""
 
 import re
 from pathlib import Path

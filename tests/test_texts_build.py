@@ -16,6 +16,7 @@ from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.verify.with_sources import with_sources
+from tests.messages import assert_names, raises
 
 pytestmark = pytest.mark.slow
 ROWS, CAPTIONS = 60, 4
@@ -37,7 +38,7 @@ BROKEN = "3"
 
 
 def captions(row: int, language: str = "") -> list[str]:
-    """The captions of a row, 0 to 4, whose words name row, number and language."""
+    """The captions of a row, 0 to 4; their words name row, number and language."""
     return [f"row{row} caption{number} {language}" for number in range(row % (CAPTIONS + 1))]
 
 
@@ -90,7 +91,7 @@ def test_lists_that_belong_together_and_differ_are_rejects(published: Published)
     assert (reject["code"], reject["column"], reject["id"], reject["line"]) == (
         "unequal_lists", "scores", BROKEN, int(BROKEN) + 1,
     )  # fmt: skip
-    assert reject["message"] == "lists that belong together have different lengths: captions has 3, scores has 4"
+    assert_names(reject["message"], "captions has 3", "scores has 4")
 
 
 def test_show_and_verify_know_the_kind(
@@ -170,26 +171,24 @@ def test_the_first_caption_is_padded_as_a_text_is(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "facts"),
     [
-        ({"captions": "one"}, "captions is one of all, first, random, got 'one'"),
-        ({"captions": "first", "features": ["id"]}, "captions='first' is for several texts a row, and none are read"),
+        ({"captions": "one"}, ["captions", "all, first, random", "'one'"]),
+        ({"captions": "first", "features": ["id"]}, ["captions='first'", "several texts"]),
         (
             {"text": "packed", "features": ["german"], "text_length": 9},
-            "text='packed' is for one text a row, and 'german' has several: take captions='first' or 'random'",
+            ["text='packed'", "'german'", "captions='first' or 'random'"],
         ),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str, dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match=message):
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], facts: list[str], dataset: Dataset) -> None:
+    with raises(DatasetError, *facts):
         dataset.training_input("train", batch_size=2, **options)
 
 
 def test_a_native_pipeline_has_no_random_captions(dataset: Dataset) -> None:
     given = dataset.training_input("train", batch_size=2, captions="random")
-    with pytest.raises(
-        DatasetError, match=r"as_tf_data\(native=True\) has no captions='random': take 'all' or 'first'"
-    ):
+    with raises(DatasetError, "as_tf_data(native=True)", "captions='random'", "'all' or 'first'"):
         given.as_tf_data(native=True)
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow Datasets opens a version as it is, and reads what our reader reads."""
+"""TensorFlow Datasets opens a version unchanged, and reads the same as our reader."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Recognizes annotated images as they are downloaded (COCO, Pascal VOC, YOLO, Open Images): a source for each split."""
+"""Recognizes downloaded annotated images (COCO, Pascal VOC, YOLO, Open Images), with a source for each split."""
 
 import json
 import posixpath
@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
-LOOKED_AT = 64  # files whose beginning is read
+LOOKED_AT = 64  # files to read the beginnings of
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -36,8 +36,10 @@ KNOWN: Mapping[str, Mapping[str, Choice]] = {
     "yolo": {"order": ("center", "as YOLO's text has them"), "unit": ("relative", "")},
     "open_images": {"order": ("corners", "as the source gives Open Images' columns"), "unit": ("relative", "")},
 }
-"""The options of boxes, by format: no question to the user."""
+"""Options of boxes that the format decides, without asking the user."""
 Source = Mapping[str, Any]
+Pairs = Mapping[FileInfo, FileInfo]
+"""Images and their annotation files."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Listing:
     others: Sequence[FileInfo]
 
     def ending(self, *endings: str) -> list[FileInfo]:
-        """Lists the other files by the endings of their names."""
+        """Lists the other files with given endings."""
         return [file for file in self.others if file.path.lower().endswith(endings)]
 
     def heads(self, files: Iterable[FileInfo]) -> list[tuple[FileInfo, bytes]]:
@@ -60,12 +62,9 @@ class Listing:
     def recognized(
         self, sources: Sequence[Source], shown: Sequence[FileInfo], what: str, without: Sequence[str] = ()
     ) -> Recognized:
-        """Returns the sources: those of splits where one of several is the training set, else all, without splits.
-
-        Raises: UnknownDataError: there is no source, since the images of the files `without` are not there.
-        """
+        """Returns the sources, without splits unless several include train. Raises: UnknownDataError: no images."""
         if not sources:
-            why = "has annotations, and their images are not in it or below it: give the folder that holds both"
+            why = "has annotations without their images: give the folder that holds both"
             raise UnknownDataError(f"{without[0]}: {self.folder} {why}")
         named = [source for source in sources if source["split"]]
         is_divided = len({source["split"] for source in named}) > 1 and any(one["split"] == "train" for one in named)
@@ -75,13 +74,13 @@ class Listing:
         form = filled[0]["format"]
         is_whole = form == "coco" or len(self.images) <= SMALL_FILES
         reasons = {"format": f"{what}; {count(len(self.images), 'image')}"}
-        notes = note("left out, since their images are not there, or have no annotation", without)
-        notes += note("left out, since their names are of no split", others)
+        notes = note("left out, without images or annotations", without)
+        notes += note("left out, without a split in their names", others)
         return Recognized(filled, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
 
 
 def list_folder(files: Files, path: str) -> list[FileInfo] | None:
-    """Lists the files of a folder, and of those below it; no empty ones but images. None where it is no folder."""
+    """Lists a folder's files, recursively, without empty ones except images; None if it is not a folder."""
     if not files.is_folder(path):
         return None
     below = files.match(f"{escape(without_slash(path) or path)}/**")
@@ -89,11 +88,9 @@ def list_folder(files: Files, path: str) -> list[FileInfo] | None:
 
 
 def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
-    """Finds the sources of annotated images at an absolute path or a URL: their folder, or a file of annotations.
+    """Finds the sources of annotated images at an absolute path or URL: a folder (of files `in_folder`) or a file.
 
-    `in_folder` are the files of the path, where it is a folder. Returns None where nothing of these formats is there.
-
-    Raises: UnknownDataError: annotations are there, and not their images; OSError.
+    Returns None if none of these formats is found. Raises: UnknownDataError: the images are missing; OSError.
     """
     alone = path if in_folder is None else None
     if alone is not None and not _is_annotation(files, alone):
@@ -111,7 +108,7 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
 
 
 def _is_annotation(files: Files, path: str) -> bool:
-    """Whether a file shows that it is COCO's JSON, YOLO's YAML or Open Images' CSV."""
+    """Whether a file is recognizably COCO's JSON, YOLO's YAML or Open Images' CSV."""
     is_there = path.lower().endswith((".json", ".csv", *YAML_ENDINGS)) and bool(files.match(escape(path)))
     head = read_head(files, path) if is_there else b""
     if path.lower().endswith(YAML_ENDINGS):
@@ -120,12 +117,12 @@ def _is_annotation(files: Files, path: str) -> bool:
 
 
 def _is_used(path: str, alone: str) -> bool:
-    """Whether a file is read where one file of annotations alone is asked for."""
+    """Whether a file is read if the user gives a single file of annotations."""
     return path == alone or posixpath.splitext(path)[1] != posixpath.splitext(alone)[1] or _describes_classes(path)
 
 
 def _common(files: Iterable[FileInfo]) -> str:
-    """Returns the folder that holds all files."""
+    """Returns the deepest folder of all files."""
     return "/".join(posixpath.commonprefix([posixpath.dirname(file.path).split("/") for file in files]))
 
 
@@ -154,7 +151,7 @@ def _coco(listing: Listing) -> Recognized | None:
 
 
 def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str | None) -> str | None:
-    """Finds the folder that the paths in a JSON file are relative to: its own, one of its split, or that of most."""
+    """Finds the folder of a JSON file's paths: preferably its own, then one of its split, then that of most."""
     by_name, start = dict[str, list[str]](), len(listing.folder) + 1
     for file in listing.images:
         by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
@@ -167,7 +164,7 @@ def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str
 
 
 def _file_name(text: bytes) -> str:
-    """Returns the path that JSON states; nothing where it is damaged, which a build says."""
+    """Returns a path in JSON; '' if damaged, which a build reports."""
     with suppress(ValueError):
         return str(json.loads(text)).replace("\\", "/")
     return ""
@@ -200,12 +197,10 @@ def _yolo(listing: Listing) -> Recognized | None:
     return replace(found, notes=[*notes, *found.notes], doubts=doubts)
 
 
-def _stated(
-    listing: Listing, paired: Mapping[FileInfo, FileInfo], path: str
-) -> tuple[list[Source], list[str], list[Doubt]]:
-    """The sources of the splits that YOLO's YAML states by folders and lists of images; and what is odd about them."""
+def _stated(listing: Listing, paired: Pairs, path: str) -> tuple[list[Source], list[str], list[Doubt]]:
+    """Returns the sources of splits in YOLO's YAML, by folders or lists of images, with notes and doubts."""
     stated, (folder, name) = dict[str, Any](), posixpath.split(path)
-    with suppress(SpecError):  # the plan ends with it
+    with suppress(SpecError):  # the plan reports it
         stated = load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
     sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
     roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
@@ -219,21 +214,21 @@ def _stated(
             absent, shared = absent + ([] if images else [entry]), shared + twice
             if len(twice) < len(images):
                 labels = _common([paired[image] for image in images if image in paired] or images)
-                if len(some) > 1:  # two folders may have images of one name
+                if len(some) > 1:  # two folders may have images with the same name
                     options = {"images": listing.folder, "image_list": options["image_list"] or options["images"]}
                 sources.append({"format": "yolo", "path": labels, **options, "names": path, "split": split})
     sources = sources if any(source["split"] == "train" for source in sources) else []  # not all but `train`
     left = [image.path for image in listing.images if image not in by_split] if sources else []
-    remedy = "Write paths of folders, or lists, that lie below it; images that stand in a list, relative to its folder"
+    remedy = "Write paths of folders, or lists, below it; images in a list are relative to its folder"
     notes = [
-        *note(f"images that {name} gives to two splits; a folder or list of such alone is left out", shared),
-        *note(f"left out, since {name} has them in no split", left),
+        *note(f"images that {name} gives to two splits; folders or lists with only such images are left out", shared),
+        *note(f"left out, missing in {name}", left),
     ]
-    return sources, notes, [Doubt(name, f"no images are where it says: {listed(absent, 3)}", remedy)] if absent else []
+    return sources, notes, [Doubt(name, f"images are missing at {listed(absent, 3)}", remedy)] if absent else []
 
 
 def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
-    """The images in a folder, or those of a list, whose lines are relative to its folder; and the source's options."""
+    """Returns the images in a folder, or in a list, with lines relative to its folder; and the source's options."""
     is_list = any(file.path == path for file in listing.others)
     folder = posixpath.dirname(path) if is_list else path
     listed = ImageList.read(listing.files, path if is_list else None)
@@ -242,10 +237,8 @@ def _named(listing: Listing, path: str) -> tuple[list[FileInfo], Source]:
     return images, {"images": folder, "image_list": path if is_list else None}
 
 
-def _paired(
-    listing: Listing, ending: str, is_annotation: Callable[[bytes], object], least: float = 0.5
-) -> dict[FileInfo, FileInfo]:
-    """Returns the annotation file of each image that has one; none where no share above `least` is annotations."""
+def _paired(listing: Listing, ending: str, is_annotation: Callable[[bytes], object], least: float = 0.5) -> Pairs:
+    """Returns images' annotation files; empty unless a share above `least` are annotations."""
     by_key = {image_key(file.path): file for file in listing.ending(ending)}
     pairs = {image: by_key.get(image_key(image.path)) for image in (listing.images if by_key else ())}
     paired = {image: file for image, file in pairs.items() if file}
@@ -253,10 +246,8 @@ def _paired(
     return paired if sum(found) > least * len(found) else {}
 
 
-def _by_folder(
-    listing: Listing, paired: Mapping[FileInfo, FileInfo], form: str, names: str | None = None
-) -> list[Source]:
-    """Returns a source for each split that folders of images are called by, or one for all."""
+def _by_folder(listing: Listing, paired: Pairs, form: str, names: str | None = None) -> list[Source]:
+    """Returns a source for each split in the names of image folders, or one for all."""
     sources, start = list[Source](), len(listing.folder) + 1
     for split, images in divided(listing.images, lambda image: image.path[start:].split("/")[:-1]).items():
         path, folder = _common([paired[image] for image in images if image in paired] or images), _common(images)
@@ -265,8 +256,7 @@ def _by_folder(
     return sources
 
 
-def _shown(listing: Listing, paired: Mapping[FileInfo, FileInfo]) -> list[FileInfo]:
-    """Chooses some images, and their annotations."""
+def _shown(listing: Listing, paired: Pairs) -> list[FileInfo]:
     images = spread(listing.images, SMALL_FILES)
     return [*images, *(paired[image] for image in images if image in paired)]
 

@@ -1,28 +1,42 @@
-"""Chooses among the columns: the features and their names, the key, the label, and what decides the splits."""
+"""Chooses features and their names, the key, the label and its classes, and the splits among the columns."""
 
+import json
+import posixpath
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from recordmill.pipeline.init.classes import Codes, find_codes, index_names, name_doubts, with_classes
-from recordmill.pipeline.init.doubts import PART_FOLDER, Doubt, box_doubts, column_doubts, value_doubts
-from recordmill.pipeline.init.guess import FITS, ID, Choice, Guess, distinct, feature, guess, is_id, label_of, left_out
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recordmill.pipeline.init import guess as guessing
+from recordmill.pipeline.init.doubts import CODE, PART_FOLDER, Doubt, box_doubts, column_doubts, value_doubts
+from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError
+from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT
+from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
+from recordmill.pipeline.sources.formats.parquet import class_labels
+from recordmill.pipeline.sources.paths import listed, note
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.model import RESERVED
 from recordmill.pipeline.spec.split_by import SPLITS
 
-LONGEST = 100
-PARTS = ("missing", "length", "orientation")  # suffixes of the other tensors that features store, as `<feature>_<part>`
+PARTS = ("missing", "length", "orientation")  # suffixes of features' other tensors, `<feature>_<part>`
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
-FEW_GROUPS = 10  # with fewer, as of hospitals, hardly any shares can be met
+FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
+MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
+NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
+CODED, SYNSET = re.compile(r"-?[0-9]{1,9}"), re.compile(r"n\d{8}")
+INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"
 
 Named = tuple[str, Reading] | None
 """A column, and its values as names."""
@@ -34,24 +48,33 @@ class Draft:
 
     data: Recognized
     rows: Mapping[str, Choice]
-    """The options of what names a row and what its split is."""
+    """The options for the key and the split."""
     features: Mapping[str, Guess]
     unused: Sequence[Guess]
     label: Mapping[str, Choice]
     doubts: Sequence[Doubt] = ()
     tried: Mapping[str, Choice] = field(default_factory=dict)
-    """The options that a trial with the sample adds."""
+    """The options added by a trial with the sample."""
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A column of codes, and their names in a file."""
+
+    column: str
+    names: Mapping[int, str]
+    file: str
 
 
 def make_draft(sample: SourceSample, answers: Answers) -> Draft:
-    """Decides everything that the spec says. Raises: UserError: no column is a feature, or an answer is missing."""
+    """Decides the whole spec. Raises: UserError: no column fits a feature, or an answer is missing."""
     split = None if sample.data.split_names else _find_split(sample)
-    if split and split[0] == SPLIT and SPLIT in sample.of_path:  # the class that a folder names depends on it
+    if split and split[0] == SPLIT and SPLIT in sample.of_path:  # decides which folder names the class
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     key, guesses = _find_key(sample), _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key
-            guesses[column[0]] = left_out(column[0], why, column[1])
+            guesses[column[0]] = guessing.left_out(column[0], why, column[1])
     codes = find_codes(sample, guesses)
     label, why_label = _find_label(sample, guesses, codes)
     if label:
@@ -61,7 +84,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == IMAGE), None)
     if image:
-        if ID.fullmatch(image.column) and IMAGE not in names.values():
+        if guessing.ID.fullmatch(image.column) and IMAGE not in names.values():
             names[image.column] = IMAGE
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
@@ -71,12 +94,13 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
         is_empty = not any(item.reading.rows for item in guesses.values())
-        why = f"has no column that a feature can be made of: {reasons}"
-        why = f"holds no row, or no good one{sample.first_reject()}" if is_empty else why
+        why = f"has no column for a feature: {reasons}"
+        why = f"holds no good row{sample.first_reject()}" if is_empty else why
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
     splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses)}
     groups, together = _groups(sample, guesses) if not split else ({}, [])
-    rows = {**_key(key), **splits, **groups}
+    no_key: Choice = ("COLUMN", "by default a path, a name or a digest of the row")
+    rows = {**({"key": (key[0], f"different in {key[1].of}")} if key else {"# key": no_key}), **splits, **groups}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
     unused = [item for item in guesses.values() if not item.kind]
     doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=bool(image))]
@@ -84,18 +108,18 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
 
 
 def valid_name(text: str, default: str) -> str:
-    """The nearest name that a spec takes: letters, digits and underscores, a letter first.
+    """Returns the nearest valid name in a spec: letters, digits and underscores, a letter first.
 
     >>> valid_name("2024 müll-data!", "dataset")
     'mull_data'
     """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     name = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
-    return name[:LONGEST] or default
+    return name[:100] or default
 
 
 def feature_names(columns: Iterable[str]) -> dict[str, str]:
-    """A name for the feature of each column: the column's own where it may be, of a part the last of its name."""
+    """Names the feature of each column: by the last part of its name, or as near as possible."""
     names: dict[str, str] = {}
     for number, column in enumerate(columns, 1):
         last = IMAGE if ";" in column else valid_name(column.rpartition(".")[2], "")
@@ -108,82 +132,71 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _guesses(sample: SourceSample) -> dict[str, Guess]:
-    """A guess of each column, images first; of a column inside another only one of them."""
+    """Guesses each column, images first; skips columns inside a guessed one."""
     guesses: dict[str, Guess] = {}
     for name in sample.names:
         if not name or name.startswith("@"):
-            why = "a name that begins with @ is kept for the build's own columns" if name else "a column without a name"
-            guesses[name] = left_out(name, why, Reading())
-    guesses |= {name: left_out(name, "pandas' index, which is no data", Reading()) for name in index_names(sample)}
+            why = "names that begin with @ are reserved" if name else "a column without a name"
+            guesses[name] = guessing.left_out(name, why, Reading())
+    guesses |= {name: guessing.left_out(name, "pandas' index, not data", Reading()) for name in index_names(sample)}
     for attempt in (guess_image, _guess_other):
         for name in sample.names:
             is_inside = any(name.startswith(f"{other}.") and item.kind for other, item in guesses.items())
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
-                result = attempt(sample, name)
-                if result:
-                    guesses[name] = result
+                guesses |= {name: result} if (result := attempt(sample, name)) else {}
     return guesses
 
 
 def _guess_other(sample: SourceSample, name: str) -> Guess | None:
     if name not in sample.of_path:
-        return guess(sample, name)
+        return guessing.guess(sample, name)
     classes = sample.read(LABEL, ColumnType.CATEGORY)
     if 2 * classes.missing > classes.rows or not classes.values:
         return None
     if len(classes.distinct) < 2:
-        return left_out(LABEL, f"one folder alone, {next(iter(classes.distinct))}", classes)
+        return guessing.left_out(LABEL, f"only one folder, {next(iter(classes.distinct))}", classes)
     if all(map(PART_FOLDER.fullmatch, classes.distinct)):
-        return left_out(LABEL, f"folders whose names are no classes: {', '.join(sorted(classes.distinct))}", classes)
-    return feature(LABEL, "category", f"the folders: {distinct(classes)}", classes)
+        return guessing.left_out(LABEL, f"folders of parts, not classes: {listed(sorted(classes.distinct))}", classes)
+    return guessing.feature(LABEL, "category", f"the folders: {guessing.distinct(classes)}", classes)
 
 
 def _find_key(sample: SourceSample) -> Named:
-    """The column that names a row: one that is called so, and has a value of its own in each sampled row."""
-    named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
+    """Finds the key: a column with a key's name and different values in all sampled rows."""
+    named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if guessing.ID.fullmatch(name)}
     unique = [name for name, values in named.items() if len(values.distinct) == values.rows > 0]
     best = min(unique, key=lambda name: (name.lower() not in SURE_IDS, len(name)), default=None)
     return None if best is None else (best, named[best])
 
 
-def _key(key: Named) -> dict[str, Choice]:
-    if key:
-        return {"key": (key[0], f"different in {key[1].of}")}
-    return {"# key": ("COLUMN", "by default a path, a name or a digest of the row")}
-
-
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
-    """The feature that a model learns to predict, by its codes or its name, and why.
-
-    A label cannot be optional, so each source must have its column, and hardly any row may lack it.
-    """
+    """Finds the feature to predict, by its codes or name, and why; each source and most rows must have it."""
     if sample.data.known:
-        return None, "boxes and what they are of are learned together; name a feature to predict it alone"
-    column = codes.column if codes else label_of(guesses)
+        return None, "boxes and their classes are learned together; name a feature to predict only that"
+    column = codes.column if codes else guessing.label_of(guesses)
     if column is None:
         return None, "no column has a label's usual name: choose a feature"
     item, reading = guesses[column], guesses[column].reading
-    if reading.missing > (1 - FITS) * reading.rows or not all(column in names for names in sample.names_of):
-        return None, f"{column}, which many rows lack, cannot be one: a label is not optional"
+    if reading.missing > (1 - guessing.FITS) * reading.rows or not all(column in names for names in sample.names_of):
+        return None, f"many rows lack {column}: a label is not optional"
     options = dict(item.options)
     if lacking := options.pop("optional", None):
-        options["# optional"] = (False, f"{lacking[1]}: rejects, since no label is optional")
-    return replace(item, options=options), "what is learned; the other features are inputs"
+        options["# optional"] = (False, f"{lacking[1]}: rejects, since a label is not optional")
+    return replace(item, options=options), "the learned feature; the others are inputs"
 
 
 def _find_split(sample: SourceSample) -> Named:
-    """The column that holds the split's name in each row; several splits must be among the sampled rows."""
+    """Finds a column with the split's name in each row; the sample must have several splits."""
     for name in sorted(sample.names, key=SPLIT.__ne__):
         names = sample.read(name, ColumnType.TEXT)
         words = {SPLITS.get(value.lower()) for value in names.distinct}
         are_splits = None not in words and "train" in words and len(words) > 1
-        if are_splits and names.fit >= FITS and not names.missing:
+        if are_splits and names.fit >= guessing.FITS and not names.missing:
             return name, names
     return None
 
 
 def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
-    """The shares of the splits, of the sources or by the key."""
+    """Returns the shares of the splits, by source or by key."""
     if data.split_names:
         return {name: SHARES[name] for name in data.split_names}, "each source is one split"
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
@@ -193,21 +206,25 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
 
 
 def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
-    """Suggests to hold all rows of one patient, or image, in one split: of the column that makes the fewest groups."""
+    """Suggests keeping all rows of one patient, or image, in one split, by the column with the fewest groups."""
     some = {name: item for name, item in guesses.items() if item.kind in (IMAGE, "raw") and not item.reading.missing}
     counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
-    repeat = [name for name, (each, every) in counts.items() if is_id(name) and FEW_GROUPS <= each <= FITS * every]
+    repeat = [
+        name
+        for name, (each, every) in counts.items()
+        if guessing.is_id(name) and FEW_GROUPS <= each <= guessing.FITS * every
+    ]
     repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
     if sample.data.split_names or not repeat:
         return {}, []
     name = min(repeat, key=counts.__getitem__)
-    what = f"rows share a value ({distinct(guesses[name].reading)}), and the key parts them between splits"
+    what = f"rows share a value ({guessing.distinct(guesses[name].reading)}), and the key splits them up"
     doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
-    return {"# split_by": ({"group": name}, f"would hold all rows of one {name} in one split")}, [doubt]
+    return {"# split_by": ({"group": name}, f"keeps all rows of one {name} in one split")}, [doubt]
 
 
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
-    """Yields what is in doubt by the columns' names and values."""
+    """Yields doubts about columns' names and values."""
     yield from column_doubts(sample.names)
     yield from name_doubts(sample, guesses)
     numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
@@ -218,12 +235,12 @@ def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bo
             yield from value_doubts(name, list(map(str, cells)), item.kind)
         images = [len(sample.read(part, ColumnType.IMAGE).values) for part in name.split(";") if ";" in name]
         if sum(images) > len(item.reading.values):
-            what = "of a sample's images the first alone is read"
+            what = "only the first of a sample's images is read"
             yield Doubt(f"column '{name}'", what, "Name one a feature, by `column`")
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
-    """The splits that a column names, and how it does; a split that was not seen is not written."""
+    """Returns the splits named by a column; a split missing in the sample is not written."""
     values = {name: [value for value in sorted(names.distinct) if SPLITS[value.lower()] == name] for name in SHARES}
     splits = {name: SHARES[name] for name, some in values.items() if some}
     others = "" if names.is_all else "; a row of another split would be a reject: add that split"
@@ -232,3 +249,149 @@ def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
         "splits": (splits, f"the column decides, not the shares{others}"),
         "split_by": ({"column": column, "values": {name: values[name] for name in splits}}, f"{counts} of {names.of}"),
     }
+
+
+def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | None:
+    """Finds a column of codes with names in the schema or a file next to the data: the label, or the only one."""
+    columns = dict[str, set[int]]()
+    for name, item in guesses.items():
+        reading = sample.read(name, ColumnType.CATEGORY) if item.kind == "number" else item.reading
+        if item.kind in guessing.LABEL_KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
+            columns[name] = set(map(int, reading.distinct))
+    called = {name: codes for name, codes in columns.items() if guessing.is_label(name)}
+    wanted, stated = called or columns, class_labels(_schema(sample)) if columns else {}
+    for name in wanted:
+        if columns[name] <= stated.get(name, {}).keys():
+            return Codes(name, stated[name], "the schema")
+    for file, names in _named(sample) if columns else ():
+        fitting = {
+            name: _by_code(codes, names, is_sure=bool(called) or guesses[name].kind == "categories")
+            for name, codes in wanted.items()
+        }
+        found = [Codes(name, by_code, file) for name, by_code in fitting.items() if by_code]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _schema(sample: SourceSample) -> pa.Schema:
+    if sample.sources[0].format != "parquet":
+        return pa.schema([])
+    with sample.origin.open(sample.data.files[0].path) as opened:
+        return pq.read_schema(opened)
+
+
+def index_names(sample: SourceSample) -> list[str]:
+    """Lists the columns of an unnamed pandas index: whole numbers, in CSV the first column of a file."""
+    some = [name for name in sample.names if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV]
+    read = {name: sample.read(name, ColumnType.INTEGER) for name in some}
+    whole = {name: item for name, item in read.items() if item.fit == 1 and not item.missing}
+    again = len(sample.data.files)  # each begins at 0
+    return [name for name, n in whole.items() if name != INDEX_OF_CSV or len(n.values) <= len(n.distinct) * again]
+
+
+def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[Doubt]:
+    """Yields a doubt for each feature of codes with unused names in the schema."""
+    for name, names in class_labels(_schema(sample)).items():
+        item = guesses.get(name)
+        if item and item.kind and item.options.get("classes", [None])[0] != names:
+            some = listed([f"{code}: {word}" for code, word in names.items()], 3)
+            what = f"codes with names in the schema ({some}) are read as `kind: {item.kind}` without them"
+            remedy = "Classes: `category`, for lists `categories`, with `classes` for all codes"
+            yield Doubt(f"column '{name}'", what, remedy)
+
+
+def without_unlabelled(sample: SourceSample) -> SourceSample:
+    """Leaves out sources without any value of a label in the schema, such as published test splits."""
+    for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
+        with suppress(SourceError):  # not a column of names
+            blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
+            found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
+            left = [source["path"] for number, source in enumerate(sample.data.sources) if number not in found]
+            if found and left:
+                some = [source for source in sample.data.sources if source["path"] not in left]
+                notes = [*sample.data.notes, *note(f"left out, without any {name}", left)]
+                return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
+    return sample
+
+
+def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:
+    """Yields the files next to the data that name classes, with the names."""
+    for file in naming_classes(sample.origin, sample.data.files):
+        name = posixpath.basename(file.path)
+        if file.bytes <= NAMES_BYTES:
+            with suppress(ValueError, RecursionError):
+                yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
+
+
+def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
+    r"""Reads class names, by code or in order. Raises: ValueError: anything else.
+
+    >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
+    (['World', 'Sports'], {2: 'Sports'})
+    """
+    content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
+    if not is_json and all(map(NUMBERED.fullmatch, content)):
+        content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
+    if isinstance(content, dict):
+        pairs = [pair if pair[0].isdecimal() else pair[::-1] for pair in content.items()]
+        if len({str(code) for code, _ in pairs if CODED.fullmatch(str(code))}) < len(pairs):
+            raise ValueError("no codes, or one twice")
+        content = {int(code): name for code, name in pairs}
+    names = list(content.values()) if isinstance(content, dict) else content
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
+        raise ValueError("no names")
+    if len(set(names)) < len(names):
+        raise ValueError("a name twice")
+    return content
+
+
+def _by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:
+    """Returns names by code; a list counts from 0 or 1 if only one fits. Unless sure, each name needs its code."""
+    if isinstance(names, list):
+        starts = [start for start in (0, 1) if start <= min(codes) and max(codes) < start + len(names)]
+        names = dict(enumerate(names, starts[0])) if len(starts) == 1 else {}
+    fits = codes <= names.keys() and (is_sure or len(codes) == len(names))
+    return dict(sorted(names.items())) if fits else None
+
+
+def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Guess:
+    """Returns a label with its classes if all names are certain, else with the reason why not."""
+    if codes:
+        options = {option: choice for option, choice in label.options.items() if option != "# kind"}
+        kind = "categories" if label.kind == "categories" else "category"
+        options |= {"kind": (kind, "codes"), "classes": (codes.names, f"named in {codes.file}")}
+        return replace(label, options=options)
+    if label.kind == "number":
+        return label
+    reading = label.reading
+    if not reading.is_all:
+        separator = label.options.get("separator", (",", ""))[0]
+        many = label.kind == "categories"
+        reading = sample.whole().read(label.column, ColumnType.CATEGORY, many=many, separator=separator)
+    names, is_known = set(reading.distinct), reading.is_all
+    if sample.data.folders and label.column in sample.of_path:
+        images = [posixpath.join(folder, IMAGE) for folder in sample.data.folders]
+        column = Column(ColumnType.CATEGORY)
+        labels = path_column(LABEL, column, images, {}, reads_split=bool(sample.always))
+        names, is_known = {*check_column(LABEL, column, labels, {}).drop_null().to_pylist()}, True
+    classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
+    if not is_known:
+        classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
+    elif shown := _of_synsets(sample, names):
+        classes = {"classes": shown}
+    elif len(names) > MOST_CLASSES:
+        classes = {"# classes": ("NAMES", f"not written: {len(names):,} names, more than {MOST_CLASSES}")}
+    return replace(label, options={**label.options, **classes})
+
+
+def _of_synsets(sample: SourceSample, folders: set[str]) -> Choice | None:
+    """Returns the names of ImageNet's folders from a file such as `n01440764 tench, Tinca tinca`; None without one."""
+    for file, lines in _named(sample) if all(map(SYNSET.fullmatch, folders)) else ():
+        words = (line.split(maxsplit=1) for line in lines if isinstance(line, str))
+        names = dict(pair for pair in words if len(pair) == 2 and pair[0] in folders)
+        if names.keys() == folders:
+            times = Counter(names.values())  # ImageNet has two `crane`
+            unique = {key: name if times[name] == 1 else f"{name} ({key})" for key, name in sorted(names.items())}
+            return unique, f"the folders' names in {file}"
+    return None

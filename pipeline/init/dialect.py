@@ -1,4 +1,4 @@
-r"""Finds how files of text are written by their first bytes: their encoding; of cells the separator, escapes, a header.
+r"""Finds how text files are written, by their first bytes: encoding, and for cells separator, escapes and header.
 
 >>> find_encoding("a.csv", ["Köln".encode("cp1252")])
 ('cp1252', 'not UTF-8; as cp1252 a word is Köln; --encoding names another')
@@ -23,10 +23,10 @@ from recordmill.pipeline.sources.paths import is_image, listed
 
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
          codecs.BOM_UTF16_BE: "utf-16"}  # fmt: skip
-UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes that are no character of cp1252
+UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes undefined in cp1252
 HIGH = re.compile(rb"[\x80-\xff]")
 WORD = re.compile(rb"[^\s,;\"']+")
-NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)  # a number as a cell
+NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)  # a number in a cell
 POINT = re.compile(r"[+-]?\d+\.\d+")
 SHOWN, SHOWN_LINES, SENTENCE = 3, 1_000, 4
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
@@ -34,10 +34,7 @@ WHY = {"escape": 'quotes are written as \\", or NULL as \\N', "trim": "blanks st
 
 
 def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
-    """Finds the encoding of some files by their first bytes, and why; `utf-8` needs no reason.
-
-    Raises: UserError: the text is neither Unicode nor, by its bytes, cp1252; the message names `path`.
-    """
+    """Finds files' encoding by their first bytes, and why ('' for UTF-8). Raises: UserError: not even cp1252."""
     for head in heads:
         if mark := next((mark for mark in MARKS if head.startswith(mark)), None):
             return MARKS[mark], "by the byte order mark"
@@ -56,7 +53,7 @@ def find_encoding(path: str, heads: Sequence[bytes]) -> tuple[str, str]:
 
 
 def _is_utf8(head: bytes) -> bool:
-    """Whether text is UTF-8; damaged bytes among more letters of UTF-8 do not change that."""
+    """Whether text is UTF-8, tolerating fewer damaged bytes than letters beyond ASCII."""
     with suppress(UnicodeDecodeError):
         codecs.getincrementaldecoder("utf-8")().decode(head)
         return True
@@ -68,14 +65,13 @@ def _is_utf8(head: bytes) -> bool:
 def cell_options(
     head: bytes, form: str, path: str = "", more: Sequence[str] = (), names_classes: Callable[[], Any] = list
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
-    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first lines, and the first lines of more files.
+    r"""Finds the options of a file of cells, `csv` or `tsv`, by its first lines and those of more files.
 
     >>> cell_options(b"a;b\n1;2\n", "csv")[0]
     {'separator': ';'}
 
-    Returns:
-        The options that are not the source's defaults, the reason of each, and what is in doubt. Where a file beside
-        them names classes, numbers with a comma are codes if they may be.
+    Returns options other than the defaults, their reasons, and doubts. If a file next to the data names classes,
+    numbers with a comma are read as codes if possible.
     """
     first, *others = re.split("\r\n?|\n", head.decode(errors="replace"))
     default = "\t" if form == "tsv" else ","
@@ -89,12 +85,12 @@ def cell_options(
         options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
         doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
     elif tuple(names) in zip(*columns, strict=True):
-        doubts = [Doubt(path, f"the header is a row again: {listed(names, SHOWN)}", "Two tables? Remove that header")]
+        doubts = [Doubt(path, f"the header is repeated: {listed(names, SHOWN)}", "Two tables? Remove that header")]
     elif max((name.count(" ") for name in names), default=0) >= SENTENCE or not set.intersection(*map(set, firsts)):
         remedy = "A row: `header: [column_1, …]`. Several tables: give one to `init`"
         doubts = [Doubt(path, f"the first line is read as names: {listed(names, SHOWN)}", remedy)]
     if options.keys().isdisjoint(WHY) and _are_plain(lines, separator, len(names)):
-        options["quote"], why["quote"] = None, "a cell begins with a quote that no other one closes"
+        options["quote"], why["quote"] = None, "a cell begins with an unclosed quote"
     kinds = [] if separator == "," else list(map(commas, columns))
     is_decimal = "decimal" in kinds or ("unsure" in kinds and not names_classes())
     if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
@@ -103,17 +99,17 @@ def cell_options(
 
 
 def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:
-    """Says why the cells of files' first lines are no names of columns; nothing where they may be."""
+    """Returns why the cells of files' first lines are not column names; '' if they may be."""
     names, are_alike = firsts[0], len(set(map(len, firsts))) == 1 < len(firsts)
     data = [cell for cell in names if is_image(cell) or NUMERIC.fullmatch(cell)]
     again = [name for name, cells in zip(names, columns, strict=False) if name and name in cells]
-    if data or 0 < len(again) < len(names):  # all names again: the header of a file that was appended
+    if data or 0 < len(again) < len(names):  # all names again: a file was appended with its header
         return f"'{[*data, *again][0]}' is {'a value' if data else 'in its column again'}"
     return "the files share no name" if are_alike and not set.intersection(*map(set, firsts)) else ""
 
 
 def _are_plain(lines: Sequence[str], separator: str, cells: int) -> bool:
-    """Whether each line has all cells where quotes are characters as others, and not where they enclose cells."""
+    """Whether each line has all cells only if quotes are plain characters."""
     if cells == 1 or any(line.count(separator) != cells - 1 for line in lines):
         return False
     with suppress(csv.Error):
@@ -122,11 +118,11 @@ def _are_plain(lines: Sequence[str], separator: str, cells: int) -> bool:
 
 
 Found = tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]
-"""The options that are not the source's defaults, their reasons, the cells of the header, and the lines behind it."""
+"""Options other than the defaults, their reasons, the header's cells, and the lines after it."""
 
 
 def find_dialect(lines: Sequence[str], default: str) -> Found:
-    """Finds how a file is written whose first lines, none of them blank, are given; `default` is the separator."""
+    """Finds how a file with these non-blank first lines is written; `default` is the separator."""
     skip = next((number for number, line in enumerate(lines) if not _stands_before(line, lines[number:])), 0)
     named, lines = [SEPARATOR_LINE.fullmatch(line.strip('"')) for line in lines[:skip]], lines[skip:]
     first, *rest = lines or [""]
@@ -140,14 +136,14 @@ def find_dialect(lines: Sequence[str], default: str) -> Found:
     width = len(rows[0]) if is_even else len(names)
     if width != len(names) and not any(any(cells[min(width, len(names)) :]) for cells in (names, *rows)):
         names = [*names, *(f"column_{number}" for number in range(len(names) + 1, width + 1))][:width]
-        options["header"], why["header"] = names, "separators at the ends of lines: the file's own does not fit"
+        options["header"], why["header"] = names, "separators at the ends of lines: the file's own header does not fit"
     if total := skip + ("header" in options):
-        options["skip"], why["skip"] = total, "lines that are no rows: comments, `sep=`, or a header"
+        options["skip"], why["skip"] = total, "lines before the rows: comments, `sep=`, or a header"
     return options, why, names, rest
 
 
 def _stands_before(line: str, lines: Sequence[str]) -> bool:
-    """Whether a line is `sep=;`, or a comment: begins with `#`, and is no header of the next one that does not."""
+    """Whether a line is `sep=;` or a comment: it begins with `#`, and does not fit as the header of the lines below."""
     below = next((other for other in lines if not other.startswith("#")), "")
     if not line.startswith("#") or not below:
         return SEPARATOR_LINE.fullmatch(line.strip('"')) is not None
@@ -159,7 +155,7 @@ def _stands_before(line: str, lines: Sequence[str]) -> bool:
 
 
 def _fit(lines: Sequence[str], separator: str, options: dict[str, Any]) -> tuple[int, bool]:
-    r"""Counts the rows as long as the header, less others; of equals, blanks behind all separators or `\N` decide."""
+    r"""Counts rows as long as the header, less others; of equals, blanks after all separators or `\N` decide."""
     rows, text = _rows(lines, separator, options), "\n".join(lines)
     is_spaced = 0 < text.count(separator) == text.count(f"{separator} ")
     has_null = any(cell == r"\N" for line in lines for cell in line.split(separator))

@@ -1,4 +1,4 @@
-"""Doubts of `recordmill init`: readings that the data allows and that may be wrong; they stand before all guesses.
+"""Doubts of `recordmill init`: readings of the data that may be wrong; written before all guesses.
 
 >>> print(Doubt("a.tsv, column 'n'", "'1,5' is read as 1.5", "Two codes: remove `decimal`"))
 In doubt: a.tsv, column 'n': '1,5' is read as 1.5. Two codes: remove `decimal`.
@@ -19,11 +19,11 @@ from recordmill.pipeline.spec.split_by import SPLITS
 PARTS = r"(image|img|input|mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?)s?"
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
-"""The usual names of folders, and the ends of files' names, that say what part of a row a file is."""
+"""Usual names of folders, and ends of file names, for parts of a row."""
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
 COMMAS, THOUSANDS = re.compile(r"[+-]?\d++((\.\d{3})*,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 NO_JSON_LIST = re.compile(r"\s*(\[\s*(['\"\d.-]|b'|None|True|False)|([+-]?[\d.]+\s+){3}[\s\d.+-]*$)")
-REMEDIES = {  # by what commas are
+REMEDIES = {  # by the meaning of commas
     "unsure": "Numbers: `decimal: ','`. Codes: `kind: categories, separator: ','`",
     "thousands": "Thousands: write numbers without commas between them. Codes: `kind: categories, separator: ','`",
     "decimal": "Numbers: write them with a point, and with nothing between thousands, such as 1234.5",
@@ -33,23 +33,23 @@ BOX, END = "(.*[^a-z]|b?n?d?box)?", r"(min|max|start|end|center|c|tl|br|lo|hi|\d
 BOX_END = re.compile(rf"(?i){BOX}({END}[ _-]?[xy]|(x|y|left|right|top|bottom)([ _-]?{END})?)")
 BOX_SIDE = re.compile(rf"(?i){BOX}(w|h|width|height)")
 POINTS = re.compile(r"(?i)(key[ _-]?points?|points|landmarks?|polygons?)")
-"""The usual names of columns of boxes' ends and sides, and of points."""
+"""Usual names of columns for boxes' ends and sides, and for points."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """A reading that may be wrong: where, what is read, and what else it may be."""
+    """A reading that may be wrong: its place, the reading, and the alternative."""
 
     place: str
     what: str
     remedy: str
 
     def __str__(self) -> str:
-        return f"In doubt: {self.place[:120]}: {self.what[:150]}. {self.remedy}."  # a comment of at most 400 letters
+        return f"In doubt: {self.place[:120]}: {self.what[:150]}. {self.remedy}."  # at most 400 letters of comment
 
 
 def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
-    """Doubts that files are rows, classed by folders: where they pair by name, or folders name the parts of a row."""
+    """Doubts that files are rows, classed by folder, if they pair by name, or folders are named as parts of a row."""
     start, folders = posixpath.commonprefix(paths).rfind("/") + 1, dict[str, list[tuple[str, str]]]()
     for path in paths if len(paths) > 1 else ():
         folder, name = posixpath.split(path[start:])
@@ -61,12 +61,12 @@ def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
     names = {folder for folder in folders if are_paired or (len(folders) > 1 and PART_FOLDER.fullmatch(folder))}
     names |= {folder or "." for folder, some in folders.items() if 10 * len(set(some)) <= 9 * len(some)}
     remedy = "Pairs: a table of them, a row a pair, a column a file. One part alone: give its folder to `init`"
-    what = "each file is a row, and by the names may be a part of one: an image or its mask, say"
+    what = "each file is a row, but by the names may be a part of one, such as an image or its mask"
     return [Doubt(f"folders {listed(sorted(names), 3)}", what, remedy)] if names else []
 
 
 def document_doubts(sizes: Mapping[str, int]) -> list[Doubt]:
-    """Doubts that each of a few files of text is a row; with the files' bytes."""
+    """Doubts that each of a few text files is a row; takes the files' sizes in bytes."""
     mean, names = sum(sizes.values()) // max(1, len(sizes)), [posixpath.basename(path) for path in sorted(sizes)]
     if not 0 < len(sizes) < (FEW_FILES if mean >= LARGE_BYTES else HARDLY_ANY):
         return []
@@ -79,7 +79,7 @@ def document_doubts(sizes: Mapping[str, int]) -> list[Doubt]:
 
 
 def commas(cells: Sequence[str]) -> str | None:
-    """Says what commas in a column of numbers are: decimal, codes, thousands or unsure; None where none are in it.
+    """Classifies commas in a column of numbers: decimal, codes, thousands or unsure; None without commas.
 
     >>> [commas(cells) for cells in (["1,05"], ["4", "27", "4,27"], ["1,2,3"], ["1,000"], ["1,5"], ["7"])]
     ['decimal', 'codes', 'codes', 'thousands', 'unsure', None]
@@ -98,23 +98,23 @@ def commas(cells: Sequence[str]) -> str | None:
 
 
 def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
-    """Yields doubts what commas are, that lists are text, and that the code -1 is a class."""
+    """Yields doubts about commas, lists written as text, and the code -1 as a class."""
     yield from comma_doubts(name, cells, kind)
     shown = list(filter(NO_JSON_LIST.match, cells))
     if kind in ("raw", "text", "category") and 2 * len(shown) > len(cells):
-        what = f"'{cut(shown[0], 40)}' is taken for `kind: {kind}`"
+        what = f"'{cut(shown[0], 40)}' is read as `kind: {kind}`"
         yield Doubt(f"column '{name}'", what, "A list: write JSON, by Python's `json.dumps`")
     if kind == "category" and {"-1", "0"} <= {*cells}:
-        yield Doubt(f"column '{name}'", "'-1' is taken for a class", "Rows without a label: leave them out")
+        yield Doubt(f"column '{name}'", "'-1' is read as a class", "Rows without a label: leave them out")
 
 
 def comma_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
-    """Doubts what the commas in the cells of a column are, which is taken for a kind."""
+    """Doubts the meaning of commas in a column that was read as a kind."""
     cells = [cell.strip() for cell in cells]
     found = commas(cells)
     if found not in REMEDIES or found == "decimal" and kind in ("number", "numbers"):
         return []
-    what = f"'{next(cell for cell in cells if ',' in cell and COMMAS.fullmatch(cell))}' is taken for `kind: {kind}`"
+    what = f"'{next(cell for cell in cells if ',' in cell and COMMAS.fullmatch(cell))}' is read as `kind: {kind}`"
     return [Doubt(f"column '{name}'", what, REMEDIES[found])]
 
 
@@ -127,7 +127,7 @@ def column_doubts(names: Sequence[str]) -> list[Doubt]:
 
 
 def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
-    """Doubts that columns beside an image are no boxes: numbers, or lists of equal lengths."""
+    """Doubts that columns beside an image, numbers or lists of equal lengths, are not boxes."""
     alike, boxes = dict[tuple[int, ...], list[str]](), list[str]()
     for name, values in columns.items():
         alike.setdefault(tuple(len(value) for value in values if isinstance(value, list)), []).append(name)
@@ -138,8 +138,6 @@ def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
         is_usual, are_lists = len(ends) >= 2 and len(ends + sides) >= 4, len(names) == 4 and len({*lengths}) > 1
         boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
     boxes = boxes or [name for name in columns if POINTS.fullmatch(re.split(r"[./]", name)[-1])]
-    what = "each is a feature; boxes or points would not move with the image that is padded, cropped or turned"
-    remedy = (
-        "Boxes: a column `boxes`, lists of four numbers a box, moves with the image. Points: keep the image as it is"
-    )
+    what = "each is a feature; boxes or points would not move when the image is padded, cropped or turned"
+    remedy = "Boxes: a column `boxes`, lists of four numbers a box, moves too. Points: keep the image unchanged"
     return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []

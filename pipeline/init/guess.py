@@ -1,6 +1,6 @@
-"""Guesses the kind of a column, with its options and their reasons; a doubt becomes a comment, not an option.
+"""Guesses a column's kind, with options and reasons; a doubt becomes a comment, not an option.
 
-A column is read as one type after another, and taken as the first that fits nearly all sampled rows.
+Reads a column as one type after another, and takes the first that fits nearly all sampled rows.
 """
 
 import re
@@ -20,66 +20,66 @@ from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.typing.values import NO_NUMBER
 from recordmill.pipeline.spec.split_by import instant
 
-FITS = 0.9  # the share of rows that must be readable as a type; the others would be rejects
+FITS = 0.9  # the share of rows that must fit a type; the others would be rejects
 LABELS = tuple(
     "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
     "sentiment rating".split()
 )
-"""The usual names of a label, the surest first."""
+"""Usual names of labels, the surest first."""
 LABEL_KINDS = ("category", "categories", "number")
 TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
-"""The usual names of a text, however often a value comes again."""
+"""Usual names of texts, even with repeated values."""
 BETWEEN = {"|": re.compile(r"\|"), ";": re.compile(";"), ",": re.compile(r",(?!\s)")}
-"""The characters between several names in one cell: a comma where no sentence has it."""
+"""Separators of names in a cell: a comma only without a space after it."""
 ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
-"""The usual names of a column that identifies something: `id`, `image_id`, `imageId`."""
+"""Usual names of identifiers: `id`, `image_id`, `imageId`."""
 MANY_CLASSES = 1_000
 FEW_CLASSES = 20
-MANY_WORDS = 4  # on average: hardly the name of a class
+MANY_WORDS = 4  # on average: too many for a class name
 FEW_ROWS = 20  # too few to see repetitions
-WORD = r"[\p{L}\p{M}\p{N}_]+"  # as the tokenizer `words` has it
+WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 Choice = tuple[Any, str]
-"""A value of the spec, and why."""
+"""A value in the spec, and the reason."""
 Header = tuple[int, int, Sequence[str], Sequence[str]] | str
-"""Width and height of an image in pixels, as its header has them, the names of its colour profile, if it is not sRGB's,
-and of what its pixels would lose; or the reason of its reject."""
+"""An image's width and height in pixels by its header, the names of its colour profile unless sRGB, and its pixels'
+losses; or the reason code of its reject."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A column as a feature, or the reason why it is left out."""
+    """A column as a feature, or the reason for leaving it out."""
 
     column: str
     options: Mapping[str, Choice]
-    """The options of the feature, its kind first. One whose name begins with # is a comment; the reason why a column is
-    left out is that of #."""
+    """The feature's options, its kind first. Names that begin with # are comments; # alone gives the reason for leaving
+    out."""
     reading: Reading
     headers: Sequence[Sequence[Header]] = ()
-    """The headers of the images of about 200 rows."""
+    """Image headers of about 200 rows."""
 
     @property
     def kind(self) -> str | None:
-        """The kind of feature; None where the column is left out."""
+        """The feature's kind; None if left out."""
         return self.options["kind"][0] if "kind" in self.options else None
 
 
 def feature(name: str, kind: str, why: str, reading: Reading, **options: Choice) -> Guess:
-    """A guess, with `optional` where sampled rows lack the column."""
+    """Makes a guess, `optional` if sampled rows lack the column."""
     if reading.missing:
         options["optional"] = (True, f"not in {share_of(reading.missing, reading.rows, reading.of)}")
     return Guess(name, {"kind": (kind, why), **options}, reading)
 
 
 def left_out(name: str, why: str, reading: Reading) -> Guess:
-    """A column that no feature reads."""
+    """Makes the guess of an unused column."""
     return Guess(name, {"#": (None, why)}, reading)
 
 
 def guess(sample: SourceSample, name: str) -> Guess | None:
-    """Guesses what a column without images is; None where its parts are columns of their own."""
+    """Guesses a column without images; None if its parts are separate columns."""
     texts = sample.read(name, ColumnType.TEXT)
     if texts.fit >= FITS:
         return _strings(sample, name, texts)
@@ -88,7 +88,7 @@ def guess(sample: SourceSample, name: str) -> Guess | None:
         return result
     lists = sample.read(name, ColumnType.TEXT, many=True)
     empty = next((item for item in (texts, lists) if item.rows and not item.distinct and not item.rejected), None)
-    why = f"empty in {empty.of}" if empty else texts.why or "of no one type, or of one that no kind reads"
+    why = f"empty in {empty.of}" if empty else texts.why or "of mixed types, or of a type that no kind reads"
     return left_out(name, why, empty or texts)
 
 
@@ -103,12 +103,12 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     are_lists = commas(filled) in ("codes", "unsure" if point == "." else "codes")
     if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
         is_wrong = all(map(NO_JSON_LIST.match, filled))
-        result = _lists(sample, name) or (feature(name, "raw", "lists that are no JSON", texts) if is_wrong else None)
+        result = _lists(sample, name) or (feature(name, "raw", "lists that are not JSON", texts) if is_wrong else None)
     elif not are_codes and not are_lists and _are_numbers(filled, point):
         result = _numbers(sample, name)
     result = result or _names_in_cells(sample, name, filled, are_codes=are_lists)
     if are_lists and not result:
-        return feature(name, "raw", "whole numbers with commas between them, and not as labels have them", texts)
+        return feature(name, "raw", "whole numbers with commas between them, unlike labels", texts)
     if result:
         return result
     if all(DATE.match(value) and instant(value) for value in filled):
@@ -129,7 +129,7 @@ def _are_numbers(filled: list[str], point: str = ".") -> bool:
 
 
 def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_codes: bool) -> Guess | None:
-    """Several names a row, with a character between them; or several codes, with a comma."""
+    """Guesses several names in a cell, by separator, or several codes with a comma."""
     for separator, pattern in BETWEEN.items():
         if are_codes or 10 * sum(bool(pattern.search(value)) for value in filled) >= len(filled):
             names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
@@ -142,13 +142,13 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
 
 
 def _are_codes(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether lists are of codes as labels are: no row has one twice, and not all have as many."""
+    """Whether lists hold codes like labels do: no repetition in a row, and different lengths."""
     are_labels = len({*map(len, rows)}) > 1 and all(len(set(row)) == len(row) for row in rows)
     return are_labels and all(map(CODE.fullmatch, chain.from_iterable(rows)))
 
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
-    """Lists of numbers, of names that repeat, or of other strings."""
+    """Guesses lists of numbers, of repeating names, or of other strings."""
     for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):
         lists = sample.read(name, kind, many=True)
         filled = sum(map(bool, lists.values))
@@ -174,12 +174,12 @@ def _has_words(filled: list[str]) -> bool:
 
 
 def _is_unspaced(filled: list[str]) -> bool:
-    """Whether hardly any texts have spaces, and most are beyond ASCII."""
+    """Whether texts hardly have spaces, and are mostly beyond ASCII."""
     return not _has_words(filled) and 2 * sum(not value.isascii() for value in filled) > len(filled)
 
 
 def _texts(name: str, lists: Reading) -> Guess:
-    """Several texts a row, such as captions; as many in every row, where that is so in all rows."""
+    """Guesses several texts a row, such as captions, and their fixed number, if any."""
     counts = {len(value) for value in lists.values}
     number = {"texts_per_row" if lists.is_all else "# texts_per_row": (min(counts), f"in each of {lists.of}")}
     filled = [text for text in chain.from_iterable(lists.values) if text.strip()]
@@ -187,7 +187,7 @@ def _texts(name: str, lists: Reading) -> Guess:
 
 
 def _text(name: str, kind: str, texts: Reading, filled: list[str], **options: Choice) -> Guess:
-    """A text of words, or of characters where hardly any have spaces; nothing is cut off it."""
+    """Guesses a text of words, or of characters if spaces are rare, without truncating."""
     values, of = pa.array(filled, pa.string()), count(len(filled), "text")
     is_words = not _is_unspaced(filled)
     if not is_words:
@@ -200,7 +200,7 @@ def _text(name: str, kind: str, texts: Reading, filled: list[str], **options: Ch
 
 
 def _is_category(name: str, names: Reading) -> bool:
-    """Whether strings are classes: short, and the column's name says so or they come again and again."""
+    """Whether strings are classes: short, and named as a label or repeating."""
     return names.fit >= FITS and _are_short(names) and (is_label(name) or _repeats(names))
 
 
@@ -210,7 +210,7 @@ def _are_short(names: Reading) -> bool:
 
 
 def _repeats(names: Reading) -> bool:
-    """Whether each value comes twice on average; of a few rows, whether any does."""
+    """Whether values come twice on average, or, in a few rows, any value repeats."""
     count = sum(names.distinct.values())
     if len(names.values) < FEW_ROWS:
         return len(names.distinct) < count
@@ -222,24 +222,24 @@ def _category(name: str, names: Reading) -> Guess:
 
 
 def is_id(name: str) -> bool:
-    """Whether a column is called as those that identify something, and not as labels are."""
+    """Whether a column is named as an identifier and not as a label."""
     return bool(ID.fullmatch(plain_name(name))) and not is_label(name)
 
 
 def _identifier(name: str, values: Reading, **options: Choice) -> Guess:
-    """Names or numbers that identify something: no input of a model, unless the user says so."""
+    """Guesses names or numbers that identify: not a model's input, unless the user says so."""
     if _repeats(values):
         options["# kind"] = ("category", f"as an input: {distinct(values)}")
     return feature(name, "raw", "identifies something, by the column's name", values, **options)
 
 
 def is_label(name: str) -> bool:
-    """Whether a column is called as labels are."""
+    """Whether a column is named as a label."""
     return plain_name(name).lower() in LABELS
 
 
 def label_of(guesses: Mapping[str, Guess]) -> str | None:
-    """The column of the surest usual name of a label; a list only where it is of the row."""
+    """Finds the column with the surest label name; a list only at the top level."""
     known = dict[str, str]()
     for name, item in guesses.items():
         if item.kind in LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
@@ -248,7 +248,7 @@ def label_of(guesses: Mapping[str, Guess]) -> str | None:
 
 
 def plain_name(name: str) -> str:
-    """The last part of a name: `label` of `image/class/label`, `json.label` and `objects.label`."""
+    """Returns the last part of a name: `label` of `image/class/label`, `json.label` and `objects.label`."""
     return re.split(r"[./]", name)[-1]
 
 
@@ -257,7 +257,7 @@ def _numbers(sample: SourceSample, name: str) -> Guess | None:
     if numbers.fit < FITS:
         return None
     is_whole = all(map(float.is_integer, numbers.distinct))
-    names = sample.read(name, ColumnType.CATEGORY)  # none are floats, whole or not
+    names = sample.read(name, ColumnType.CATEGORY)  # refuses floats, even whole ones
     if is_whole and is_label(name) and names.fit >= FITS and (_repeats(numbers) or len(numbers.distinct) <= 2):
         return _category(name, names)
     if is_whole and is_id(name):
@@ -274,21 +274,21 @@ def _range(numbers: Reading) -> str:
 
 
 def _names(sample: SourceSample, name: str) -> Guess | None:
-    """Booleans, dates and times, which are strings when they are read."""
+    """Guesses booleans, dates and times, which are read as strings."""
     names = sample.read(name, ColumnType.CATEGORY)
     if names.fit < FITS:
         return None
     if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
         return _category(name, names)
-    return left_out(name, f"{distinct(names)}: as a category each would be a class of its own", names)
+    return left_out(name, f"{distinct(names)}: as a category each would be a class", names)
 
 
 def distinct(names: Reading) -> str:
-    """The number of different values, in words."""
+    """Describes the number of different values."""
     return f"{count(len(names.distinct), 'distinct value')} in {names.of}"
 
 
 def share_of(part: int, whole: int, of: str) -> str:
-    """A share in words: `96 % of 1,000 rows`, the count where it is less than 1 %, all alone where it is all."""
+    """Describes a share: `96 % of 1,000 rows`, a count if below 1 %, and only `of` for all."""
     percent = round(100 * part / whole) if whole else 0
     return of if part == whole else f"{min(99, percent)} % of {of}" if percent else f"{part:,} of {of}"

@@ -1,7 +1,4 @@
-"""Guesses images by the headers of about 200 of them, and finds the folder of those that a table names.
-
-Boxes in them have the order of numbers that fits, or the user's answer.
-"""
+"""Guesses images by the headers of about 200, finds the folder of a table's images, and guesses the order of boxes."""
 
 import os
 import posixpath
@@ -34,16 +31,16 @@ from recordmill.transforms.contract.image_header import ImageError, check_pixels
 from recordmill.transforms.contract.image_parts import TIFFS
 
 LOOKED_AT = 200
-HEAD_BYTES = 1 << 20  # 1 MiB: enough for a header behind metadata
-READERS = 16  # images that are read at once: far away it is the waiting that takes time
+HEAD_BYTES = 1 << 20  # 1 MiB, enough for a header after metadata
+READERS = 16  # images read at once: a remote store mostly waits
 SMALL_SIDE, USUAL_SIDE = 256, 224
 FOLDERS = ("train", "train_images", "images")
-"""The usual folders of a table's images, besides one that is called as the table is."""
+"""Usual folders of a table's images, besides one named as the table."""
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
 def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
-    """Reads the headers of about 200 rows' images, as a build does before it decodes; a row without images has none."""
+    """Reads the image headers of about 200 rows, as a build does before decoding; a row may have none."""
     blocks, _ = sample.take({name: Column(ColumnType.IMAGE, many=many, optional=True)}, rows=LOOKED_AT)
     rows = [
         [(number, reference) for reference in (value if many else [value]) if reference]
@@ -58,7 +55,7 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
 
 
 def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
-    """An image's size, colour profile and losses, or the reason of its reject."""
+    """Returns an image's size, colour profile and losses, or the reason code of its reject."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
     try:
@@ -66,7 +63,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
             with sample.files.open(path) as file:
                 file.seek(parsed.offset)
                 data = file.read(min(parsed.length or HEAD_BYTES, HEAD_BYTES))
-                if data[:4] in TIFFS:  # its tags may stand at its end
+                if data[:4] in TIFFS:  # tags may be at the end
                     data += file.read((parsed.length or MAX_BYTES) - len(data))
         header = read_header(data)
         check_pixels(header.width, header.height, MAX_PIXELS)
@@ -81,7 +78,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
-    """Guesses whether a column is an image, or several; None where it is neither."""
+    """Guesses whether a column is an image, or several; None if neither."""
     for many in (False, True):
         texts = sample.read(name, ColumnType.TEXT, many=many)
         are_texts = texts.fit >= FITS / 2
@@ -98,7 +95,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
         if not are_texts and 2 * len(sizes) <= len(each):
             continue
         if not sizes and name != IMAGE:
-            why = "paths of images that are not there, or outside by links: `images: FOLDER` names their folder"
+            why = "missing images, or outside by links: `images: FOLDER` names their folder"
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
@@ -108,21 +105,21 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
 
 
 def _are_named(texts: Reading) -> bool:
-    """Whether nearly all strings that are not blank name images."""
+    """Whether nearly all non-blank strings name images."""
     filled = sum(count for value, count in texts.distinct.items() if value.strip())
     return sum(count for value, count in texts.distinct.items() if _is_named(value)) >= FITS * filled > 0
 
 
 def _is_named(value: str) -> bool:
-    """Whether a string is the path of an image, or a `data:` URL."""
+    """Whether a string is an image's path, or a `data:` URL."""
     path = value.strip()
     return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
 
 
 def _common_size(sizes: Sequence[tuple[int, int]]) -> Choice:
-    """Height and width, and why: the images' own size where most have it and it is small."""
+    """Returns height and width with the reason: the images' own size if common and small."""
     if not sizes:
-        return [USUAL_SIDE, USUAL_SIDE], "height, width: a usual size; no image's header could be read"
+        return [USUAL_SIDE, USUAL_SIDE], "height, width: a usual size; no image's header was readable"
     (width, height), alike = max(Counter(sizes).items(), key=lambda item: (item[1], item[0]))
     images = count(len(sizes), "image")
     if 2 * alike >= len(sizes) and max(width, height) <= SMALL_SIDE:
@@ -133,10 +130,7 @@ def _common_size(sizes: Sequence[tuple[int, int]]) -> Choice:
 
 
 def images_folder(sample: SourceSample, files: Files) -> str | None:
-    """The folder below a table's in which the first path of an image in the sample exists.
-
-    None where no column names images, where the image is nowhere, or in the folder of the table.
-    """
+    """Returns the folder below a table's with the sample's first image; None if missing, or in its own folder."""
     if sample.sources[0].format not in NAMING:
         return None
     texts = [sample.read(name, ColumnType.TEXT) for name in sample.names]
@@ -161,9 +155,9 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
 
 
 def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None:
-    """Finds a table's column of images' names without ending, and the pattern of their paths: `train/*.jpg`.
+    """Finds a table's column of image names without ending, and the pattern of their paths: `train/*.jpg`.
 
-    It is the one of most names, as codes 0 to 2 may name images, too; None where a column has whole paths.
+    Takes the column with most names, since codes 0 to 2 may also name images; None if a column has whole paths.
     """
     is_named = any(_are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names)
     if sample.sources[0].format not in NAMING or is_named:
@@ -191,27 +185,27 @@ ORDERS = {
     "center": "x_center, y_center, width, height",
     "tensorflow": "y_min, x_min, y_max, x_max",
 }
-ENOUGH = 0.95  # the share of boxes that must be possible in an order: images outside the sample may be larger
+ENOUGH = 0.95  # the share of boxes that must fit an order: other images may be larger
 SLACK = 0.01  # the share of an image's side by which a box may leave it
 
 Boxes = npt.NDArray[np.float64]
-"""Boxes as the data has them, shape [boxes, 4]."""
+"""Boxes as in the data, shape [boxes, 4]."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The user's answers to what no data can tell."""
+    """The user's answers to undecidable questions."""
 
     order: str | None = None
     encoding: str | None = None
     ask: Callable[[str, Sequence[str]], str] | None = None
-    """Asks a question at the terminal, and returns one of the possible answers; None where nobody is there."""
+    """Asks at the terminal, and returns one of the given answers; None without a terminal."""
 
     def order_of(self, name: str, orders: Sequence[str]) -> str:
-        """Decides between orders that fit a column's boxes. Raises: UserError: nobody answers, or it does not fit."""
+        """Decides between fitting orders for a column's boxes. Raises: UserError: no answer, or it does not fit."""
         if self.order is not None and self.order not in orders:
-            fit = f"{' and '.join(orders)} would" if orders else "no other order would, either"
-            raise UserError(f"--order {self.order}: as such, many boxes of '{name}' end outside images; {fit} fit")
+            fit = f"{' and '.join(orders)} would fit" if orders else "no other order fits either"
+            raise UserError(f"--order {self.order}: with it, many boxes of '{name}' end outside images; {fit}")
         if self.order is not None or len(orders) == 1:
             return self.order or orders[0]
         meanings = "; ".join(f"{order}: {ORDERS[order]}" for order in orders)
@@ -221,13 +215,11 @@ class Answers:
         return self.ask(question, orders)
 
 
-def guess_boxes(
-    item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice] | None = None
-) -> Guess:
-    """Makes boxes of a guess whose column is called so and holds lists of four numbers; returns any other as it is.
+def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice]) -> Guess:
+    """Turns a guess into boxes if its name and lists of four numbers say so; returns other guesses unchanged.
 
-    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. `known` are the order
-    and the unit, where the source's format states them. Raises: UserError: several orders fit, and nobody decides.
+    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. The source's format may
+    state order and unit, `known`. Raises: UserError: several orders fit, without a decision.
     """
     is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
     if not is_called or any(len(value) % 4 for value in item.reading.values):
@@ -241,7 +233,7 @@ def guess_boxes(
     sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
     orders = _without_unlikely(fitting_orders(boxes, sides.max()), boxes, sides)
     if not orders:
-        return left_out(item.column, "boxes by its name, but in no known order are they inside images", item.reading)
+        return left_out(item.column, "boxes by its name, but outside images in every known order", item.reading)
     order = answers.order_of(item.column, orders)
     why = f"{ORDERS[order]}; {'as answered' if len(orders) > 1 else 'no other order fits'}"
     unit = ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}")
@@ -250,13 +242,13 @@ def guess_boxes(
 
 
 def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) -> list[str]:
-    """Leaves `tensorflow` out where only `corners` keeps to width and height; not the reverse: EXIF may turn them."""
+    """Drops `tensorflow` if only `corners` respects width and height; not the reverse: EXIF may turn them."""
     corners, others = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
     return [order for order in orders if order != "tensorflow"] if others < ENOUGH <= corners else orders
 
 
 def fitting_orders(boxes: Boxes, side: float) -> list[str]:
-    """Lists the orders in which nearly all boxes end behind their start, inside images of at most that side."""
+    """Lists the orders in which nearly all boxes end after their start, inside images of at most that side."""
     first, second = boxes[:, :2], boxes[:, 2:]
     ends: dict[str, tuple[Any, Any]] = {
         "corners": (first, second),

@@ -1,4 +1,4 @@
-"""Lists the data at a path, once, and finds the sources that read it, with their options and the reasons."""
+"""Lists the data at a path, once, and finds the sources that read it, with options and reasons."""
 
 import json
 import posixpath
@@ -16,36 +16,34 @@ from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
-from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
+from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
-from recordmill.pipeline.sources.formats.image_captions import captions_of
-from recordmill.pipeline.sources.formats.image_folder import NAMES
+from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
-from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
-HEAD_BYTES = 1 << 20  # 1 MiB: about as much as a sample of rows
+HEAD_BYTES = 1 << 20  # 1 MiB, about a sample of rows
 ENDINGS = {
     "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
     "tfrecord": ".tfrecord .tfrecords .tfrec .record .records", "text": ".txt .text", "json": ".json",
 }  # fmt: skip
 FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
-"""The format of a file by the ending of its name: a source's, or `json`."""
+"""A file's format by ending: a source's, or `json`."""
 ORIENTS = {
     "split": re.compile(rb'\{\s*+"columns"\s*+:\s*+\['),
     "table": re.compile(rb'\{\s*+"schema"\s*+:\s*+\{\s*+"fields"'),
     "index": re.compile(rb'\{\s*+"0"\s*+:\s*+\{'),
     "columns": re.compile(rb'\{\s*+"(?:[^"\\]|\\.)*+"\s*+:\s*+(?:\{\s*+"0"\s*+:|\[\s*+[^\s{])'),
 }
-"""The beginnings of what pandas' `to_json` writes, by its `orient`; lists are read as columns, too."""
+"""Beginnings of pandas' `to_json` files, by `orient`; lists are also read as columns."""
 DESCRIPTIONS = {
     "state.json": b'"_data_files"', "dataset_info.json": b'"features"', "dataset_infos.json": b'"features"',
     "dataset_dict.json": b'"splits"',
 }  # fmt: skip
-"""The names of Hugging Face's descriptions of datasets, and what they hold."""
+"""Names of Hugging Face's dataset descriptions, and a part of their contents."""
 SHARD = re.compile(r"-\d+-of-\d+$")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
@@ -57,75 +55,70 @@ FOREIGN = {
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
     **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
     ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
-    **dict.fromkeys((".yaml", ".yml"), "YAML, which is no data: give the data that it describes"),
+    **dict.fromkeys((".yaml", ".yml"), "YAML, not data: give the data that it describes"),
     **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
-"""The commonest files that no source reads: what they are, and the remedy, by the endings of their names."""
+"""The commonest unsupported files: what they are, and the remedy, by ending."""
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
-"""The formats that are surely data, in the order in which one of them is chosen."""
-NAMING = ("jsonl", "csv", "tsv", "parquet")  # the formats whose rows may name images
+"""The formats that are surely data, in order of preference."""
+NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
-TEXTS = (*CELLS, "jsonl", "json", "text")  # the formats of text, whose encoding may be given
+TEXTS = (*CELLS, "jsonl", "json", "text")  # formats with an encoding
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
-"""The usual names of a file that names the classes."""
+"""Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
-FILES = 16  # files of a source that are looked at
-SMALL_FILES = 1_000  # the same where a file is a row: images and documents
+FILES = 16  # files of a source to look at
+SMALL_FILES = 1_000  # the same for files that are rows: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
-"""The path of a source, the split of its rows, and its files."""
+"""A source's path, the split of its rows, and its files."""
 
 
 class UnknownDataError(UserError):
-    """No source reads the data; the message says what it is and what could be done."""
+    """Raised for data that no source reads; the message says what it is and what to do."""
 
 
 @dataclass(frozen=True)
 class Recognized:
-    """The sources of some data, alike but for their paths and splits."""
+    """The sources of some data, which differ only in path and split."""
 
     sources: Sequence[Mapping[str, Any]]
-    """The options of each, as in the spec."""
+    """Each source's options, as in the spec."""
     files: Sequence[FileInfo]
-    """The files that a sample is taken from."""
     is_whole: bool
     """Whether these are all files of the sources."""
     why: Mapping[str, str] = field(default_factory=dict)
-    """The reasons, by option."""
     notes: Sequence[str] = ()
-    """Comments on the data: what is not read, and what was not guessed."""
+    """Comments on unread data and missing guesses."""
     folders: Sequence[str] = ()
-    """The folders of all images, relative to the source's, where each image is a row."""
+    """The folders of all images, relative to the source's, if images are rows."""
     known: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
-    """Options of columns that the format states, with their reasons."""
+    """Options of columns stated by the format, with reasons."""
     image_column: str | None = None
-    """The column that names images without their ending."""
+    """The column of image names without ending."""
     doubts: Sequence[Doubt] = ()
 
     def with_images(self, folder: str, column: str | None = None) -> "Recognized":
-        """Returns the same with the folder of the images that the rows name; of a column that lacks their ending."""
+        """Returns a copy with the rows' folder of images, and the column if it lacks their ending."""
         sources = [{**source, "images": folder} for source in self.sources]
         why = {**self.why, "images": "the folder of the images that the rows name"}
         return replace(self, sources=sources, why=why, image_column=column)
 
     @property
     def split_names(self) -> list[str]:
-        """The splits that whole sources belong to."""
+        """The splits of whole sources."""
         return [source["split"] for source in self.sources if "split" in source]
 
 
 def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, encoding: str | None = None) -> Recognized:
-    """Finds the sources of the data at an absolute path or a URL; `in_folder` are its files, where it is a folder.
-
-    Raises: UnknownDataError: nothing is there, or nothing that a source reads; OSError.
-    """
+    """Finds the sources of data at an absolute path or URL, of a folder's files. Raises: UnknownDataError, OSError."""
     if in_folder is not None:
         return _folder(files, without_slash(path) or path, in_folder, encoding)
     literal = is_glob(path) and "://" not in path and files.match(escape(path))
     matched = literal or files.match(path)
     filled = [file for file in matched if file.bytes]
     if not filled:
-        raise UnknownDataError(f"{path}: {'is empty' if matched else 'no such file or folder, and no file is like it'}")
+        raise UnknownDataError(f"{path}: {'is empty' if matched else 'no such file or folder'}")
     forms = sorted({format_of(files, file.path) for file in spread(filled, FILES)})
     if len(forms) > 1:
         raise UnknownDataError(f"{path} matches files of several formats ({', '.join(forms)}): give a glob of one")
@@ -133,7 +126,7 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
 
 
 def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str | None) -> Recognized:
-    """The sources of a folder: of its images, or of the files of one format."""
+    """Returns a folder's sources: its images, or its files of one format."""
     if not filled:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
     by_format, by_ending = dict[str, list[FileInfo]](), dict[str, str]()
@@ -141,7 +134,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         if _describes(files, file.path):
             continue
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
-            raise UnknownDataError(f"{folder} holds a dataset that is built already: see `recordmill show`")
+            raise UnknownDataError(f"{folder} holds a built dataset: see `recordmill show`")
         ending = posixpath.splitext(SHARD.sub("", file.path))[1]
         form = IMAGES if is_image(file.path) else format_by_name(file.path) or by_ending.get(ending)
         if form is None:
@@ -164,7 +157,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
 def _images(
     files: Files, folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo], encoding: str | None
 ) -> Recognized:
-    """A folder of images: a table that a folder of images is called by, metadata, else captions of the same names."""
+    """Recognizes a folder of images: a table named as one of its folders, metadata, else captions by name."""
     metadata, shown = list(filter(_is_metadata, others)), spread(images, SMALL_FILES)
     captions = captions_of(images, others)
     used = {file.path for file in (*metadata, *captions)}
@@ -183,7 +176,7 @@ def _images(
             return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
     doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
     for path in _annotations(files, images, left)[:1] if not metadata else ():
-        doubts.append(Doubt(path, "it may annotate these images, and is left out", "If so: write COCO, VOC or YOLO"))
+        doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
     return Recognized(
         [{"format": IMAGES, "path": folder}],
         metadata or [*shown, *captions_of(shown, captions)],
@@ -196,7 +189,7 @@ def _images(
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
-    """Lists the files that may annotate images: called as one of them, else with the name of one in its first bytes."""
+    """Lists the files that may annotate images: named as one, else with an image's name in the first bytes."""
     keys = {image_key(file.path) for file in images}
     words = [posixpath.basename(file.path).encode() for file in spread(images, SHOWN)]
     texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json"))]
@@ -213,7 +206,7 @@ def _bytes(some: Sequence[FileInfo]) -> int:
 
 
 def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[SourceFiles]:
-    """The sources that read some of a folder's files: one for each split that their names begin with."""
+    """Returns the sources that read some of a folder's files: one for each split in their names."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
     names = sorted(file.path for file in filled)
     taken = SYNONYMS if len(by_split) > 1 else [None]
@@ -224,10 +217,7 @@ def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]
 def divided(
     files: Sequence[FileInfo], names: Callable[[FileInfo], Iterable[str]]
 ) -> dict[str | None, Sequence[FileInfo]]:
-    """Groups files by the split that the first of their names states; all as None where that is not train and another.
-
-    The names are parts of a path: `train/a.csv`, `test-0001.csv`, `data/train-00000.parquet`.
-    """
+    """Groups files by the split in their names (parts of a path); all under None unless train and another appear."""
     by_split = dict[str | None, list[FileInfo]]()
     for file in files:
         by_split.setdefault(split_of(*names(file)), []).append(file)
@@ -235,13 +225,13 @@ def divided(
 
 
 def split_of(*names: str) -> str | None:
-    """Returns the split that the first of the names of files and folders begins with: `train2017`, `val`."""
+    """Returns the first split that a file or folder name begins with: `train2017`, `val`."""
     words = (re.match(r"[A-Za-z]+", name) for name in names)
     return next(filter(None, (SPLITS.get(word[0].lower()) for word in words if word)), None)
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
-    """A path that matches some files of a folder, and none of its others."""
+    """Returns a path that matches exactly some of a folder's files, if possible, else the whole folder."""
     if len(some) == 1:
         return some[0]
     common = posixpath.commonprefix([posixpath.basename(path)[::-1] for path in some])[::-1]
@@ -256,7 +246,7 @@ def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
 def _table(
     files: Files, form: str, sources: Sequence[SourceFiles], encoding: str | None, notes: Sequence[str] = ()
 ) -> Recognized:
-    """The sources of files of one format; the first files show how they are written."""
+    """Makes the sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
     said = _one_row(read_head(files, every[0].path), every[0].path) if form in JSON and len(every) == 1 else ""
     if said and (form == "json" or "pandas" in said):
@@ -274,7 +264,7 @@ def _table(
 def _written(
     files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
-    """The options that say how files of text are written, their reasons, and what is in doubt."""
+    """Finds how text files are written: options, their reasons, and doubts."""
     heads = [read_head(files, file.path) for file in spread(every, FILES)]
     found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, heads)
     name = posixpath.basename(every[0].path)
@@ -289,32 +279,29 @@ def _written(
     if form == "text":
         is_line = len(every) == sources
         options["document"] = "line" if is_line else "file"
-        why["document"] = "one file of a split: each line is a row" if is_line else "many files: each is a row"
+        why["document"] = "one file a split: each line is a row" if is_line else "many files: each is a row"
         sizes = {file.path: file.bytes for file in every if not is_line}
         doubts += document_doubts(sizes) or folder_doubts([*sizes])
     return options, why, doubts
 
 
 def naming_classes(files: Files, data: Sequence[FileInfo]) -> list[FileInfo]:
-    """The files next to the data that are called as those that name classes."""
+    """Lists the files next to the data with a usual name for class names."""
     folder = escape(posixpath.commonprefix([file.path for file in data]).rpartition("/")[0])
     listed = (file for ending in ("txt", "json", "names") for file in files.match(f"{folder}/*.{ending}"))
     return [file for file in listed if CLASS_NAMES.fullmatch(posixpath.basename(file.path))]
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
-    """Comments on files that hold no rows; none where there are none."""
+    """Makes comments on files without rows, if any."""
     paths = sorted(file.path[len(folder) + 1 :] for file in files)
     named = [path for path in paths if CLASS_NAMES.fullmatch(posixpath.basename(path))]
     return [*note("left out", [path for path in paths if path not in named]), *note("may name classes", named)]
 
 
 def format_of(files: Files, path: str) -> str:
-    """The format of a file that is not empty: a source's, or `json`; by its name, or text if it has no zero byte.
-
-    Raises: UnknownDataError: no source reads it; OSError.
-    """
-    described = f"Hugging Face's description of a dataset, and no data: {HUGGING_FACE}"
+    """Returns a file's format by name, or text without zero bytes. Raises: UnknownDataError: unsupported; OSError."""
+    described = f"Hugging Face's description of a dataset, not data: {HUGGING_FACE}"
     foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
     if foreign:
         raise UnknownDataError(f"{path} is {foreign}")
@@ -322,17 +309,17 @@ def format_of(files: Files, path: str) -> str:
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
     form = format_by_name(path) or ("tfrecord" if _is_framed(files, path) else None)
     if form is None and b"\0" in read_head(files, path):
-        raise UnknownDataError(f"{path} is of no format that is known by its name: {ROWS}, or give a folder of images")
+        raise UnknownDataError(f"{path} has no known format by its name: {ROWS}, or give a folder of images")
     return form or "text"
 
 
 def _is_framed(files: Files, path: str) -> bool:
-    """Whether a file begins as TFRecords do: with a length and its checksum."""
+    """Whether a file begins like TFRecords, with a length and its checksum."""
     return record_length(files.read(path, 0, HEADER_BYTES)) is not None
 
 
 def format_by_name(path: str) -> str | None:
-    """The format that a file's name states: a source's, or `json`; None where it states none."""
+    """Returns the format in a file's name: a source's, or `json`; None if unknown."""
     name = SHARD.sub("", posixpath.basename(uncompressed_name(path)).lower())
     return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
 
@@ -343,17 +330,17 @@ def _describes(files: Files, path: str) -> bool:
 
 
 def _rows(files: Files, folder: str, chosen: Sequence[FileInfo]) -> Sequence[FileInfo]:
-    """Leaves out objects beside JSON files of rows. Raises: UnknownDataError: all are objects that share no key."""
+    """Drops objects beside JSON files of rows. Raises: UnknownDataError: all are objects without a common key."""
     keys = [_keys(read_head(files, file.path)) for file in chosen]
     objects = [each for each in keys if each is not None]
     if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
         said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), SHOWN)
-        raise UnknownDataError(f"{folder} holds JSON files of one object each that share no key, so no rows: {said}")
+        raise UnknownDataError(f"{folder} holds JSON files of one object each without common keys, so no rows: {said}")
     return [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
 
 
 def _keys(head: bytes) -> set[str] | None:
-    """The keys of a file that is one JSON object, by its first bytes; None of any other, none where it is cut off."""
+    """Returns the keys of a file with one JSON object, by its first bytes; None for others, empty if truncated."""
     text = head.decode("utf-8", "replace").strip()
     try:
         value, end = json.JSONDecoder().raw_decode(text)
@@ -363,19 +350,19 @@ def _keys(head: bytes) -> set[str] | None:
 
 
 def _one_row(head: bytes, path: str) -> str:
-    """Says that a file is one object, and how to make lines of its rows; nothing of any other."""
+    """Returns that a file is one object, and how to convert it to lines; '' for other files."""
     if _keys(head) is None:
         return ""
     hint = lines_hint([head.strip()], path)
     if orient := _orient(head) or next((name for name, start in ORIENTS.items() if start.match(head.strip())), None):
         read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
         lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
-        hint = f". To make lines of a table: {read}.to_json({lines!r}, orient='records', lines=True)"
-    return f"{path} is one JSON object, and would be one row{hint}"
+        hint = f". To convert the table to lines: {read}.to_json({lines!r}, orient='records', lines=True)"
+    return f"{path} is one JSON object, which would be one row{hint}"
 
 
 def _orient(head: bytes) -> str | None:
-    """Names the `orient` of an object of objects that have the same keys: there are fewer columns than rows."""
+    """Returns the `orient` of an object of objects with equal keys, assuming fewer columns than rows."""
     with suppress(ValueError, AttributeError, RecursionError):
         first, *others = json.loads(head).values()
         if isinstance(first, dict) and len(first) > 1 and all(other.keys() == first.keys() for other in others):
@@ -384,6 +371,6 @@ def _orient(head: bytes) -> str | None:
 
 
 def read_head(files: Files, path: str) -> bytes:
-    """The first 1 MiB of a file, decompressed, without byte order mark. Raises: SourceError: damaged data; OSError."""
+    """Reads a file's first 1 MiB, decompressed, without byte order mark. Raises: SourceError: damaged data; OSError."""
     with naming_damage(path), open_plain(files, path) as file:
         return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)

@@ -1,7 +1,4 @@
-"""A sample of the rows of some sources: parts of their files, which the sources themselves read.
-
-So a guess is right by construction: a count is of what a build reads, and rejects.
-"""
+"""A sample of rows: parts of files, read by the sources themselves, to count rows and rejects as a build does."""
 
 import io
 import math
@@ -32,36 +29,35 @@ from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
 from recordmill.pipeline.sources.table import UNREAD
 
-LINES = (*CELLS, "jsonl", "text")  # the formats of which the first rows are cut off a large file
+LINES = (*CELLS, "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
 ROWS, CHUNKS = 1_000, 32
 ALL_ROWS = 1 << 40
-WHOLE_BYTES = 32 << 20  # 32 MiB: of which one column is read whole in about a second
-PIECE_BYTES = 64 << 10  # 64 KiB: read at a time for the first rows
-PART_BYTES = 16 << 20  # 16 MiB: rows behind these are not read, unless it is one huge row
-CHUNK_BYTES = 64 << 20  # 64 MiB: so that a part is one chunk; a file that is far away is held in memory up to as much
+WHOLE_BYTES = 32 << 20  # 32 MiB: one column of it is read in about a second
+PIECE_BYTES = 64 << 10  # 64 KiB, read at once for the first rows
+PART_BYTES = 16 << 20  # 16 MiB: later rows are not read, unless one row is larger
+CHUNK_BYTES = 64 << 20  # 64 MiB, to make a part one chunk; remote files up to this size are held in memory
 
 
 class SampledFiles(Files):
-    """Files to take a sample from: the first rows of a large file of text, any other file as it is."""
+    """Files for sampling: the first rows of a large text file; other files unchanged."""
 
     def __init__(self, files: Files, source: SourceOptions, listed: Sequence[FileInfo], rows: int = ROWS) -> None:
-        """Reads the first rows, about `rows` of all files; `source` says how they are written."""
+        """Reads the first rows, about `rows` in all files, with the options of `source`."""
         self._files = files
         self._shown = {file.path: file for file in listed}
         self._held: dict[str, bytes] = {}
         limit = math.ceil(rows / max(1, len(listed)))
         for file in listed:
             form = _format_of_rows(source, file.path)
-            is_cut = form in LINES and rows < ALL_ROWS
-            part = _first_rows(files, source, file.path, form, limit) if is_cut else None
+            part = _first_rows(files, source, file.path, form, limit) if form in LINES and rows < ALL_ROWS else None
             if part is not None:
                 self._held[file.path], self._shown[file.path] = part, file._replace(bytes=len(part))
             elif form and "://" in file.path and file.bytes <= CHUNK_BYTES:
                 with files.open(file.path) as opened:
-                    self._held[file.path] = opened.read()  # it is read many times
+                    self._held[file.path] = opened.read()  # read many times later
         self.is_whole: bool = list(self._shown.values()) == list(listed)
-        """Whether no row is left out of these files."""
+        """Whether these files keep all their rows."""
 
     def match(self, pattern: str) -> list[FileInfo]:
         matches = glob_pattern(pattern).fullmatch
@@ -76,7 +72,7 @@ class SampledFiles(Files):
 
 
 def _format_of_rows(source: SourceOptions, path: str) -> str:
-    """The format of a file that holds rows; empty for one that is a row, or a part of one."""
+    """Returns the format of a file with rows; '' for one that is a row, or a part of one."""
     name = posixpath.basename(path)
     if source.format == IMAGES:
         return posixpath.splitext(name)[1][1:] if name in NAMES else ""
@@ -84,7 +80,7 @@ def _format_of_rows(source: SourceOptions, path: str) -> str:
 
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
-    """The first rows of a file of text, compressed and encoded as it is; None where it has no more."""
+    """Returns a text file's first rows, still compressed and encoded; None if these are all."""
     plain = Dialect("\t" if form == "tsv" else ",", '"' if form in CELLS else None)
     dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else plain
     encoding = getattr(source, "encoding", "utf-8")
@@ -105,7 +101,7 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
 
 
 def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int) -> bytes | None:
-    """The first rows, however large one of them is; None where there are no others."""
+    """Returns the first rows, even if one is huge; None if these are all."""
     kept = b""
     for records in read_records(file, dialect, PIECE_BYTES):
         if not rows or len(kept) > PART_BYTES:
@@ -123,63 +119,60 @@ class Reading:
     """A column read as one type."""
 
     values: list[Any] = field(default_factory=list)
-    """The values of the rows that have one, in their order."""
+    """The rows' values, in order, without missing ones."""
     missing: int = 0
-    """The number of rows that lack it."""
+    """The number of rows without a value."""
     rejected: int = 0
-    """The number of rows that hold something else."""
+    """The number of rows with another type."""
     of: str = "0 rows"
     """The rows in words: `1,000 sampled rows`."""
     is_all: bool = True
-    """Whether there are no other rows."""
+    """Whether the sample has all rows."""
     why: str = ""
-    """The reason why no row could be read so, if any."""
+    """The reason why no row could be read, if any."""
 
     @property
     def rows(self) -> int:
-        """The number of rows that were read."""
         return len(self.values) + self.missing + self.rejected
 
     @property
     def fit(self) -> float:
-        """The share of the rows that could be read among those that do not lack it, 0..1; 0 where all lack it."""
+        """The share of rows with a value that fit, 0..1; 0 if all lack one."""
         return len(self.values) / max(1, len(self.values) + self.rejected)
 
     @cached_property
     def distinct(self) -> dict[Any, int]:
-        """The count of each value, the most frequent first, then in their order; lists by their values."""
+        """The count of each value, most frequent first, then in order; lists count by value."""
         each = ([value] if not isinstance(value, list) else value for value in self.values)
         return dict(Counter(chain.from_iterable(each)).most_common())
 
 
 class SourceSample:
-    """About 1,000 rows, or as many as asked for, of sources that are alike: of one format, with the same options."""
+    """About 1,000 rows, or as many as asked, of sources of one format with the same options."""
 
     def __init__(self, files: Files, data: Recognized, rows: int = ROWS) -> None:
-        """Reads parts of the sources' files, and plans each to know its columns. Raises: SourceError, OSError."""
+        """Reads parts of the sources' files, and plans each to learn its columns. Raises: SourceError, OSError."""
         self.sources: list[SourceOptions] = [SOURCE.validate_python(dict(options)) for options in data.sources]
         self.readers = list(map(reader_of, self.sources))
         self.files = SampledFiles(files, self.sources[0], data.files, rows)
         self.data, self.origin, self._rows = data, files, rows
         self.is_whole = data.is_whole and self.files.is_whole
         self.always: Columns = {}
-        """Columns that are read with any other, because it depends on them."""
+        """Columns to read with any other, because it depends on them."""
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
-        self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None  # a large table is read once
+        self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None  # reads a large table only once
         noted = plans if self.sources[0].format == "coco" else []
         self.notes = [each for plan in noted for each in plan.notes if not each.startswith(UNREAD)]
         """Notes of COCO's plans, which read all annotations."""
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
-        """The columns of each source."""
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = plans[0].of_path
-        """The columns that come from a row's path."""
         if self.sources[0].format in CELLS:
             self._read_texts()
 
     def read(self, name: str, kind: ColumnType, *, many: bool = False, separator: str = ",") -> Reading:
-        """Reads a column as a type, rows that lack it included; nothing where no row can be read so."""
+        """Reads a column as a type, counting rows without it; empty if no row can be read."""
         column = Column(kind, many=many, optional=True, separator=separator)
         asked = name, column, bool(self.always)
         if asked not in self._read:
@@ -190,7 +183,7 @@ class SourceSample:
         return self._read[asked]
 
     def _read_texts(self) -> None:
-        """Reads all columns at once: for files of cells, where each is a text unless it is not of the encoding."""
+        """Reads all columns of files of cells at once; each is a text unless its encoding is wrong."""
         texts = dict.fromkeys(self.names, Column(ColumnType.TEXT, optional=True))
         with suppress(SourceError):
             blocks, is_all = self.take(texts)
@@ -198,7 +191,7 @@ class SourceSample:
                 self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
 
     def whole(self) -> "SourceSample":
-        """Returns a sample that is all rows, where the sources are small; else this one."""
+        """Returns a sample of all rows if the sources are small, else this one."""
         if not self.data.is_whole or sum(file.bytes for file in self.data.files) > WHOLE_BYTES:
             return self
         whole = SourceSample(self.origin, self.data, ALL_ROWS)
@@ -206,7 +199,7 @@ class SourceSample:
         return whole
 
     def first_reject(self) -> str:
-        """Says where the first row lies that is a reject whatever is read of it, and why; nothing where none is."""
+        """Returns the place and message of the first row that is always a reject; '' without one."""
         for reader in self.readers:
             for chunk in reader.plan(self.files, {}, CHUNK_BYTES).chunks:
                 for reject in chain.from_iterable(block.rejects for block in reader.read(chunk, self.files, {}, ())):
@@ -217,10 +210,9 @@ class SourceSample:
     def take(
         self, columns: Columns, key: Sequence[str] | None = (), rows: int | None = None
     ) -> tuple[list[tuple[int, Block]], bool]:
-        """Reads about so many rows, evenly spread over the sources; `key` is as `SourceReader.read` takes it.
+        """Reads about `rows` rows, evenly spread over the sources; `key` is as in `SourceReader.read`.
 
-        Returns blocks, each with the number of its source; and whether there are no other rows. Raises: SourceError: a
-        source cannot be read so; OSError.
+        Returns blocks with their source's number, and whether these are all rows. Raises: SourceError, OSError.
         """
         asked = {**self.always, **columns}
         plans = self._plans or [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
@@ -241,7 +233,6 @@ class SourceSample:
 
 
 def _reading(name: str, blocks: Sequence[tuple[int, Block]], is_all: bool) -> Reading:
-    """A column of some blocks."""
     values = [value for _, block in blocks for value in block.table[name].to_pylist()]
     rejected = sum(reject.column == name for _, block in blocks for reject in block.rejects)
     filled = [value for value in values if value is not None]
@@ -250,33 +241,33 @@ def _reading(name: str, blocks: Sequence[tuple[int, Block]], is_all: bool) -> Re
 
 
 def in_words(rows: int, *, is_all: bool) -> str:
-    """A number of rows in words: `the 20 rows`, `1,000 sampled rows`."""
+    """Describes a number of rows: `the 20 rows`, `1,000 sampled rows`."""
     if rows == 1:
         return "the only row" if is_all else "1 sampled row"
     return f"the {rows:,} rows" if is_all else f"{rows:,} sampled rows"
 
 
 def count_rows(block: Block) -> int:
-    """The number of rows of a block, rejects included."""
+    """Counts a block's rows, including rejects."""
     return block.table.num_rows + len(block.rejects)
 
 
 def _thinned(block: Block, limit: int) -> Block:
-    """At most so many of a block's rows, good and bad, evenly spread."""
+    """Keeps at most `limit` of a block's rows, good and bad, evenly spread."""
     if count_rows(block) <= limit:
         return block
     good = block.table["@position"].to_pylist()
     kept = set(spread(sorted([*good, *(reject.position for reject in block.rejects)]), limit))
     rejects = [reject for reject in block.rejects if reject.position in kept]
-    chosen = pa.array([row in kept for row in good], pa.bool_())  # without its type, an empty one is of nulls
+    chosen = pa.array([row in kept for row in good], pa.bool_())  # an empty array needs the type
     return replace(block, table=block.table.filter(chosen), rejects=rejects)
 
 
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:
-    """A source's columns; the images of a tar file's samples, of whatever format, are one of them."""
+    """Lists a source's columns; the images of a tar file's samples, of any format, are one column."""
     if source.format != "webdataset":
         return list(plan.names)
     images = [name for name in plan.names if f".{name}" in SUFFIXES]
-    held = {KEY, *images, *(name.rpartition(".")[0] for name in plan.names)}  # `json`, whose fields are columns
+    held = {KEY, *images, *(name.rpartition(".")[0] for name in plan.names)}  # `json`, with its fields as columns
     others = [name for name in plan.names if name not in held]
     return [";".join(images), *others] if images else others

@@ -1,4 +1,4 @@
-"""From a path to the text of a `dataset.yaml` that builds as it is: guessed, written, read back and tried."""
+"""Turns a path into the text of a `dataset.yaml` that builds: guessed, written, read back and tried."""
 
 import math
 import os
@@ -20,8 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
-from recordmill.pipeline.init.choose import Draft, make_draft, valid_name
-from recordmill.pipeline.init.classes import without_unlabelled
+from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
@@ -38,16 +37,15 @@ from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.yaml_document import STRING
 from recordmill.transforms.contract.image_facts import fact_lines, loss_words
 
-COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
-WIDE = 100  # a line that is longer with its comment has it above
+COMMENTS = 46  # the column of comments, unless the line is longer
+WIDE = 100  # a longer line has its comment above
 SHOWN = 400  # characters of a comment
 LIMITED = {"max_share": "would be rejects", "max_duplicate_share": "repeat a key, as equal texts do: the first stays"}
 Rejects = Counter[tuple[str, str]]
-"""Numbers of rows by reason and column."""
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
-"""The names of folders and files that say nothing of the data: the folder above says more."""
+"""Names of folders and files that do not describe the data: the folder above does."""
 RELATIVE = "Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
-BEGINNINGS = "Of large files the first rows were read: where rows are sorted, the others may be different."
+BEGINNINGS = "Of large files only the first rows were read: if rows are sorted, the others may differ."
 
 
 def starter(
@@ -57,12 +55,10 @@ def starter(
     folder: str | None = None,
     answers: Answers = Answers(),  # noqa: B008 - frozen
 ) -> str:
-    """Writes a starter spec for the data at a path, which builds as it is; its first line says what would be rejected.
+    """Writes a starter spec for the data at a path, which builds unchanged; its first line tells the rejects.
 
-    The path is a folder, a file or a glob, local or a URL, and gives the dataset its name without another. Paths in the
-    spec are relative to its `folder`, by default the working folder.
-
-    Raises: UserError: no source reads what is there, no row is good, or a question has no answer; OSError.
+    The path is a folder, file or glob, local or a URL, and by default names the dataset. The spec's paths are relative
+    to `folder`, by default the working folder. Raises: UserError: no source, no good row, or no answer; OSError.
     """
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked("--name", Name, name)
@@ -89,23 +85,23 @@ def starter(
 
 
 def dataset_name(path: str) -> str:
-    """A name for the data at an absolute path, or a URL: that of its last folder or file that is not generic."""
-    is_there = "://" not in path and os.path.exists(path)  # whatever its name holds, it is no glob
+    """Names the data at an absolute path or URL by its last folder or file that is not generic."""
+    is_there = "://" not in path and os.path.exists(path)  # an existing path is not a glob
     parts = [part for part in re.sub(r"^\w+://", "", path).split("/") if is_there or not is_glob(part)]
     names = [valid_name(re.sub(r"\.[A-Za-z]\w*(\.\w+)?$", "", part), "") for part in reversed(parts)]
     return next((name for name in names if name and name.lower() not in GENERIC), "dataset")
 
 
 def written_path(path: str, folder: str, *, keep: bool = False) -> str:
-    """An absolute path, or a URL, as a spec in `folder`, absolute too, writes it; with `keep`, only below it relative.
+    """Returns an absolute path, or a URL, as a spec in `folder` writes it; with `keep`, only paths below are relative.
 
     >>> written_path("/home/ann/data/rows.jsonl", "/home/ann/specs")
     '../data/rows.jsonl'
 
-    Raises: UnknownDataError: it is not UTF-8.
+    Raises: UnknownDataError: the path is not UTF-8.
     """
     if not is_utf8(path):
-        raise UnknownDataError(f"{ascii(path)}: a path that is not UTF-8 cannot be written down: rename it")
+        raise UnknownDataError(f"{ascii(path)}: the path is not UTF-8 and cannot be written: rename it")
     start = folder if os.path.exists(path) or not is_glob(path) else escape(folder)
     if "://" in path or (keep and not f"{path}/".startswith(f"{start}/")):
         return path
@@ -114,15 +110,15 @@ def written_path(path: str, folder: str, *, keep: bool = False) -> str:
 
 
 def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bool = False) -> str:
-    """Writes a head and a text to a new file, or by `force`; returns the text. Raises: UserError: it cannot."""
+    """Writes a head and a text to a new file, or by `force`; returns the text. Raises: UserError: impossible."""
     if os.path.lexists(file) and not force:
-        raise UserError(f"{file} is there already: name another file, or write over it with --force")
+        raise UserError(f"{file} exists: name another file, or overwrite it with --force")
     made = text()
     try:
         if force:
             write_atomically(file, (head + made).encode())
         else:
-            with file.open("xb") as opened:  # no file that came meanwhile is replaced
+            with file.open("xb") as opened:  # never replaces a file created meanwhile
                 opened.write((head + made).encode())
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from None
@@ -130,14 +126,14 @@ def write_spec(file: Path, text: Callable[[], str], head: str = "", *, force: bo
 
 
 def first_lines(text: str) -> tuple[list[str], str]:
-    """The doubts that a starter spec begins with, a line each, and the line behind them, what the trial says."""
+    """Returns the doubts at the beginning of a starter spec, one a line, and the next line, the trial's result."""
     every = [line[2:] for line in text.replace("\n#   ", " ").split("\n")]
     doubts = list(takewhile(lambda line: line.startswith("In doubt: "), every))
     return doubts, every[len(doubts)]
 
 
 def _absolute(path: str) -> str:
-    """A path with the folders that lead to it; a glob stays one."""
+    """Makes a path absolute; a glob stays a glob."""
     if "://" in path:
         return path
     here = os.getcwd() if os.path.exists(path) else escape(os.getcwd())
@@ -153,14 +149,11 @@ def _checked(option: str, kind: Any, value: str) -> str:
 
 
 def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, list[str]]:
-    """Reads the sample as a build of a draft does; `spec` is the draft's, with the sample's paths.
-
-    Returns the draft with what the trial adds, and the result in words. Raises: UserError: no row is good.
-    """
+    """Reads the sample with a draft's spec; returns the complete draft and a report. Raises: UserError: no good row."""
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
     rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)
     key = spec.key_columns[0] if spec.key_columns else "@key"
-    splits = [source.split for source in sample.sources]  # rows of one key stay in different ones
+    splits = [source.split for source in sample.sources]  # rows with one key may stay in several splits
     keys = [(splits[number], value) for number, block in blocks for value in block.table[key].to_pylist()]
     again, rows = len(keys) - len(set(keys)), sum(count_rows(block) for _, block in blocks)
     share = rejects.total() / max(rows, 1)
@@ -168,7 +161,7 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     (images, bad), (facts, lost) = _bad_images(draft.features.values()), _facts(draft.features.values())
     losses = [Doubt("images", what, f"To keep all, {instead}") for what, instead in loss_words(lost) if instead]
     doubts = [*draft.doubts, *losses]
-    none = "all can be read so, which settles no doubt" if doubts else "none would be a reject"
+    none = "all are readable, which settles no doubt" if doubts else "none would be a reject"
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
     lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects) or none}."]
     if images:
@@ -177,21 +170,21 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         lines += facts
     if not keys or 0 < images == bad.total():
         where = sample.data.sources[0]["path"]
-        raise UserError(f"{where}: no row is good, so nothing would be built. {' '.join(lines)}")
+        raise UserError(f"{where}: no row is good: a build would be empty. {' '.join(lines)}")
     shares = {"max_share": share + bad.total() / max(images, 1), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
     twice = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items()}
     limits = dict.fromkeys(shares, accepted)
     for name in [name for name, seen in shares.items() if seen > accepted]:
         limits[name] = twice[name]
-        tried["rejects"] = limits, "at most twice what the sample has: mend the rows, then remove this"
+        tried["rejects"] = limits, "at most twice the sample's share: fix the rows, then remove this"
         what = f"{shares[name]:.1%} of the sample {LIMITED[name]}; a limit of {twice[name]:.1%}"
-        doubts.append(Doubt(f"rejects.{name}", what, "Mend the rows, then remove it"))
+        doubts.append(Doubt(f"rejects.{name}", what, "Fix the rows, then remove it"))
     return replace(draft, tried=tried, doubts=doubts), lines
 
 
 def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]:
-    """The lists whose lengths are those of boxes in every row, or of others, if lengths differ from row to row."""
+    """Finds lists with the same lengths as boxes, or as other lists of varying lengths, in every row."""
     groups = dict[tuple[int, ...], list[str]]()
     for name, feature in spec.features.items():
         column = feature.raw_column()
@@ -206,14 +199,14 @@ def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]
 
 
 def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
-    """The number of rows whose images' headers were read, and those with a bad one."""
+    """Counts the rows with image headers, and the faults among them."""
     rows = [(item.column, headers) for item in features for headers in item.headers]
     faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
     return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
 
 
 def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:
-    """Says what the images' headers hold, and counts the losses."""
+    """Describes the images' headers, and counts the losses."""
     headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
     good = [header for header in headers if isinstance(header, tuple)]
     profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
@@ -231,7 +224,7 @@ def _rejected(rejects: Rejects) -> str:
 
 
 def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], notes: Sequence[str] = ()) -> str:
-    """Writes a draft as YAML; `written_path` makes a path of the spec of an absolute one, or of a URL."""
+    """Writes a draft as YAML; `written_path` converts an absolute path or URL to the spec's."""
     lines = [*chain.from_iterable(map(comment, notes)), option_line("name", (name, "the shards are named after it"))]
     lines += ["", *_source_lines(draft.data, written_path), ""]
     lines += [*(option_line(option, choice) for option, choice in draft.rows.items()), "", "features:"]
@@ -257,9 +250,9 @@ def _source_lines(data: Recognized, written_path: Callable[[str], str]) -> Itera
 
 
 def option_line(key: str, choice: Choice, start: str = "") -> str:
-    """A key with its value in one line, behind `start`, and the reason as a comment behind or above it.
+    """Writes a key and its value in one line after `start`, with the reason as a comment after or above it.
 
-    A key may begin with # itself: then all of the line is a comment.
+    A key that begins with # makes the whole line a comment.
 
     >>> option_line("name", ("a", "by the path"))
     'name: a                                         # by the path'
@@ -272,15 +265,14 @@ def option_line(key: str, choice: Choice, start: str = "") -> str:
 
 
 def _scalar(value: Any) -> str:
-    """A value in YAML's flow style, in one line."""
-    dumped = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    line = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
     )
-    return dumped.removesuffix("\n").removesuffix("\n...")
+    return line.removesuffix("\n").removesuffix("\n...")
 
 
 def comment(text: str, start: str = "") -> list[str]:
-    """The lines of a comment, behind `start`; a word alone may be longer than they are wide."""
+    """Wraps a comment into lines after `start`; a single word may be longer."""
     return textwrap.wrap(
         shown(text), WIDE, initial_indent=f"{start}# ", subsequent_indent=f"{start}#   ", break_long_words=False,
         break_on_hyphens=False,
@@ -288,7 +280,7 @@ def comment(text: str, start: str = "") -> list[str]:
 
 
 def shown(text: str) -> str:
-    """A comment in one line that any editor shows."""
+    """Makes a comment one line that any editor shows."""
     line = "".join(letter if letter.isprintable() else "�" for letter in text)
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 

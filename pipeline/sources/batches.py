@@ -1,6 +1,6 @@
-"""Batches of items, few enough to be in memory together, and values packed in memory.
+"""Splits items into batches that fit in memory, and packs values.
 
-The names, sizes and times of ten million files take 2 GB as Python's objects, and 200 MB packed.
+The names, sizes and times of ten million files take 2 GB as Python objects, 200 MB packed.
 
 >>> unpack(pack(["cat/1.jpg", "cat/2.jpg"]))
 ['cat/1.jpg', 'cat/2.jpg']
@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 
 
 def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Yields some items at a time: `BLOCK_BYTES` by their sizes or a little more, and at most `most` of them."""
+    """Yields batches of about `BLOCK_BYTES`, by the items' sizes, and of at most `most` items."""
     batch, total = list[Item](), 0
     for item in items:
         batch.append(item)
@@ -33,13 +33,13 @@ def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> It
 
 
 def cut(items: Iterable[Item], parts: Iterable[slice]) -> Iterator[list[Item]]:
-    """Cuts items into parts that follow one another from 0; iterates over them once."""
+    """Cuts items into consecutive parts that begin at 0; iterates over the items once."""
     rest = iter(items)
     return (list(itertools.islice(rest, part.stop - part.start)) for part in parts)
 
 
 def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
-    """Cuts rows of some sizes, shape [rows], into parts of about equal size: at most `limit`, and one row more."""
+    """Cuts rows, by sizes of shape [rows], into parts of about equal size: at most `limit` plus one row."""
     ends = np.cumsum(sizes)
     total = int(ends[-1])
     count = -(-total // limit)
@@ -49,7 +49,7 @@ def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
 
 
 def spread(items: Sequence[Item], count: int) -> list[Item]:
-    """Chooses at most so many of some items, evenly spread, the first one included.
+    """Chooses at most `count` items, evenly spread, including the first.
 
     >>> spread([0, 1, 2, 3, 4, 5], 3)
     [0, 2, 4]
@@ -63,10 +63,10 @@ def pack(value: object) -> bytes:
 
 
 def packed_bytes(value: object) -> int:
-    """Returns the bytes of a value, before they are compressed."""
+    """Returns the size of a value, packed but not compressed."""
     return len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def unpack(packed: bytes) -> Any:
-    """Unpacks bytes that this build packed; never give it others."""
+    """Unpacks bytes that this build packed; unsafe for other bytes."""
     return pickle.loads(zlib.decompress(packed))  # noqa: S301

@@ -1,6 +1,4 @@
-"""The types of raw columns that a source is asked to deliver.
-
-A source reads each column that a feature (or the key) needs as one of these, or rejects the row.
+"""Types of raw columns: a source reads each column of a feature or key as one of these, or rejects the row.
 
 >>> str(Column(ColumnType.NUMBER, many=True))
 'list of number'
@@ -25,9 +23,9 @@ class ColumnType(StrEnum):
     INTEGER = "integer"
     """A 64-bit signed whole number, delivered as Arrow `int64`."""
     IMAGE = "image"
-    """An image: its place, or its bytes; delivered as Arrow `binary`, a reference of `sources.images`."""
+    """A place or bytes, delivered as Arrow `binary`: a reference of `sources.images`."""
     ARRAY = "array"
-    """Numbers of a shape, delivered as Arrow `binary`: their bytes, as `kinds.array` lays them out."""
+    """Numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `kinds.array`."""
 
 
 ARROW_NAMES: Mapping[ColumnType, str] = {
@@ -39,7 +37,7 @@ ARROW_NAMES: Mapping[ColumnType, str] = {
     ColumnType.ARRAY: "binary",
 }
 INT64 = range(-(1 << 63), 1 << 63)
-"""The values of an INTEGER."""
+"""Values of an INTEGER."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +46,19 @@ class Column:
 
     type: ColumnType
     many: bool = False
-    """Any number of values a row, delivered as an Arrow list."""
+    """Whether a row holds a list, delivered as an Arrow list."""
     optional: bool = False
-    """Whether a row may lack it: it is null then, and no reject."""
+    """Whether a missing value is null, not a reject."""
     separator: str = ","
-    """The text between the values of a list where the source holds it as one string."""
+    """The separator of a list that the source holds as one string."""
     multiple: int = 1
-    """The number of values in a list is a multiple of it."""
+    """Every list's length is a multiple of it."""
     length: int | None = None
     parse: bool = False
-    """Whether a NUMBER may be a string, too, which is read as a cell of CSV is."""
+    """Whether a NUMBER may also be a string, read as CSV cells are."""
     array: ArrayLayout | None = None
     presence: bool = False
-    """Whether it matters only that a row has its IMAGE: a source that knows it without reading the bytes gives any
-    reference."""
+    """Whether only the presence of an IMAGE matters: a source may give any reference instead of reading the bytes."""
 
     @property
     def is_list(self) -> bool:
@@ -81,7 +78,7 @@ class Column:
         return "int64" if self.array.holds_integers else "float64"
 
     def __str__(self) -> str:
-        """Returns its name in a message: `number`, `list of number (length 3)`, `parsed number`."""
+        """Returns the type as messages show it: `number`, `list of number (length 3)`, `parsed number`."""
         kind = f"parsed {self.type}" if self.parse else f"array of {self.array}" if self.array else str(self.type)
         given = {name: getattr(self, name) for name in ("separator", "multiple", "length")}
         special = ", ".join(f"{name} {value!r}" for name, value in given.items() if value != getattr(Column, name))
@@ -89,9 +86,12 @@ class Column:
 
 
 Columns = Mapping[str, Column]
-"""The columns that a build asks of a source, by name."""
+"""The columns that a build asks for, by name."""
+ImageBase = tuple[str, str] | tuple[str, str, str]
+"""The base of image paths: `SourceReader.image_root`, a folder below it, and optionally an ending that the paths
+lack."""
 
 
 def required(columns: Columns) -> list[str]:
-    """Lists the columns that no row may lack."""
+    """Lists the columns that every row must have."""
     return [name for name, column in columns.items() if not column.optional]

@@ -1,7 +1,8 @@
-"""Files of text in any encoding, compressed or not, read as UTF-8 from their start or from a byte on.
+"""Reads text files in any encoding, compressed or not, as UTF-8, from any byte offset, and cuts them into lines.
 
-Bytes that are not of the encoding come as a byte that is not UTF-8, so one check finds them in any encoding. A byte
-order mark at the file's start is left out.
+Undecodable bytes become one byte that is invalid UTF-8: one check finds them in every encoding. A leading byte order
+mark is skipped. A line ends at a newline (LF) or the file's end. A range `[start, end)` holds the lines that start in
+it: ranges that cover a file hold each line once.
 """
 
 import codecs
@@ -14,22 +15,32 @@ from contextlib import AbstractContextManager, contextmanager
 from errno import EBADMSG
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.source_reader import SourceError
 
-CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}  # the codec of a file by its ending, in any case
+PIECE_BYTES = 8 << 20  # 8 MiB, parsed at once
+TAIL_BYTES = 64 << 10  # 64 KiB, read at once beyond a range to finish its last line
+MAX_LINE_BYTES = 64 << 20  # 64 MiB: far below Arrow's 2 GiB, and a worker's memory
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SPACES = b" \t\r"  # JSON's whitespace
+OPEN, CLOSE, BRACKET, CARRIAGE_RETURN, NEWLINE = b"{}[\r\n"
+
+Rows = npt.NDArray[np.int64]
+"""Ascending numbers of lines, records or bytes in a piece."""
+CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}  # by the file's ending, in any case
 
 
 def codec(path: str) -> str | None:
-    """Returns the codec of a file; None where it is not compressed."""
+    """Returns a file's codec; None if uncompressed."""
     return CODECS.get(posixpath.splitext(path)[1].lower())
 
 
 def uncompressed_name(path: str) -> str:
-    """Returns the name without the ending of its compression: `rows.csv` of `rows.csv.gz`."""
+    """Strips the compression's ending: `rows.csv` of `rows.csv.gz`."""
     return posixpath.splitext(path)[0] if codec(path) else path
 
 
@@ -45,22 +56,19 @@ def naming_damage(path: str) -> Iterator[None]:
 
 
 def open_plain(files: Files, path: str) -> BinaryIO:
-    """Opens a file for reading, decompressed; a compressed one can only be read from its start.
-
-    Raises: OSError: it is missing or unreadable; also later, when damaged data is read.
-    """
+    """Opens a file, decompressed; a compressed one cannot seek. Raises OSError, also while reading damaged data."""
     file, name = files.open(path), codec(path)
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), name)) if name else file
 
 
-INVALID = b"\xff"  # part of no UTF-8
+INVALID = b"\xff"  # never occurs in UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
 PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
-"""Encodings whose bytes below 128 are ASCII wherever they stand."""
+"""Encodings in which bytes below 128 are always ASCII."""
 
 
 def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Handles errors for `codecs`: bytes that cannot be decoded become a surrogate, and surrogates an invalid byte."""
+    """Handles errors of `codecs`: undecodable bytes become a surrogate, and surrogates an invalid byte."""
     if isinstance(error, UnicodeEncodeError):
         return INVALID, error.end
     assert isinstance(error, UnicodeDecodeError)  # noqa: S101  # the type of the handlers of `codecs`
@@ -71,7 +79,7 @@ codecs.register_error(MARK_INVALID, _mark_invalid)
 
 
 def is_utf8(encoding: str) -> bool:
-    """Whether it is UTF-8, by any of its names."""
+    """Whether an encoding is UTF-8, by any name."""
     return codecs.lookup(encoding).name.startswith("utf-8")
 
 
@@ -81,15 +89,15 @@ def is_plain(encoding: str) -> bool:
 
 
 def can_start_anywhere(path: str, encoding: str) -> bool:
-    """Whether reading may start at any line: an uncompressed file whose lines are found without decoding."""
+    """Whether reading may start at any line: uncompressed, with lines found without decoding."""
     return codec(path) is None and is_plain(encoding)
 
 
 class EncodedFile(AbstractContextManager["EncodedFile"]):
-    """A file that is open for reading as UTF-8, forward only."""
+    """An open file, read forward as UTF-8."""
 
     def __init__(self, file: BinaryIO, path: str, encoding: str, start: int, end: int | None) -> None:
-        """Reads the bytes `[start, end)` of a file, which is at its first byte; `path` is for messages."""
+        """Reads the bytes `[start, end)` of a file at its first byte; `path` is for messages."""
         if start:
             file.seek(start)
         self._file, self._path = file, path
@@ -97,7 +105,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._decoder = None if is_utf8(encoding) else codecs.getincrementaldecoder(encoding)(MARK_INVALID)
         self._waiting = b""
         self.mark_bytes = 0
-        """The number of bytes of a byte order mark that were left out."""
+        """The length of the skipped byte order mark."""
         if not start and (head := self.read(len(BYTE_ORDER_MARK))) == BYTE_ORDER_MARK:
             self.mark_bytes = len(BYTE_ORDER_MARK)
         elif not start:
@@ -107,7 +115,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._file.close()
 
     def read(self, size: int) -> bytes:
-        """Reads `size` bytes, fewer at the end alone. Raises: OSError: it cannot be read, or its data is damaged."""
+        """Reads `size` bytes, fewer only at the end. Raises: OSError: unreadable or damaged."""
         while len(self._waiting) < size and (more := self._more(size - len(self._waiting))):
             self._waiting += more
         data, self._waiting = self._waiting[:size], self._waiting[size:]
@@ -116,31 +124,28 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
     def _raw(self, size: int) -> bytes:
         try:
             raw = self._file.read(size if self._left is None else min(size, self._left))
-        except OSError as error:  # of damaged compressed data, which does not say where
+        except OSError as error:  # damaged compressed data names no file
             raise OSError(error.errno or EBADMSG, error.strerror or str(error), self._path) from error
         if self._left is not None:
             self._left -= len(raw)
         return raw
 
     def _more(self, size: int) -> bytes:
-        """Reads some more bytes of UTF-8; none at the end."""
+        """Reads some UTF-8; empty at the end."""
         while True:
             raw = self._raw(size)
             if self._decoder is None:
                 return raw
             try:
                 more = self._decoder.decode(raw, final=not raw).encode("utf-8", MARK_INVALID)
-            except UnicodeError as error:  # what is not marked: UTF-16 or UTF-32 of unknown byte order
+            except UnicodeError as error:  # not marked: UTF-16 or UTF-32 of unknown byte order
                 raise SourceError(f"{self._path}: {error}; set `encoding`, such as utf-8 or utf-16-le") from error
             if more or not raw:
                 return more
 
 
 def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
-    """Opens a file, decompressed, as UTF-8; a start above 0 needs `can_start_anywhere`.
-
-    Raises: SourceError: it begins with no byte order mark, and the encoding needs one.
-    """
+    """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: no byte order mark."""
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
 
 
@@ -155,19 +160,16 @@ class DamagedDataError(Exception):
 
 
 class Inflated(io.BufferedReader):
-    """The decompressed bytes of a gzip (of one member or more) or zlib stream; it cannot seek.
-
-    Reading raises DamagedDataError if the data is no such stream, damaged or cut off, or OSError.
-    """
+    """Decompressed bytes of a gzip (of any members) or zlib stream, no seek; raises DamagedDataError and OSError."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """`file` stands at the stream's start."""
+        """Takes a file at the stream's start."""
         self._inflating = _Inflating(file)
         super().__init__(self._inflating, OUTPUT_BYTES)
 
     @property
     def consumed(self) -> int:
-        """About how many bytes of the file what was read was made of; at least 1."""
+        """The approximate number of compressed bytes read so far; at least 1."""
         return max(1, self._inflating.consumed)
 
 
@@ -203,10 +205,138 @@ class _Inflating(io.RawIOBase):
                 raise DamagedDataError("it is cut off")
 
     def _next_member(self) -> bool:
-        """Begins the stream behind the one that has ended, if there is one; zeros may fill the end of a file."""
+        """Starts the next member of the stream, skipping zero padding; False at the end."""
         while not (rest := self._input.lstrip(b"\0")):
             self._input = self._file.read(INPUT_BYTES)
             if not self._input:
                 return False
         self._input, self._stream = rest, zlib.decompressobj(WINDOW)
         return True
+
+
+def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
+    """Yields the lines that start in the bytes `[start, end)`, in pieces of whole lines; none is empty.
+
+    A piece has at most about `PIECE_BYTES`, or is one longer line. A line over `MAX_LINE_BYTES` may be truncated, still
+    to more than that. A start of 0 does not seek, which suits decompressed streams.
+    """
+    if start:
+        file.seek(start - 1)
+        offset, rest = _next_line(file, start - 1)
+        if offset >= end:
+            return
+    else:
+        head = file.read(len(BYTE_ORDER_MARK))
+        offset, rest = (len(head), b"") if head == BYTE_ORDER_MARK else (0, head)
+    while True:
+        left = end - offset - len(rest)
+        more = file.read(min(PIECE_BYTES, max(left, len(rest))) + TAIL_BYTES)
+        rest += more
+        stop = rest.find(b"\n", max(0, end - 1 - offset))
+        if stop >= 0 or not more:
+            if rest:
+                yield rest[: stop + 1] if stop >= 0 else rest
+            return
+        cut = rest.rfind(b"\n") + 1
+        if cut:
+            yield rest[:cut]
+            offset, rest = offset + cut, rest[cut:]
+        elif len(rest) > MAX_LINE_BYTES:
+            yield rest
+            offset, rest = _next_line(file, offset + len(rest))
+            if offset >= end:
+                return
+
+
+def _next_line(file: BinaryIO, offset: int) -> tuple[int, bytes]:
+    """Reads from `offset`, the file's position, past a newline; returns the next line's start and its bytes so far."""
+    while tail := file.read(TAIL_BYTES):
+        newline = tail.find(b"\n")
+        if newline >= 0:
+            return offset + newline + 1, tail[newline + 1 :]
+        offset += len(tail)
+    return offset, b""
+
+
+class Lines:
+    """The lines of a piece, stripped of whitespace."""
+
+    def __init__(self, data: bytes) -> None:
+        """Finds the lines of non-empty bytes."""
+        buffer = np.frombuffer(data, np.uint8)
+        newlines = np.flatnonzero(buffer == NEWLINE)
+        starts = np.concatenate([[0], newlines + 1])
+        ends = np.concatenate([newlines, [len(data)]])
+        if data.endswith(b"\n"):
+            starts, ends = starts[:-1], ends[:-1]
+        self.data = data
+        self.too_long: Rows = np.flatnonzero(ends - starts > MAX_LINE_BYTES)
+        ends = ends - ((buffer[ends - 1] == CARRIAGE_RETURN) & (ends > starts))
+        self._starts, self._ends = starts, ends
+        objects = (buffer[starts] == OPEN) & (buffer[ends - 1] == CLOSE) & (ends > starts)
+        self._strip(objects)
+        self._objects = objects & ~self._with_nul()
+        self._objects[self.too_long] = False
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, line: int) -> bytes:
+        return self.data[self._starts[line] : self._ends[line]]
+
+    def each(self, lines: Rows) -> Iterator[bytes]:
+        """The bytes of the given lines, in order."""
+        bounds = zip(self._starts[lines].tolist(), self._ends[lines].tolist(), strict=True)
+        return (self.data[start:end] for start, end in bounds)
+
+    @property
+    def filled(self) -> Rows:
+        """The non-blank lines."""
+        return np.flatnonzero(self._ends > self._starts)
+
+    @property
+    def others(self) -> Rows:
+        """The lines, not blank, outside `objects`."""
+        return np.flatnonzero((self._ends > self._starts) & ~self._objects)
+
+    @property
+    def objects(self) -> Rows:
+        """The possible JSON objects: `{` first, `}` last, no NUL, not too long."""
+        return np.flatnonzero(self._objects)
+
+    def opening_more_than(self, count: int) -> Rows:
+        """Finds `objects` with more than `count` of `{` and `[`, and room for as many `}` and `]`."""
+        long = self._objects & (self._ends - self._starts > 2 * count)
+        if not long.any():
+            return np.zeros(0, np.int64)
+        buffer = np.frombuffer(self.data, np.uint8)
+        opens = buffer == OPEN
+        opens |= buffer == BRACKET
+        if np.count_nonzero(opens) - np.count_nonzero(self._objects) < count:
+            return np.zeros(0, np.int64)
+        bounds = np.searchsorted(np.flatnonzero(opens), np.stack([self._starts, self._ends]))
+        return np.flatnonzero(long & (bounds[1] - bounds[0] > count))
+
+    def take(self, lines: Rows) -> bytes:
+        """The bytes of the given lines, joined by newlines."""
+        if len(lines) == len(self):
+            return self.data
+        return b"\n".join(self.each(lines))
+
+    def _strip(self, objects: npt.NDArray[np.bool_]) -> None:
+        """Strips whitespace of lines that do not look like an object at both ends; they are few."""
+        starts, ends = self._starts, self._ends
+        for line in np.flatnonzero(~objects).tolist():
+            stripped = self[line].lstrip(SPACES)
+            starts[line] = ends[line] - len(stripped)
+            stripped = stripped.rstrip(SPACES)
+            ends[line] = starts[line] + len(stripped)
+            objects[line] = stripped.startswith(b"{") and stripped.endswith(b"}")
+
+    def _with_nul(self) -> npt.NDArray[np.bool_]:
+        """Marks the lines with a NUL: invalid JSON, and the parser would end there."""
+        result = np.zeros(len(self), bool)
+        if b"\0" in self.data:
+            offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == 0)
+            result[np.searchsorted(self._starts, offsets, side="right") - 1] = True
+        return result

@@ -1,6 +1,6 @@
-"""Faults of rows while they are read together, at most one a row, and the rejects that they become, with a reason.
+"""Faults of rows, at most one a row, and the rejects that they become.
 
-A reject never holds the payload: its message says of which type a value is, at most, and which file it names.
+A reject never holds the payload: its message tells at most a value's type and a file's name.
 
 >>> Reject(chunk=0, position=6, reason="wrong_type", message="wanted a number, found a string", column="price").reason
 'wrong_type'
@@ -15,33 +15,32 @@ import numpy.typing as npt
 
 DUPLICATE = "duplicate_key"
 REASONS = {
-    "malformed_row": "a line, a record, a sample or a caption is not what its format says",
-    "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
+    "malformed_row": "a line, record, sample or caption breaks its format",
+    "invalid_utf8": "a used column holds bytes that are not UTF-8",
     "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), an image over `max_bytes`, "
     "its colour profile over 16 MiB, an annotation over 4 MiB or 100,000 boxes",
-    "missing_value": "a column that is used is absent, null or, for a category, blank",
-    "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
+    "missing_value": "a used column is absent, null or, for a category, blank",
+    "wrong_type": "a value has the wrong type, is not finite, or is out of its type's range",
     "unequal_lists": "lists that belong `together` have different lengths",
-    "unknown_split": "the column that decides the split holds none of its values, or no time",
+    "unknown_split": "the column that decides the split holds an unknown value, or no time",
     "unknown_label": "the label is not among the spec's `classes`",
     "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder, also through a link",
     "unreadable": "the file is missing or could not be read, or a `data:` URL cannot be decoded",
-    "damaged_record": "a file of records is damaged: a checksum does not fit, or it ends in the middle of one",
-    "unsupported_format": "the file is no image of a format that is read",
+    "damaged_record": "a file of records is damaged: a checksum fails, or it ends inside a record",
+    "unsupported_format": "the file is not an image of a supported format",
     "too_many_pixels": "the image's header states more pixels than `max_pixels`",
-    "too_slow": "the image would hold a decoder up by too many scans, parts or tags, or takes longer than is allowed",
-    "undecodable_image": "the image's header is good and its pixels are not",
+    "too_slow": "the image would slow a decoder down by too many scans, parts or tags, or exceeds the time limit",
+    "undecodable_image": "the image's header is valid, but its pixels are not",
     DUPLICATE: "another row has the same key; the first by source, path and position stays",
 }
-"""Every reason code and what it means; `docs/rejects.md` prints this table."""
+"""Every reason code and its meaning; `docs/rejects.md` prints this table."""
 
 
 @dataclass(frozen=True)
 class Reject:
-    """One row that did not become a record; `reason` is its code.
+    """One rejected row; `reason` is its code.
 
-    `chunk` and `position` (0-based, inside the chunk) say where it was read; the publisher turns them into
-    the source's file and, for row formats, the 1-based line.
+    `chunk` and `position` (0-based, in the chunk) locate it; the publisher maps them to a file and a 1-based line.
     """
 
     chunk: int
@@ -51,48 +50,44 @@ class Reject:
     key: str | None = None
     column: str | None = None
     path: str | None = None
-    """The path in its source of a file that was not there or could not be opened: it may only have been away. None
-    otherwise."""
+    """The path, in its source, of a missing or unreadable file, perhaps only temporarily so; else None."""
     first_chunk: int | None = None
-    """The chunk and position of the row that stays, where `reason` is `duplicate_key`."""
+    """The chunk and position of the row that stays, for `duplicate_key`."""
     first_position: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the reject as a JSON object with the fields' names as keys."""
+        """Returns a JSON object, keyed by the fields' names."""
         return dict(self.__dict__)
 
 
 Mask = npt.NDArray[np.bool_]
 """Selects rows, shape [rows]."""
+Ints = npt.NDArray[np.int64]
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
-"""Numbers of rows."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """The fault of a row: a reason of `pipeline.sources.faults`, a message, and the column."""
+    """A row's fault: a reason code, a message, and the column."""
 
     reason: str
     message: str
     column: str | None = None
     path: str | None = None
-    """The path in its source of the file that is not there or cannot be opened, where that is what is wrong."""
+    """The path, in its source, of the missing or unreadable file, if that is the fault."""
 
 
 Faults = dict[int, Fault]
-"""Faults by row; the first one stays."""
+"""Faults by row; the first stays."""
 
 
 def add_faults(faults: Faults, rows: Mask, fault: Fault) -> None:
-    """Adds a fault to each of these rows that has none yet."""
+    """Adds a fault to each selected row without one."""
     for row in np.flatnonzero(rows).tolist():
         faults.setdefault(row, fault)
 
 
 def add_inner(faults: Faults, inner: Faults, rows: Rows, prefix: str = "") -> None:
-    """Adds the faults of some values, each to its row; of several values of one row the first fault stays.
-
-    `inner` are by the values' positions, `rows` has the row of each position, messages begin with `prefix`.
-    """
+    """Adds faults by position to `rows[position]`, with a prefix to their messages; a row keeps its first fault."""
     for position, fault in sorted(inner.items()):
         faults.setdefault(int(rows[position]), replace(fault, message=prefix + fault.message))

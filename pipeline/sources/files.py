@@ -1,7 +1,7 @@
-"""Files as sources list and open them, on this machine and in stores; and the failures that are not the data's.
+"""Files as sources list and open them, on this machine and in stores; and failures of the machine, not of the data.
 
-No memory, a missing library, a full disk or a lost connection ends a build, which can go on later; the row that met it
-is no reject. A file that is not there, or must not be read, is one.
+Lack of memory, a missing library, a full disk or a lost connection ends a build, which can resume later; it rejects no
+row. A missing or forbidden file is a reject.
 
 >>> is_machine_fault(MemoryError()), is_machine_fault(ValueError("damaged"))
 (True, False)
@@ -23,25 +23,25 @@ from recordmill.pipeline.versions.stores.open_store import open_object, open_str
 
 
 class FileInfo(NamedTuple):
-    """One file that a pattern matched: its full path, its size in bytes and its time of change (Unix seconds)."""
+    """A matched file: its full path, size in bytes and modification time (Unix seconds)."""
 
     path: str
     bytes: int
     modified: float
     tag: str = ""
-    """An object's ETag or generation, which changes with its content; its time is 0 then."""
+    """An object's ETag or generation, which changes with its content; `modified` is then 0."""
     changed: float = 0.0
-    """Its ctime (Unix seconds), which no program sets; of a file at a URL `modified`."""
+    """The ctime (Unix seconds), which no program can set; `modified` for a file at a URL."""
     inode: int = 0
 
     @property
     def keyed(self) -> str:
-        """The text that stands for its content in keys."""
+        """The text that stands for the content in keys."""
         return self.tag or repr(self.modified)
 
     @property
     def seen(self) -> str:
-        """The text that proves to this machine, beside the size, that its content is as it was."""
+        """The text that proves to this machine, with the size, that the content is unchanged."""
         return self.tag or repr((self.changed, self.inode))
 
 
@@ -49,16 +49,16 @@ class Files(Protocol):
     """Files on any filesystem; paths are local or URLs such as `gs://bucket/name`."""
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
-        """Lists the files that a glob matches (`**` crosses folders), sorted by path; empty when there are none."""
+        """Lists the files that a glob matches (`**` crosses folders), sorted by path."""
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder (on object stores: whether anything lies under it)."""
+        """Whether `path` is a folder (in an object store: a prefix of any object)."""
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
+        """Opens a file for reading. Raises: OSError: missing or unreadable."""
 
     def read(self, path: str, start: int = 0, length: int | None = None, most: int | None = None) -> bytes:
-        """Reads a file, or a part. Raises: TooLargeError: it has over `most` bytes, which are not read; OSError."""
+        """Reads a file or a part of it. Raises: TooLargeError: over `most` bytes, before reading; OSError."""
         with self.open(path) as file:
             if most is not None and (size := file.seek(0, os.SEEK_END)) > most:
                 raise TooLargeError(size)
@@ -66,18 +66,18 @@ class Files(Protocol):
             return file.read(-1 if length is None else length)
 
     def left_out(self) -> Collection[str]:
-        """Names the files that the patterns so far leave out, since their names have empty or dotted parts."""
+        """Lists the files skipped by patterns so far, because their names have empty or dotted parts."""
         return ()
 
 
 class FileList(Sequence[FileInfo]):
-    """Files, packed: about 30 bytes each, where a list of `FileInfo` takes 300. Made to be iterated over.
+    """A packed list of files for iteration: about 30 bytes each, where a `FileInfo` takes 300.
 
     >>> [file.path for file in FileList([FileInfo("a.txt", 3, 0.0), FileInfo("b.txt", 5, 0.0)])]
     ['a.txt', 'b.txt']
     """
 
-    BLOCK = 4096  # files that are packed together
+    BLOCK = 4096  # files packed together
 
     def __init__(self, files: Iterable[FileInfo] = ()) -> None:
         self._blocks, self._rest = list[bytes](), list[FileInfo]()
@@ -85,7 +85,7 @@ class FileList(Sequence[FileInfo]):
             self.append(file)
 
     def append(self, file: FileInfo) -> None:
-        """Adds a file at the end."""
+        """Appends a file."""
         self._rest.append(file)
         if len(self._rest) == self.BLOCK:
             self._blocks.append(pack(list(zip(*self._rest, strict=True))))  # by columns, which compress better
@@ -113,10 +113,9 @@ def _files(block: bytes) -> list[FileInfo]:
 
 
 class LocalFiles(Files):
-    """Files of this machine; has no state, so it can be sent to workers.
+    """Files of this machine; stateless, so it can be sent to workers. Raises: OSError: a folder cannot be listed.
 
-    Symbolic links are followed, once in a chain of folders; a broken one is listed with 0 bytes, so that reading it
-    counts it as missing. Raises: OSError where a folder cannot be listed.
+    Follows symbolic links, once in a chain of folders; lists a broken link with 0 bytes: reading finds it missing.
     """
 
     def match(self, pattern: str) -> FileList:
@@ -127,7 +126,7 @@ class LocalFiles(Files):
 
     def open(self, path: str) -> BinaryIO:
         if "\0" in path:
-            raise OSError(f"cannot open {path!r}: a path holds no NUL character")
+            raise OSError(f"cannot open {path!r}: a path must not contain NUL")
         return open_file(path)
 
 
@@ -141,11 +140,11 @@ def _matched(pattern: str) -> Iterator[FileInfo]:
     matches = globs.glob_pattern(pattern).fullmatch
     hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
     paths = _walk(folder, globs.depth(pattern), hidden, frozenset())
-    return (file for path in paths if matches(path) for file in _regular(path))  # to look at a file takes long
+    return (file for path in paths if matches(path) for file in _regular(path))  # matched first: a stat is slow
 
 
 def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """Lists the files of a folder and of at most `levels` folders below, by path; `above` are the folders around it."""
+    """Lists the files of a folder and up to `levels` folders below, by path; `above` are its ancestors."""
     state = os.stat(folder or ".")
     identity = state.st_dev, state.st_ino
     if identity in above:
@@ -158,7 +157,7 @@ def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[tuple[
 
 
 def _names(folder: str, hidden: bool) -> list[str]:
-    """Lists names in a folder, sorted; those of folders with a slash at their ends, as all paths below them begin."""
+    """Lists the sorted names in a folder; folders end with a slash, so that they sort as the paths below them."""
     with os.scandir(folder or ".") as entries:
         shown = (entry for entry in entries if hidden or not entry.name.startswith("."))
         return sorted(f"{entry.name}/" if _is_folder(entry) else entry.name for entry in shown)
@@ -172,7 +171,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _regular(path: str) -> Iterator[FileInfo]:
-    """Yields a file, or a link that leads nowhere; no socket, pipe or device."""
+    """Yields a regular file or a broken link; no socket, pipe or device."""
     try:
         state = os.stat(path)
     except OSError:
@@ -183,10 +182,10 @@ def _regular(path: str) -> Iterator[FileInfo]:
 
 
 class StoreFiles:
-    """Files whose s3:// and gs:// come through the stores' own clients, one a process; all others as given.
+    """Reads s3:// and gs:// through the stores' own clients, one a process, and other files through `others`.
 
-    A prefix is listed once, for all patterns below it. Credentials and endpoints are those of the environment. A key
-    means itself: `a//b` is no `a/b`. Below a folder, keys with empty or dotted parts are left out, and `left_out`.
+    Lists a prefix once for all patterns below it. The environment gives credentials and endpoints. Keys are literal:
+    `a//b` differs from `a/b`. Below a folder, keys with empty or dotted parts are skipped and `left_out`.
     """
 
     def __init__(self, others: Files) -> None:
@@ -198,7 +197,7 @@ class StoreFiles:
         return StoreFiles, (self._others,)
 
     def again(self) -> "StoreFiles":
-        """Returns files that list anew."""
+        """Returns a copy that lists again."""
         return StoreFiles(self._others)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
@@ -229,10 +228,7 @@ class StoreFiles:
         return self._odd
 
     def _below(self, prefix: str) -> tuple[list[FileInfo], dict[str, str]]:
-        """Lists the objects whose URLs begin with a prefix, sorted, but those that stand for folders.
-
-        Also maps the URLs of those with odd parts, which are not listed, to the URLs without these parts.
-        """
+        """Lists objects by URL prefix, sorted, without folder markers; maps skipped URLs to plain ones."""
         if prefix not in self._objects:
             store, key = open_object(prefix)
             start, files, odd = prefix.rfind("/") + 1, list[FileInfo](), dict[str, str]()
@@ -251,32 +247,32 @@ MACHINE = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO,
     errno.ESTALE,
 }  # fmt: skip
-"""A disk that is full or fails, too many open files, no memory."""
+"""A full or failing disk, too many open files, no memory."""
 ABSENT = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG
 }  # fmt: skip
-"""Errors of one file."""
+"""Errors of a single file."""
 
 
 class OutOfMemoryError(UserError):
-    """Raised where memory is short although nothing else was under way; the message says for what."""
+    """Raised if memory runs out although nothing else is running; the message says for what."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"memory was not enough to {what}, even with nothing else under way in the process, and no row is rejected "
-            "for that: use a machine with more memory, fewer --processes, or a smaller `max_pixels` of the images"
+            f"not enough memory to {what}, even with nothing else running in the process; this rejects no row: "
+            "use a machine with more memory, fewer --processes, or a smaller `max_pixels` for the images"
         )
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Whether an error says nothing of the data that was at work."""
+    """Whether an error is the machine's, not the data's."""
     return error.errno in MACHINE if isinstance(error, OSError) else isinstance(error, MemoryError | ImportError)
 
 
 def why_absent(error: OSError, full: str, files: Files) -> str | None:
-    """Says why a file could not be read, if it is the file; `full` is its path. None if it is the machine."""
+    """Returns why a file could not be read; None if the machine is at fault. `full` is its path."""
     if error.errno in ABSENT:
         return os.strerror(error.errno or 0)
-    if error.errno is None and not files.match(globs.escape(full)):  # of a URL
+    if error.errno is None and not files.match(globs.escape(full)):  # at a URL
         return os.strerror(errno.ENOENT)
     return None

@@ -1,15 +1,15 @@
-r"""Paths that stand for many: globs, with one meaning on every filesystem, and paths with spans.
+r"""Globs, with one meaning on every filesystem, and paths with spans.
 
-**Globs.** In one part of a path `*` is any run of characters, `?` is one, `[abc]`, `[a-z]` and `[!abc]` are one of a
-set; a part `**` is any number of folders, none included, and at the end every file below. A wildcard at the start of a
-part does not match a dot: hidden files and folders are left out unless the pattern itself writes the dot.
+**Globs.** Within a part of a path, `*` matches any characters, `?` one, and `[abc]`, `[a-z]`, `[!abc]` one of a set; a
+part `**` matches any number of folders, also none, and at the end every file below. A leading wildcard does not match a
+dot: hidden files and folders need a pattern that writes the dot.
 
 >>> bool(glob_pattern("data/**/*.jsonl").fullmatch("data/a.jsonl"))
 True
 
-**Spans.** `data/{span}/…`, or `data/{YYYY}-{MM}-{DD}/…`, hours with `{HH}`: a placeholder is one part of a path, or
-some of its characters; `{span}` takes any name, the others the digits of a real date. Each value found is a span, whose
-rows have shards of their own.
+**Spans.** In `data/{span}/…` or `data/{YYYY}-{MM}-{DD}/…`, with hours `{HH}`, a placeholder is one part of a path or
+some of its characters; `{span}` takes any name, the others the digits of a real date. Each value is a span, and its
+rows get their own shards.
 
 >>> template = Template("logs/{YYYY}/{MM}/{DD}/*.csv")
 >>> template.span_of("logs/2026/11/20/a.csv"), template.span_of("logs/2026/11/31/a.csv")
@@ -17,7 +17,7 @@ rows have shards of their own.
 >>> template.fill("2026-11-20")
 'logs/2026/11/20/*.csv'
 
-A folder of that very name is written with `[{]`, in any path: `[{]span}/*.csv`.
+In any path, `[{]span}/*.csv` names a folder literally.
 """
 
 import re
@@ -41,52 +41,51 @@ MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 NOT_HIDDEN = r"(?!\.)"
 ANY = "[^/]*"
 FOLDERS = rf"(?:{NOT_HIDDEN}[^/]++/)*"
-STORES = ("s3://", "gs://")  # object stores, where each slash of a key counts
-FIXED = "\0"  # marks the places of placeholders in a `Template`'s pattern: what matches around one decides what it is
+STORES = ("s3://", "gs://")  # object stores: each slash of a key counts
+FIXED = "\0"  # marks placeholders in a `Template`'s pattern: the text around one decides its value
 
 
 def is_glob(path: str) -> bool:
-    """Whether the path holds a wildcard."""
+    """Whether the path has a wildcard."""
     return WILDCARD.search(path) is not None
 
 
 def is_literal(pattern: str) -> bool:
-    """Whether one path alone, `literal_prefix`, can match."""
+    """Whether the pattern matches only one path, `literal_prefix`."""
     return LITERAL.fullmatch(pattern) is not None
 
 
 def escape(path: str) -> str:
-    """Makes a pattern that matches this path alone."""
+    """Makes a pattern that matches only this path."""
     return WILDCARD.sub(r"[\g<0>]", path)
 
 
 def literal_prefix(pattern: str) -> str:
-    """Returns the text that every match begins with, escapes undone."""
-    return ESCAPED.sub(r"\1", LITERAL.match(pattern)[0])  # type: ignore[index]  # it matches the empty text too
+    """Returns the literal beginning of every match, unescaped."""
+    return ESCAPED.sub(r"\1", LITERAL.match(pattern)[0])  # type: ignore[index]  # it also matches the empty text
 
 
 def folder_prefix(pattern: str) -> str:
-    """Returns the folder of every match, with its slash at the end; '' for the working folder."""
+    """Returns the folder of every match, with a trailing slash; '' for the working folder."""
     prefix = literal_prefix(pattern)
     return prefix[: prefix.rfind("/") + 1]
 
 
 def without_slash(path: str) -> str:
-    """Returns a folder without the slash at its end; in a store one alone, since `a//` is another prefix than `a/`."""
+    """Strips trailing slashes from a folder; in a store only one, since `a//` and `a/` are different prefixes."""
     return path.removesuffix("/") if path.startswith(STORES) else path.rstrip("/")
 
 
 def depth(pattern: str) -> int | None:
-    """Returns how many folders below `folder_prefix` a match can be; None for no limit."""
+    """Returns how many folders below `folder_prefix` a match can lie; None if unlimited."""
     parts = pattern.split("/")
     return None if "**" in parts else len(parts) - 1 - folder_prefix(pattern).count("/")
 
 
 def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """Makes the regular expression whose full matches are the glob's.
+    """Makes a regular expression that matches a glob's paths in full.
 
-    Each wildcard but the last is lazy and never backtracks: a later place would only leave less for the rest. So many
-    wildcards cost no more than one after another.
+    Each wildcard but the last is lazy and atomic, since a later match only leaves less for the rest: cost stays linear.
     """
     *folders, last = pattern.split("/")
     parts = [FOLDERS if part == "**" else _part(part) + "/" for part in folders]
@@ -100,7 +99,7 @@ def _part(part: str) -> str:
 
 
 def _in_turn(pieces: Iterable[str], wildcard: str, *, is_fixed: bool) -> str:
-    """Joins pieces of an expression, of which some are the wildcard; several of these in a row are one."""
+    """Joins pieces of an expression; consecutive wildcards become one."""
     runs = [(is_wildcard, "".join(run)) for is_wildcard, run in groupby(pieces, wildcard.__eq__)]
     runs = [(False, ""), *runs] if not runs or runs[0][0] else runs
     first, *others = [text for is_wildcard, text in runs if not is_wildcard] + [""] * runs[-1][0]
@@ -112,7 +111,7 @@ def _in_turn(pieces: Iterable[str], wildcard: str, *, is_fixed: bool) -> str:
 
 
 def _translate(token: re.Match[str]) -> str:
-    """Translates one character of a glob, or a set of them; a range that runs backwards holds none."""
+    """Translates one character or set of a glob; a backward range is empty."""
     text, negated, members = token[0], token[1], token[2]
     if not members:
         return {"*": ANY, "?": "[^/]"}.get(text) or re.escape(text)
@@ -133,37 +132,34 @@ PLACEHOLDER = re.compile(r"\{(span|YYYY|MM|DD|HH)\}")
 
 @dataclass(frozen=True)
 class Template:
-    """A path with placeholders; elsewhere it may be a glob."""
+    """A path, perhaps a glob, with placeholders."""
 
     path: str
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The placeholders in it."""
+        """The placeholders in the path."""
         return frozenset(PLACEHOLDER.findall(self.path))
 
     def fault(self) -> str | None:
-        """Says why its placeholders name no span; None if they do."""
+        """Returns why the placeholders name no span; None if they do."""
         if not self.names or self.names == {"span"} or self.names - {"HH"} == {"YYYY", "MM", "DD"}:
             return None
         shown = ", ".join(f"{{{name}}}" for name in sorted(self.names))
         wanted = "a span is {span}, or a day of {YYYY}, {MM} and {DD}, with or without {HH}"
-        return f"{shown}: {wanted}; a folder of that very name is written {without_spans(f'{{{min(self.names)}}}')}"
+        return f"{shown}: {wanted}; write a folder with this literal name as {without_spans(f'{{{min(self.names)}}}')}"
 
     def glob(self) -> str:
-        """Returns the pattern of the paths of all spans."""
+        """Returns a pattern for the paths of all spans."""
         return PLACEHOLDER.sub(lambda match: "[0-9]" * DIGITS.get(match[1], 0) or "*", self.path)
 
     def span_of(self, path: str) -> str | None:
-        """Returns the span of a path that the glob matches, or of a file below it; None for no real date."""
+        """Returns the span of a matching path, or of a path below one; None for an invalid date."""
         match = self._pattern.match(path)
         return match and _name(match.groupdict())
 
     def fill(self, span: str, text: str | None = None) -> str | None:
-        """Fills a span's name into the path, or another text of these placeholders; None if no span can be named so.
-
-        Returns a glob, in which the name is escaped.
-        """
+        """Fills a span's name, escaped, into the path or a text with its placeholders; None if it does not fit."""
         values, text = self._values(span), self.path if text is None else text
         return None if values is None else PLACEHOLDER.sub(lambda match: escape(values[match[1]]), text)
 
@@ -177,7 +173,7 @@ class Template:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        """The expression of the beginning of paths, with a group for each placeholder."""
+        """The expression for the beginning of paths, with a group for each placeholder."""
         seen, text = set[str](), glob_pattern(PLACEHOLDER.sub(lambda match: f"\0{match[1]}\0", self.path)).pattern
 
         def group(name: str) -> str:
@@ -190,7 +186,7 @@ class Template:
 
 
 def _name(values: Mapping[str, str]) -> str | None:
-    """Names the span of a template's values; None if they are no date, or no name of a folder."""
+    """Names the span of a template's values; None for an invalid date or folder name."""
     span = values.get("span")
     if span is not None:
         return span if is_folder_name(span) else None
@@ -209,12 +205,12 @@ def without_spans(path: str) -> str:
 
 
 def is_template(source: SourceOptions) -> bool:
-    """Whether the files of a source name spans."""
+    """Whether a source's path has spans."""
     return bool(Template(source.path).names)
 
 
 def in_folder(source: Source, folder: str) -> Source:
-    """Resolves a source's relative paths from a folder, whose own name is escaped in a glob and a template."""
+    """Resolves a source's relative paths against a folder, escaped in globs and templates."""
     paths = {name: getattr(source, name, None) for name in PATHS}
     resolved = {
         name: str(Path(without_spans(escape(folder) if is_glob(path) or Template(path).names else folder), path))

@@ -1,11 +1,11 @@
-"""References to images: the value of an image's column on its way from a source to its shard.
+"""References to images: the value of an image column on its way from a source to its shard.
 
-A file of the source, a piece of one (a member of a tar file), a piece of the build's scratch, or the bytes themselves.
-A reference is a byte string, so that rows stay small and plain: its first byte says which it is.
+A reference points to a file of the source, a piece of one (a tar member), a piece of the build's scratch, or holds the
+bytes themselves. It is a byte string, which keeps rows small; its first byte tells the kind.
 
-What a row names is not trusted. A path is relative to the folder of the file that names it, or to the source's `images`
-folder where that is given; one that is absolute, or a URL, is taken where it is inside the source's folder of images. A
-symbolic link that leads out of that folder is refused, but followed where the folder itself is listed.
+Paths in rows are untrusted. A path is relative to the folder of the file that names it, or to the source's `images`
+folder; an absolute path or URL must lie inside the source's folder of images. A symbolic link out of that folder is
+refused, but followed when the folder itself is listed.
 
 >>> parse(to_piece("a.tar", 512, 9))
 Reference(path='a.tar', offset=512, length=9, in_scratch=False, data=None)
@@ -21,6 +21,7 @@ from urllib.parse import unquote_to_bytes
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.sources.columns import ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.paths import Inside, inside, join
 
@@ -30,16 +31,16 @@ SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An image's place, or its bytes (`data`); a whole file has no length."""
+    """An image's place, or its bytes (`data`); `length` is None for a whole file."""
 
     path: str = ""
-    """Relative to the folder of the source's images, or to the build's scratch folder."""
+    """Relative to the source's folder of images, or to the build's scratch folder."""
     offset: int = 0
     length: int | None = None
     in_scratch: bool = False
     data: bytes | None = None
     sides: str = ""
-    """The width and height that an annotation states, `200 x 100`."""
+    """The annotated width and height, `200 x 100`."""
 
 
 def to_file(path: str) -> bytes:
@@ -63,18 +64,18 @@ def inline(data: bytes) -> bytes:
 
 
 def file_path(reference: bytes) -> str | None:
-    """Returns the path of a whole file of the source; None of any other reference."""
+    """Returns the path of a whole file of the source; None for other references."""
     return parse(reference).path if reference[:1] in (FILE, SIZED) else None
 
 
 def with_sides(reference: bytes | None, sides: str | None) -> bytes | None:
-    """Adds the width and height that an annotation states, if they are above 0, to a reference to a whole file."""
+    """Adds an annotated width and height above 0 to a reference to a whole file."""
     is_file = reference and sides and reference[:1] == FILE and SIDES.fullmatch(sides)
     return SIZED + f"{sides}:".encode() + reference[1:] if is_file and reference else reference
 
 
 def parse(reference: bytes) -> Reference:
-    """Reads a reference. Raises: ValueError: the bytes are none."""
+    """Parses a reference. Raises: ValueError: invalid bytes."""
     kind, rest = reference[:1], reference[1:]
     if kind == INLINE:
         return Reference(data=rest)
@@ -84,22 +85,16 @@ def parse(reference: bytes) -> Reference:
         sides, name = rest.decode().split(":", 1)
         return Reference(name, sides=sides)
     if kind not in (PIECE, SCRATCH):
-        raise ValueError(f"no reference to an image: it begins with {kind!r}")
+        raise ValueError(f"invalid reference to an image: it begins with {kind!r}")
     offset, length, path = rest.split(b":", 2)
     return Reference(path.decode(), int(offset), int(length), in_scratch=kind == SCRATCH)
 
 
 DATA_URL = "data:"
-ImageBase = tuple[str, str] | tuple[str, str, str]
-"""The folder that paths of images are relative to: `SourceReader.image_root`, and a folder below it; and an ending that
-the paths lack."""
 
 
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """Makes references of a column of paths and `data:` URLs, Arrow `string` of shape [rows] that may be no UTF-8.
-
-    Returns Arrow `binary`, null where there is nothing, or nothing good; the faults are added.
-    """
+    """Makes references, Arrow `binary`, from paths and `data:` URLs: shape [rows], null if missing or bad."""
     made = list[bytes | None]()
     root, folder, *ending = base
     links = Inside(root)
@@ -112,20 +107,17 @@ def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> 
 
 
 def inlined(values: pa.Array) -> pa.Array:
-    """Makes references of a column of images' bytes, Arrow `binary` of shape [rows]; empty bytes are null."""
+    """Makes references that hold images' bytes, Arrow `binary` of shape [rows]; empty bytes become null."""
     return pa.array([inline(data) if data else None for data in values.to_pylist()], pa.binary())
 
 
 def empty_images(values: pa.Array) -> pa.Array:
-    """Makes references to an empty image where a column's bytes are empty, null elsewhere.
-
-    It is refused when it is loaded, as a value that is missing: only then must an image's bytes be known.
-    """
+    """Makes references to an empty image for empty bytes, else null: loading one refuses it as a missing value."""
     return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
 
 
 Refusal = tuple[str, str]
-"""A reason of `pipeline.sources.faults`, and the message."""
+"""A reason code and a message."""
 
 
 def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> bytes | Refusal:
@@ -138,7 +130,7 @@ def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> by
     text, whole = text + ending, f"{links.root}/"
     folder, text = ("", text.removeprefix(whole)) if text.startswith(whole) else (folder, text)
     path = inside(folder, text, in_store=not links.is_local)
-    slashed = inside(folder, text.replace("\\", "/")) if "\\" in text else None  # as Windows writes it
+    slashed = inside(folder, text.replace("\\", "/")) if "\\" in text else None  # a Windows path
     if slashed and os.path.lexists(join(links.root, slashed)) and not os.path.lexists(join(links.root, path or "")):
         path = slashed
     if path is None:

@@ -1,4 +1,4 @@
-"""The options of every source, as a spec gives them; `sources.formats` finds the reader of each, which loads Arrow.
+"""The options of every source, as a spec gives them; `sources.formats` finds their readers, which load Arrow.
 
 >>> Csv(format="csv", path="rows.csv").separator
 ','
@@ -14,14 +14,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.options import Options
 
-REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")  # a function of the user's: `module:function`
-PATHS = ("path", "images", "names", "image_list")  # the options that are paths, and may hold placeholders
+REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")  # a user's `module:function`
+PATHS = ("path", "images", "names", "image_list")  # options that hold paths, with placeholders or without
 Item = TypeVar("Item")
 
 
 def _not_reserved(columns: dict[str, str]) -> dict[str, str]:
     for name in (name for name in columns.values() if name.startswith("@")):
-        raise ValueError(f"the column {name!r} cannot be read: rename it, `@` begins our own")
+        raise ValueError(f"the column {name!r} is reserved: rename it, `@` begins internal columns")
     return columns
 
 
@@ -33,18 +33,18 @@ def _character(value: str) -> str:
 
 def _header(value: Any) -> Any:
     if value is not True and not isinstance(value, list | tuple):
-        raise ValueError(f"should be true, or the list of the columns' names of files without a header, got {value!r}")
+        raise ValueError(f"should be true, or the list of column names for files without a header, got {value!r}")
     return value
 
 
 def _known(encoding: str) -> str:
-    """Checks that Python knows an encoding of text, and that it reads anything to the end."""
+    """Checks that Python knows a text encoding, and that its decoder can replace invalid bytes."""
     try:
-        b"a".decode(encoding, "ignore")  # refuses codecs that are not of text, such as `base64`
+        b"a".decode(encoding, "ignore")  # refuses codecs for other data, such as `base64`
         data = "a".encode(encoding) + bytes(range(256))
         codecs.getincrementaldecoder(encoding)("replace").decode(data, final=True)
     except (LookupError, ValueError) as error:
-        raise ValueError(f"is no encoding of text that Python knows: {encoding!r}; try utf-8 or cp1252") from error
+        raise ValueError(f"is not a text encoding known to Python: {encoding!r}; try utf-8 or cp1252") from error
     return encoding
 
 
@@ -61,17 +61,17 @@ Reference = Annotated[str, AfterValidator(_reference)]
 
 
 class SourceOptions(Options):
-    """The options that every source has."""
+    """Options of every source."""
 
     format: str
     path: str
     split: str | None = None
-    """The split that all rows of the source go to; by default each row's own."""
+    """The split of all the source's rows; by default each row decides."""
     columns: Annotated[dict[str, Annotated[str, Field(min_length=1)]], AfterValidator(_not_reserved)] = {}
-    """The source's own names of columns, by the names that the spec reads them by."""
+    """The source's own column names, by the names in the spec."""
 
     def by_asked_names(self, values: Mapping[str, Item]) -> dict[str, Item]:
-        """Renames the keys of a mapping from the source's own names of columns to those that the spec reads them by."""
+        """Renames a mapping's keys from the source's column names to the spec's."""
         renamed = {name: values[own] for name, own in self.columns.items() if own in values}
         return renamed | {own: value for own, value in values.items() if own not in self.columns.values()}
 
@@ -88,10 +88,10 @@ class TableOptions(SourceOptions):
     """Files of rows."""
 
     path: str = Field(min_length=1)
-    """A file, a folder (the files in it of this format) or a glob, where `**` is any number of folders."""
+    """A file, a folder (its files of this format) or a glob; `**` crosses folders."""
     images: str | None = Field(default=None, min_length=1)
-    """The folder that the paths of images are relative to; without it, the folder of the file that names them. With an
-    ending that the paths lack: `train/*.jpg`."""
+    """The folder of relative image paths, by default that of the file that names them; `train/*.jpg` adds a missing
+    ending."""
 
 
 class EncodedOptions(TableOptions):
@@ -102,22 +102,22 @@ class EncodedOptions(TableOptions):
 
 
 class DelimitedOptions(EncodedOptions):
-    """Files of records whose cells have a separator between them."""
+    """Files of records with separated cells."""
 
     separator: Character = ","
-    """The character between two cells."""
+    """The character between cells."""
     quote: Character | None = '"'
-    """The character around a cell that holds separators, line breaks or itself, which is doubled; none: no cell is."""
+    """The character around a cell with separators, line breaks or the (doubled) quote itself; none: no quoting."""
     escape: Character | None = None
-    """The character that makes the next one a plain character: a backslash, where quotes are written as `\\"`."""
+    """The character that makes the next one literal: a backslash, if quotes are written as `\\"`."""
     trim: bool = False
-    """True: blanks at the beginning of a cell, also before its quote, are no part of it."""
+    """True strips leading blanks of a cell, also before its quote."""
     skip: int = Field(default=0, ge=0)
-    """The number of records before the header, or before the first row, of each file; blank lines do not count."""
+    """The number of records in each file before the header or first row; blank lines do not count."""
     header: Header = True
-    """True: the first record names the columns; otherwise their names, of files without a header."""
+    """True if the first record names the columns; otherwise the column names of files without a header."""
     decimal: Literal[".", ","] = "."
-    """The character before the fraction of a number. With a comma, `1.234` is a reject: it may be a thousand."""
+    """The decimal mark of numbers. With a comma, `1.234` is rejected: it may be a thousand."""
 
     @model_validator(mode="after")
     def _check(self) -> "DelimitedOptions":
@@ -141,7 +141,7 @@ class Tsv(DelimitedOptions):
 
     format: Literal["tsv"]
     separator: Character = "\t"
-    """The character between two cells."""
+    """The character between cells."""
 
 
 class JsonLines(EncodedOptions):
@@ -161,14 +161,14 @@ class TextFiles(EncodedOptions):
 
     format: Literal["text"]
     document: Literal["line", "file"] = "line"
-    """The unit that is a row."""
+    """The unit of a row."""
 
 
 class ArchiveOptions(TableOptions):
-    """Files of records that hold the images' bytes themselves, such as TFRecord and tar files."""
+    """Files of records that contain the images' bytes, such as TFRecord and tar files."""
 
     images: None = None
-    """None: images lie in the records."""
+    """None: the records contain the images."""
 
 
 class TFRecord(ArchiveOptions):
@@ -176,7 +176,7 @@ class TFRecord(ArchiveOptions):
 
     format: Literal["tfrecord"]
     compression: Literal["auto", "gzip", "zlib", "none"] = "auto"
-    """The compression of the files; `auto` looks at their first bytes."""
+    """The files' compression; `auto` checks their first bytes."""
 
 
 class WebDataset(ArchiveOptions):
@@ -189,18 +189,17 @@ class AnnotatedImages(TableOptions):
     """Images with annotations in a published format: COCO, Pascal VOC, YOLO, Open Images."""
 
     format: Literal["coco", "voc", "yolo", "open_images"]
-    """The format of the annotations."""
+    """The annotation format."""
     path: str = Field(min_length=1)
-    """The annotations: a file, a folder or a glob. Of `voc` and `yolo` the folder of all annotations, also those below
-    it."""
+    """The annotations: a file, a folder or a glob. For `voc` and `yolo` a folder, searched recursively."""
     images: str | None = Field(default=None, min_length=1)
-    """The folder of the images. Without it, the folder of the JSON file or of the CSV file; of `voc` and `yolo` that of
-    the annotations."""
+    """The folder of the images, by default that of the JSON or CSV file, or the annotations' for `voc` and `yolo`."""
     names: str | None = Field(default=None, min_length=1)
-    """The file with the names of the classes, for `yolo` (`data.yaml`, `classes.txt`) and `open_images` (the class
-    descriptions, CSV). Without it, a category is what the annotation says: a number, an identifier."""
+    """The file of class names for `yolo` (`data.yaml`, `classes.txt`) and `open_images` (class descriptions, CSV). By
+    default a category is the annotation's number or identifier."""
     image_list: str | None = Field(default=None, min_length=1)
-    """A file that lists the images that are rows, one a line, by name or path, or their folder; without it, all are."""
+    """A file that lists the rows' images, one a line, by name or path, or their folder; by default all images are
+    rows."""
 
     @model_validator(mode="after")
     def _check_names(self) -> "AnnotatedImages":
@@ -210,25 +209,25 @@ class AnnotatedImages(TableOptions):
 
 
 class UserRows(SourceOptions):
-    """Rows that a function yields."""
+    """Rows that a user's function yields."""
 
     format: Literal["python"]
     path: str = Field(default=".", min_length=1)
-    """The folder that paths of images in rows, and `inputs`, are relative to."""
+    """The folder of `inputs` and of relative image paths."""
     rows: Reference
-    """The function, as `module:function`: called with `options`, it yields dictionaries."""
+    """The function, `module:function`: called with `options`, it yields dictionaries."""
     parts: Reference | None = None
-    """A function that, called with `options`, gives a list of JSON values: `rows` is called with each as `part`, by
-    several workers at once."""
+    """A function, called with `options`, that returns a list of JSON values: parallel workers call `rows` with each as
+    `part`."""
     options: dict[str, Any] = {}
-    """The arguments of the functions, by name."""
+    """The functions' arguments, by name."""
     inputs: tuple[str, ...] = ()
-    """The files that are read, as globs: where one of them has changed, a build is a new one."""
+    """The files that the functions read, as globs: a change to one starts a new build."""
     count: int | None = Field(default=None, ge=1)
-    """About how many rows there are."""
+    """The approximate number of rows."""
 
     def references(self) -> list[str]:
-        """Lists the functions that it names."""
+        """Lists the user's functions."""
         return [self.rows, *([self.parts] if self.parts else [])]
 
 

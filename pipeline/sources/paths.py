@@ -1,4 +1,4 @@
-"""Paths inside a source: relative to its root, POSIX, normalized; and names that were meant."""
+"""Paths inside a source (relative to its root, POSIX, normalized), and name checks."""
 
 import os
 import posixpath
@@ -14,14 +14,11 @@ from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
 
 NOTED = 3
 ODD = "left out, because their names have empty or dotted parts"
-MAX_PATH = 4096  # Linux' own limit, in bytes
+MAX_PATH = 4096  # Linux's limit, in bytes
 
 
 def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
-    """Makes a path that is relative to `folder`, itself below the root, relative to the root; in a store, `a//b` stays.
-
-    Returns None where it is absolute, a URL, holds a NUL, or leaves the root.
-    """
+    """Makes a path in `folder` relative to the root (in a store, `a//b` stays); None if absolute, a URL or outside."""
     if path.startswith("/") or "://" in path or "\0" in path:
         return None
     joined = posixpath.join(folder, path)
@@ -30,20 +27,17 @@ def inside(folder: str, path: str, *, in_store: bool = False) -> str | None:
 
 
 class Inside:
-    """Finds out if files stay in a folder when links are followed; looks each folder inside it up once.
-
-    An object lives as long as a block of rows, and remembers the folders that it looked up.
-    """
+    """Checks that files stay in a folder when links are followed; caches folders for the life of a block of rows."""
 
     def __init__(self, root: str) -> None:
-        """Takes the folder, local or a URL; of a URL there are no links."""
+        """Takes a folder, local or a URL; a URL has no links."""
         self.root = root
         self.is_local = "://" not in root
         self._folders: dict[str, bool] = {}
         self._names: dict[str, dict[bytes, list[str]]] = {}
 
     def holds(self, path: str) -> bool:
-        """Whether a path inside the folder, as `inside` gives it, leads to a place inside it; it need not be there."""
+        """Whether a path from `inside`, which need not exist, stays in the folder."""
         if not self.is_local:
             return True
         folder = posixpath.dirname(path)
@@ -52,9 +46,9 @@ class Inside:
         return self._folders[folder] and (not os.path.islink(join(self.root, path)) or self._stays(path))
 
     def spelled(self, path: str) -> str:
-        """Returns a path as the file system spells it, which may hold decomposed letters (NFD) for composed ones (NFC).
+        """Returns a path as the file system spells it: perhaps with decomposed letters (NFD) for composed ones (NFC).
 
-        The path stays as it is where that very name is there, where no name is alike or several are, and for a URL.
+        Returns the path unchanged if it exists, if no name or several names are equivalent, and for a URL.
         """
         if not self.is_local or is_of_one_form(path) or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
             return path
@@ -66,7 +60,7 @@ class Inside:
         return spelled
 
     def _alike(self, folder: str) -> dict[bytes, list[str]]:
-        """Returns the names in a folder by their composed form; none of a folder that cannot be listed."""
+        """Returns the names in a folder by composed form; empty if it cannot be listed."""
         if folder not in self._names:
             names = self._names[folder] = dict[bytes, list[str]]()
             with suppress(OSError):
@@ -80,17 +74,17 @@ class Inside:
 
 
 def path_key(path: str) -> bytes:
-    """The key of a row that a file stands for: the same whether its name is composed (NFC) or decomposed."""
+    """Returns the key of a file's row: the same for a composed (NFC) and a decomposed name."""
     return unicodedata.normalize("NFC", path).encode()
 
 
 def is_of_one_form(path: str) -> bool:
-    """Whether a name's composed form is its decomposed one, too, as in ASCII."""
+    """Whether a name's composed and decomposed forms are equal, as in ASCII."""
     return path.isascii() or all(unicodedata.is_normalized(form, path) for form in ("NFC", "NFD"))
 
 
 def is_utf8(path: str) -> bool:
-    """Whether a file's name is UTF-8: POSIX takes any bytes, and Python gives others as surrogates."""
+    """Whether a file's name is UTF-8: POSIX allows any bytes, and Python decodes others to surrogates."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -99,12 +93,12 @@ def is_utf8(path: str) -> bool:
 
 
 def join(root: str, path: str) -> str:
-    """The full path of a path relative to the root."""
+    """Returns the full path of a path relative to the root."""
     return f"{root}/{path}"
 
 
 def check_names(file: str, asked: Iterable[str], found: Collection[str], where: str = "") -> None:
-    """Checks that every asked column is there. Raises: SourceError: one is not; the nearest name is suggested."""
+    """Checks that every asked column exists. Raises: SourceError: one is missing; suggests the nearest name."""
     for name in asked:
         if name not in found:
             near = did_you_mean(name, found, "{!r}")
@@ -112,13 +106,13 @@ def check_names(file: str, asked: Iterable[str], found: Collection[str], where: 
 
 
 def is_image(path: str) -> bool:
-    """Whether a file is listed as an image, by its name's ending."""
+    """Whether a file's ending is an image's."""
     return posixpath.splitext(path)[1].lower() in SUFFIXES and is_utf8(path)
 
 
 @contextmanager
 def planning(path: str) -> Iterator[None]:
-    """Makes an OSError one clear line for the user, who gave this path."""
+    """Turns an OSError into one clear line for the user, who gave this path."""
     try:
         yield
     except OSError as error:
@@ -126,5 +120,5 @@ def planning(path: str) -> Iterator[None]:
 
 
 def note(what: str, names: Sequence[str]) -> list[str]:
-    """Makes a note with a count and the first few names; empty where there are none."""
+    """Makes a note with a count and the first few names; empty without names."""
     return [f"{what}: {len(names):,} ({listed(names, NOTED)})"] if names else []

@@ -1,6 +1,6 @@
-"""The interface of a source's reader, which plans chunks and reads one chunk as Arrow rows.
+"""The interface of a source's reader, which plans chunks and reads each as Arrow rows.
 
-A source never imports Beam: the job hands it `Files`, which opens whatever Beam's filesystems open.
+Sources never import Beam: the job passes `Files`, which open all that Beam's filesystems open.
 """
 
 from abc import ABC, abstractmethod
@@ -20,44 +20,45 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import SourceOptions
 
 SourceOf = TypeVar("SourceOf", bound=SourceOptions)
+Key = Sequence[str] | None
+"""The columns of a row's key; None: the default key."""
 
 
 class SourceError(UserError):
-    """The source cannot be read at all; the message is one clear line for the user."""
+    """Raised if a source cannot be read at all; the message is one clear line for the user."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a source that one worker reads at a time."""
+    """A piece of a source, read by one worker."""
 
     index: int
-    """The number of the chunk in the whole build, in the order of (source, path, position)."""
+    """The chunk's number in the whole build, in order of (source, path, position)."""
     source: int
-    """The number of the source in the spec, from 0."""
+    """The source's number in the spec, from 0."""
     file: str
-    """The file, relative to the source's root (POSIX); for a listing, the root itself: ''."""
+    """The file, relative to the source's root (POSIX); '' for a listing of the root."""
     bytes: int
-    """The number of bytes of input that it stands for."""
     work: Any = None
-    """The source's own description of it, such as a byte range or a list of names."""
+    """The format's own description, such as a byte range or a list of names."""
 
 
 @dataclass(frozen=True)
 class WholeFiles:
-    """The work of a chunk whose rows are whole files."""
+    """The work of a chunk of whole files, one a row."""
 
     packed: bytes
-    """Their names: `pack` of a list."""
+    """Their names: a packed list."""
 
     @property
     def names(self) -> list[str]:
-        """The names of the files, relative to the source's root."""
+        """The files' names, relative to the source's root."""
         return unpacked(self.packed)
 
 
 @lru_cache(maxsize=8)
 def unpacked(packed: bytes) -> list[Any]:
-    """Unpacks the rows of a chunk; keeps the last few, since many rejects may lie in one chunk."""
+    """Unpacks the rows of a chunk; caches the last few, since one chunk may have many rejects."""
     return list(unpack(packed))
 
 
@@ -67,21 +68,20 @@ class Plan:
 
     chunks: list[Chunk]
     rows: int
-    """The number of rows: exact where a column is an image, otherwise maybe estimated from the inputs' bytes."""
+    """The number of rows: exact for images, otherwise possibly estimated from the inputs' bytes."""
     bytes: int = 0
-    """The bytes that will be read, images included."""
+    """The bytes to read, including images."""
     inputs: Sequence[FileInfo] = ()
-    """Every file that was found and is used, with paths relative to the root: the build key is made of them."""
+    """Every used file, with paths relative to the root; part of the build key."""
     notes: list[str] = field(default_factory=list)
-    """Notes for the user: files that were ignored, and why."""
+    """Notes for the user: ignored files, and why."""
     is_exact: bool = False
-    """Whether `rows` is known to be exact."""
     names: Sequence[str] = ()
-    """The columns that were found, also those inside others; the files' names and folders give the last of them."""
+    """The columns found, including nested ones; those from files' names and folders come last."""
     of_path: Sequence[str] = ()
-    """The columns that come from the path of the file that a row stands for."""
+    """The columns that come from the path of a row's file."""
     referred_bytes: int = 0
-    """Those of `bytes` that rows only refer to: images in files of their own, or in uncompressed archives."""
+    """The part of `bytes` that rows only refer to: images in separate files or in uncompressed archives."""
 
 
 @dataclass(frozen=True)
@@ -89,65 +89,54 @@ class Block:
     """Some rows of a chunk: `rows_read = table.num_rows + len(rejects)`."""
 
     table: pa.Table
-    """The asked columns by their names (types of `sources.columns`; nulls where a column is optional), `@position`
-    (int64: 0-based position in the chunk, strictly rising) and, where asked for, `@key` (binary), the default key.
-    No asked column's name begins with `@`."""
+    """The asked columns by name (types of `sources.columns`; null where optional), `@position` (int64: 0-based in the
+    chunk, strictly rising) and, if asked for, `@key` (binary), the default key. No asked column begins with `@`."""
     rejects: list[Reject]
     positions: int
-    """The number of positions (lines, records, files) of the chunk that it covers, with blank lines."""
+    """The number of positions (lines, records, files) covered, including blank lines."""
 
 
 @dataclass(frozen=True)
 class SourceReader(ABC, Generic[SourceOf]):
-    """Plans and reads one source.
-
-    A format gives `plan_chunks` and `read_chunk`, which know the source's own names of columns alone; `plan` and `read`
-    are called with the spec's names and translate them by `columns`.
-    """
+    """Plans and reads one source: `plan` and `read` take the spec's column names, a format the source's own."""
 
     source: SourceOf
 
     @abstractmethod
     def root(self, files: Files) -> str:
-        """Returns the folder that paths are relative to, with no slash at its end."""
+        """Returns the folder of relative paths, without a trailing slash."""
 
     def image_root(self, files: Files) -> str:
-        """Returns the folder that the references to images are relative to."""
+        """Returns the folder of image references."""
         return self.root(files)
 
     @abstractmethod
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
-        """Lists every file whose change may change a row, with paths relative to the root; opens none.
-
-        Raises: SourceError: there is no folder where one should be; OSError: one cannot be listed.
-        """
+        """Lists files that affect a row, relative to the root; opens none. Raises: SourceError: no folder; OSError."""
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the inputs and cuts them into chunks of about `chunk_bytes` of rows (not of images).
+        """Lists the inputs and cuts them into unnumbered chunks of about `chunk_bytes` of rows (without images).
 
-        The chunks' `index` and `source` are left 0: the job numbers them.
-
-        Raises: SourceError: nothing is there, or an asked column is in none of the first rows.
+        Raises: SourceError: the source is empty, or an asked column is missing in the first rows.
         """
         with self._naming_parser():
             return self.plan_chunks(files, self._own(columns), chunk_bytes)
 
     @contextmanager
     def _naming_parser(self, file: str = "") -> Iterator[None]:
-        """Turns an exception of a parser's library, or of ours, into one line that names the file, or the source."""
+        """Turns an exception of a parser, a library's or ours, into one line that names the file or the source."""
         try:
             yield
         except (UserError, OSError, MemoryError, ImportError):
             raise
         except Exception as error:
             what = f"{file and f'{file} of '}{self.source.path} cannot be read as {self.source.format}"
-            raise SourceError(f"{what}: {type(error).__name__}; is it damaged? If it is not, report it") from None
+            raise SourceError(f"{what}: {type(error).__name__}; is it damaged? If not, report it") from None
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.
 
-        `key` are the asked columns that make a row's key; None asks for the default key as column `@key`. A reject
-        names the source's own column.
+        `key` names the key's columns; None asks for the default key, `@key`. Rejects name the source's own columns.
         """
         own_key = [self.source.columns.get(name, name) for name in key] if key and self.source.columns else key
         with self._naming_parser(chunk.file):
@@ -159,23 +148,20 @@ class SourceReader(ABC, Generic[SourceOf]):
                 yield block
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns the function that makes the full path of one in `Plan.inputs`."""
+        """Returns a function that maps a path of `Plan.inputs` to its full path."""
         root = self.root(files)
         return lambda path: f"{root}/{path}"
 
     @abstractmethod
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Plans as `plan`, by the source's own names of columns."""
+        """Plans as `plan`, by the source's column names."""
 
     @abstractmethod
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads as `read`, by the source's own names of columns."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads as `read`, by the source's column names."""
 
     def _own(self, columns: Columns) -> Columns:
-        """Maps the columns to the source's own names; one that several names stand for is optional where all are.
-
-        Raises: SourceError: one is wanted as two types.
-        """
+        """Maps columns to the source's names, optional if all uses are. Raises: SourceError: wanted as two types."""
         own: dict[str, Column] = {}
         for asked, column in columns.items():
             name = self.source.columns.get(asked, asked)
@@ -189,10 +175,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         return own
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """Returns the file of a position, relative to the root, and its number in the chunk from 1, as a line or a row.
-
-        The number is None where the file itself is the row.
-        """
+        """Returns a position's file, relative to the root, and its 1-based line or row; None if the file is the row."""
         if isinstance(chunk.work, WholeFiles):
             return chunk.work.names[position], None
         return chunk.file, position + 1

@@ -1,12 +1,11 @@
-"""A user's own Python beside the spec: found, sent to workers, loaded, and blamed where it fails.
+"""A user's Python code beside the spec: finds it, sends it to workers, loads it, and names its line on failure.
 
-A reference is `module:function`, of a module in the spec's folder or in an installed package. The module and those that
-it imports, as far as they are in the folder, are sent along as source and imported by a finder of our own: nothing else
-of the folder can come into a process, and nothing is written.
+A reference `module:function` names a module in the spec's folder or in an installed package. The module and its imports
+from that folder travel as source, and our own finder imports them: nothing else in the folder enters a process, and no
+file is written.
 
-A package is installed where it is found in the folders where pip puts them, or by the finder or the `.pth` file of one
-that is installed to be edited. Any other place is refused: in the current folder or on `PYTHONPATH` may be anybody's
-file, under the name of the module that is meant.
+A package counts as installed in pip's folders, or by the finder or `.pth` file of an editable install. Any other place
+is refused: the current folder or `PYTHONPATH` may hold anybody's file under the same name.
 
 >>> code = UserCode.of(["reader:rows"], "examples")        # doctest: +SKIP
 >>> code.install()                                         # doctest: +SKIP
@@ -40,7 +39,7 @@ from recordmill.pipeline.sources.options import REFERENCE
 
 
 def is_installed(name: str) -> bool:
-    """Whether the module that an import of `name` gives is of an installed package."""
+    """Whether importing `name` would load an installed package."""
     top = name.partition(".")[0]
     imported = _places(_imported(top))
     return bool(imported) and imported <= _places(_installed(top))
@@ -54,7 +53,7 @@ def _imported(top: str) -> ModuleSpec | None:
 
 
 def _installed(top: str) -> ModuleSpec | None:
-    """Finds a module as Python does, but in the folders of installed packages alone."""
+    """Finds a module as Python does, but only in the folders of installed packages."""
     folders = list(dict.fromkeys(_folders()))
     for finder in sys.meta_path:
         spec = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)
@@ -73,7 +72,7 @@ def _folders() -> Iterator[str]:
 
 
 def _places(spec: ModuleSpec | None) -> set[str]:
-    """Returns the file of a module, or the folders of a package without an `__init__.py`."""
+    """Returns a module's file, or the folders of a package without an `__init__.py`."""
     if spec is None:
         return set()
     places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
@@ -81,18 +80,15 @@ def _places(spec: ModuleSpec | None) -> set[str]:
 
 
 OURS = ("recordmill",)
-MESSAGE = 300  # characters of what an exception says
+MESSAGE = 300  # characters of an exception's message
 
 
 class UserCodeError(UserError):
-    """The user's code is not there, or failed; the message says where."""
+    """Raised if the user's code is missing or fails; the message says where."""
 
 
 def load(reference: str) -> Callable[..., Any]:
-    """Returns the function of a reference; its module is imported where it is not yet.
-
-    Raises: UserCodeError: it is no reference, there is no such module or function, or the module fails.
-    """
+    """Returns a reference's function, importing its module. Raises: UserCodeError: invalid, missing, or failing."""
     name, function = split_reference(reference)
     if _Finder.find_spec(name.partition(".")[0]) is None:
         _check_place(reference, name)
@@ -100,30 +96,29 @@ def load(reference: str) -> Callable[..., Any]:
         module = importlib.import_module(name)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-            raise UserCodeError(f"`{reference}`: there is no module {error.name}") from None
+            raise UserCodeError(f"`{reference}`: no module {error.name}") from None
         raise blame(error, reference) from None
     value = getattr(module, function, None)
     if value is None:
         near = did_you_mean(function, [other for other in vars(module) if not other.startswith("_")])
         raise UserCodeError(f"`{reference}`: the module {name} has no function `{function}`{near}")
     if not callable(value):
-        raise UserCodeError(f"`{reference}` is no function, but a value of the type {type(value).__name__}")
+        raise UserCodeError(f"`{reference}` is not a function, but a value of the type {type(value).__name__}")
     return value
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """The module and the function of a reference. Raises: UserCodeError: it has not that form."""
+    """Splits a reference into module and function. Raises: UserCodeError: invalid."""
     match = REFERENCE.fullmatch(reference)
     if match is None:
-        raise UserCodeError(f"`{reference}` is no `module:function`, such as `reader:rows` for rows() of reader.py")
+        raise UserCodeError(f"`{reference}` is not `module:function`, such as `reader:rows` for rows() of reader.py")
     return match[1], match[2]
 
 
 def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeError:
     """Makes the error for an exception in the user's code: its type, its message, and the user's line.
 
-    Texts in `given`, what the code was called with, may be secret: where it says one that names no file, stars stand
-    for it.
+    Texts in `given`, the code's arguments, may be secret: stars replace those in the message that name no file.
     """
     where = _line(error, reference)
     says = (str(error).splitlines() or [""])[0]
@@ -134,7 +129,7 @@ def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeEr
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yields the texts in a JSON value, also as URLs and `repr` write them, but for short ones, such as `csv`."""
+    """Yields the texts in a JSON value, also as URLs and `repr` write them, except short ones such as `csv`."""
     if isinstance(value, str) and len(value) >= SHORTEST:
         yield from (value, quote(value), quote(value, safe=""), quote_plus(value), repr(value)[1:-1])
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -142,19 +137,19 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_file(text: str, error: BaseException) -> bool:
-    """Whether a text names something that is there, or lies in a folder that is, or could not be opened."""
+    """Whether a text names an existing file, a path in an existing folder, or the file that could not be opened."""
     path, opened = Path(_Finder.code.folder if _Finder.code else "", text), str(getattr(error, "filename", "://"))
     is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
     return is_opened or os.path.lexists(path) or ("/" in text.strip("./") and os.path.isdir(path.parent))
 
 
 _LOCK, _BEFORE = threading.Lock(), list[str]()
-"""The working folders before each thread went into the user's code; a process has one, for all threads."""
+"""The working folders before each thread entered the user's code; threads share one working folder."""
 
 
 @contextmanager
 def in_its_folder() -> Iterator[None]:
-    """Makes the spec's folder the working folder; on a cluster's worker it may not be there."""
+    """Changes to the spec's folder, which may be missing on a cluster's worker."""
     with _LOCK:
         _BEFORE.append(_BEFORE[0] if _BEFORE else os.getcwd())
         with suppress(OSError):
@@ -169,7 +164,7 @@ def in_its_folder() -> Iterator[None]:
 
 
 def _line(error: BaseException, reference: str) -> str:
-    """Names the last line of the user's that the error came through."""
+    """Names the last of the user's lines in the traceback."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" in {os.path.basename(error.filename)}, line {error.lineno}"
     module = sys.modules.get(reference.partition(":")[0])
@@ -183,45 +178,40 @@ def _line(error: BaseException, reference: str) -> str:
 
 @dataclass(frozen=True)
 class UserCode:
-    """The modules of a spec's folder that its references need, as source."""
+    """Source of the modules in a spec's folder that its references need."""
 
     folder: str
     files: Mapping[str, bytes]
-    """The source of each file, by its path in the folder (POSIX)."""
+    """Each file's source, by its path in the folder (POSIX)."""
 
     @classmethod
     def of(cls, references: Iterable[str], folder: str) -> "UserCode":
-        """Gathers the modules of references, and those that they import, as far as they lie in a folder.
-
-        Raises: UserCodeError: one is no reference, is nowhere, is no Python, or leaves the folder by a link.
-        """
+        """Gathers referenced modules and their imports from a folder. Raises: UserCodeError: missing or invalid."""
         files: dict[str, bytes] = {}
         for reference in references:
             name, _ = split_reference(reference)
             if _is_taken(name) and _file(Path(folder), name):
-                raise UserCodeError(f"`{reference}`: a module of Python's or Recordmill's has this name: rename yours")
+                raise UserCodeError(f"`{reference}`: a module of Python or Recordmill has this name: rename yours")
             if not _add(Path(folder), name, files, reference) and not _check_place(reference, name):
                 near = did_you_mean(name, sorted(path.stem for path in Path(folder).glob("*.py")))
-                raise UserCodeError(
-                    f"`{reference}`: there is no {name.replace('.', '/')}.py in {folder}, and no such package{near}"
-                )
+                raise UserCodeError(f"`{reference}`: no {name.replace('.', '/')}.py in {folder}, no such package{near}")
         return cls(os.path.abspath(folder), dict(sorted(files.items())))
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the files' paths and contents, in hexadecimal; the folder does not matter."""
+        """SHA-256 of the files' paths and contents, in hexadecimal, independent of the folder."""
         digest = hashlib.sha256()
         for path, source in sorted(self.files.items()):
             digest.update(b"%d:%b%d:%b" % (len(path.encode()), path.encode(), len(source), source))
         return digest.hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns its part of the manifest: the digest of all, and each file's SHA-256, in hexadecimal."""
+        """Returns its part of the manifest: SHA-256 of all and of each file, in hexadecimal."""
         files = {path: hashlib.sha256(source).hexdigest() for path, source in sorted(self.files.items())}
         return {"sha256": self.sha256, "files": files}
 
     def install(self) -> None:
-        """Lets this process import the modules; those of other code that was installed before are forgotten."""
+        """Lets this process import the modules, and drops those of code installed before."""
         if _Finder.code is not None and _Finder.code.sha256 == self.sha256:
             return
         for name, module in list(sys.modules.items()):
@@ -232,21 +222,21 @@ class UserCode:
         _Finder.code = self
 
     def find(self, name: str) -> str | None:
-        """The file of a module, as `files` has it; None where it has none."""
+        """Returns a module's file in `files`; None without one."""
         path = name.replace(".", "/")
         return next((file for file in (f"{path}/__init__.py", f"{path}.py") if file in self.files), None)
 
     def has_folder(self, name: str) -> bool:
-        """Whether a package is a folder of modules without an `__init__.py`."""
+        """Whether a package is a folder without an `__init__.py`."""
         return any(file.startswith(name.replace(".", "/") + "/") for file in self.files)
 
     def path(self, file: str) -> str:
-        """A file's path where it came from; it need not be there."""
+        """Returns a file's original path, which may not exist here."""
         return os.path.join(self.folder, file)
 
 
 class _Finder:
-    """Finds the modules of the code that is installed; Python asks it before all others."""
+    """Finds modules of the installed code; Python asks it first."""
 
     code: UserCode | None = None
 
@@ -272,12 +262,12 @@ class _Loader(SourceLoader):
 
     def get_data(self, path: Any) -> bytes:
         if path != self._code.path(self._file):
-            raise OSError(f"{path} is not known")  # byte code, for one
+            raise OSError(f"{path} is unknown")  # byte code, for one
         return self._code.files[self._file]
 
 
 def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bool:
-    """Adds a module, the packages around it and what it imports; whether it lies in the folder."""
+    """Adds a module, its packages and its imports; False if it lies outside the folder."""
     file = None if _is_taken(name) else _file(folder, name)
     if file is None:
         return False
@@ -288,7 +278,7 @@ def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bo
         return True
     path = folder / file
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise UserCodeError(f"{path} is a link that leaves the spec's folder")
+        raise UserCodeError(f"{path} is a link out of the spec's folder")
     files[file] = path.read_bytes()
     for imported in _imports(files[file], path, name if file.endswith("__init__.py") else package):
         if not _add(folder, imported, files, reference):
@@ -297,13 +287,13 @@ def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bo
 
 
 def _is_taken(name: str) -> bool:
-    """Whether Python finds it elsewhere, whatever lies in the folder."""
+    """Whether Python finds the module elsewhere, whatever the folder holds."""
     top = name.partition(".")[0]
     return not top or top in OURS or top in sys.stdlib_module_names
 
 
 def _file(folder: Path, name: str) -> str | None:
-    """Finds the file of a module in a folder, or the folder that a package without an `__init__.py` is."""
+    """Finds a module's file in a folder, or the folder of a package without an `__init__.py`."""
     path = name.replace(".", "/")
     for file in (f"{path}/__init__.py", f"{path}.py"):
         if (folder / file).is_file():
@@ -312,7 +302,7 @@ def _file(folder: Path, name: str) -> str | None:
 
 
 def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
-    """Yields the modules that a source may import; of `from a import b` both `a` and `a.b`."""
+    """Yields the modules that a source may import; `from a import b` yields `a` and `a.b`."""
     try:
         tree = ast.parse(source, str(path))
     except (SyntaxError, ValueError) as error:
@@ -322,17 +312,17 @@ def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            with suppress(ImportError):  # of what leaves the package: Python says so where it runs
+            with suppress(ImportError):  # a relative import beyond the package: Python reports it at run time
                 module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
                 yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
 
 
 def _check_place(reference: str, name: str) -> bool:
-    """Whether Python finds a module's package elsewhere than in the folder; refuses what is not installed."""
+    """Whether Python finds a module's package outside the folder; raises if it is not installed."""
     place = min(_places(_imported(name.partition(".")[0])), default=None)
     if place is None or _is_taken(name) or is_installed(name):
         return place is not None
     raise UserCodeError(
-        f"`{reference}`: {name} would come from {place}, which is neither in the spec's folder nor of an installed "
-        "package: put it beside the spec, or install it"
+        f"`{reference}`: {name} would come from {place}, neither in the spec's folder nor in an installed package: "
+        "put it beside the spec, or install it"
     )

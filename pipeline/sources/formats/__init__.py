@@ -1,4 +1,4 @@
-"""The reader of each source, by its format: all that reads sources imports it, and Arrow with it."""
+"""The reader of each source, by format; importing it loads Arrow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +29,6 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
 
 
 def reader_of(source: SourceOptions) -> SourceReader[Any]:
-    """Returns the reader of a source, in whose paths a brace needs no escape any more."""
+    """Returns a source's reader, with braces in its paths unescaped."""
     paths = {name: path.replace("[{]", "{") for name in PATHS if (path := getattr(source, name, None))}
     return READERS[source.format](source.model_copy(update=paths))

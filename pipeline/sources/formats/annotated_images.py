@@ -2,9 +2,9 @@
 
     source: {format: coco, path: coco/annotations/*_train2017.json, images: coco/train2017}
 
-A row is an image: its path, and lists of what is annotated in it, such as `boxes` and `categories`; an image without
-annotations has empty lists. `voc` and `yolo` have a file an image, which a worker parses. `coco` and `open_images` have
-large tables, which the plan reads once: its chunks hold their rows, and no worker reads a table again.
+A row is an image: its path, and lists of its annotations, such as `boxes` and `categories`, empty without annotations.
+`voc` and `yolo` have one file an image, which a worker parses. `coco` and `open_images` have large tables, which only
+the plan reads: its chunks carry their rows.
 """
 
 import codecs
@@ -24,18 +24,8 @@ from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
-from recordmill.pipeline.sources.formats.annotated_rows import (
-    SIDES,
-    AnnotatedRow,
-    AnnotatedRows,
-    Found,
-    ImageList,
-    Lists,
-    Names,
-    class_name,
-    image_key,
-    read_names,
-)
+from recordmill.pipeline.sources.formats import annotated_rows as annotated
+from recordmill.pipeline.sources.formats.annotated_rows import Lists, Names
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
 from recordmill.pipeline.sources.formats.open_images import read_open_images
@@ -44,7 +34,7 @@ from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader, images_below
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
@@ -53,15 +43,15 @@ from recordmill.transforms.contract.bounds import FILE_BYTES, OBJECTS, VOC_DEPTH
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
 MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
-"""Encodings, by Python's names, that expat does not read, or not by all their names; others are of one byte."""
+"""Encodings, by Python's names, that expat cannot read, at least by some names; others have one byte a character."""
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 YOLO_LISTS = ("boxes", "categories")
-SLACK = 0.01  # of an image's side: numbers are rounded
+SLACK = 0.01  # of an image's side, for rounded numbers
 
 
 class _Bounded(ElementTree.TreeBuilder):
-    """Refuses a document type, whose entities may expand without end, and more than `bounds` allow."""
+    """Refuses a document type, whose entities may expand without limit, and more than `bounds` allow."""
 
     depth = elements = 0
 
@@ -80,7 +70,7 @@ class _Bounded(ElementTree.TreeBuilder):
 
 
 def _parsed(data: bytes) -> ElementTree.Element:
-    """Parses XML, but for namespaces: with them, each attribute's name would hold the whole of its namespace's."""
+    """Parses XML without namespaces, which would repeat a namespace's whole name in each attribute's."""
     declared = DECLARED.match(data)
     encoding = codecs.lookup(declared[1].decode()).name if declared else ""
     text = data.decode(encoding) if MULTIBYTE.match(encoding) else data  # expat takes a string's bytes as UTF-8
@@ -93,7 +83,7 @@ def _parsed(data: bytes) -> ElementTree.Element:
 
 
 def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
-    """Parses the XML of one image, empty lists without one; the parts of an object are no objects."""
+    """Parses one image's XML, empty lists without any; ignores objects inside objects."""
     if data is None:
         return _columns(VOC_LISTS, ())
     try:
@@ -101,14 +91,14 @@ def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
         root = _parsed(data)
     except ImageError as error:
         return Fault(error.reason, error.message)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two of its encoding
-        return Fault("malformed_row", f"the annotation is no XML that is read: {error}")
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two from its encoding
+        return Fault("malformed_row", f"the annotation is not valid XML: {error}")
     objects = [_voc_object(number, each) for number, each in enumerate(root.findall("object"), 1)]
     fault = next((each for each in objects if isinstance(each, Fault)), None)
     if root.tag != "annotation" or fault:
-        return fault or Fault("malformed_row", "the XML's outer element is no `annotation`")
+        return fault or Fault("malformed_row", "the XML's outer element is not `annotation`")
     sides = " x ".join(root.findtext(f"size/{side}", "").strip() for side in ("width", "height"))
-    return {**_columns(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)]), SIDES: sides}
+    return {**_columns(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)]), annotated.SIDES: sides}
 
 
 def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...] | Fault:
@@ -116,15 +106,15 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
         box = [float(element.findtext(f"bndbox/{side}", "")) for side in VOC_BOX]
         flags = [int(element.findtext(flag) or 0) for flag in VOC_FLAGS]
     except ValueError:
-        return Fault("malformed_row", f"object {number}: wanted four numbers in `bndbox`, and flags of 0 or 1")
+        return Fault("malformed_row", f"object {number}: wanted four numbers in `bndbox`, and flags 0 or 1")
     if len(element.findall("bndbox")) > 1 or box[0] > box[2] or box[1] > box[3]:
-        return Fault("malformed_row", f"object {number}: wanted one `bndbox`, and no max in it below its min")
+        return Fault("malformed_row", f"object {number}: wanted one `bndbox`, with max above min")
     name = element.findtext("name", "").strip()
     return (box, name, *flags) if name else Fault("malformed_row", f"object {number} has no `name`")
 
 
 def yolo_lists(data: bytes | None, names: Names) -> Lists | Fault:
-    """Parses the text of one image, if any: a class and a box a line, or a polygon, whose bounding box is taken."""
+    """Parses one image's text, if any: each line a class and a box, or a polygon, replaced by its bounding box."""
     objects, data = list[tuple[object, ...]](), data or b""
     for bound, count in ((FILE_BYTES, len(data)), (OBJECTS, data.count(b"\n") + data.count(b"\r"))):
         if count > bound.most:
@@ -138,19 +128,18 @@ def yolo_lists(data: bytes | None, names: Names) -> Lists | Fault:
 
 
 def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | str:
-    """Reads a line, or says what is wrong with it."""
     try:
         code, *box = map(float, cells)
     except ValueError:
-        return "wanted numbers alone"
+        return "wanted only numbers"
     if len(box) < 4 or len(box) % 2:
         return f"wanted a class and four numbers, or a polygon's x and y, found {len(cells)}: key points are not read"
     if not all(-SLACK <= side <= 1 + SLACK for side in box):
-        return "a box has a number that is not 0 to 1 of the image's side"
+        return "a box has a number beyond 0 to 1 of the image's side"
     if len(box) > 4:
         (left, right), (top, bottom) = ((min(sides), max(sides)) for sides in (box[::2], box[1::2]))
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
-    name = class_name(str(int(code)), names) if code.is_integer() else None
+    name = annotated.class_name(str(int(code)), names) if code.is_integer() else None
     return (box, name) if name else f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
 
 
@@ -161,7 +150,7 @@ def _columns(names: Sequence[str], objects: Sequence[tuple[object, ...]]) -> Lis
 
 FILE_LISTS = {"voc": VOC_LISTS, "yolo": YOLO_LISTS}
 PARSERS: dict[str, Callable[[bytes | None, Names], Lists | Fault]] = {"voc": voc_lists, "yolo": yolo_lists}
-ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, as in a folder of images
+ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 BLOCK_ROWS = 1024
 ENDINGS = {"coco": ".json", "voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
 
@@ -177,20 +166,19 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Finds the rows and packs them into chunks; `rows` is exact."""
-        names = read_names(files, self.source.names)
+        names = annotated.read_names(files, self.source.names)
         found = self._found(files, root, inputs, names)
         if not len(found.bytes):
-            raise SourceError(f"{self.source.path}: no image is there that these annotations could belong to")
+            raise SourceError(f"{self.source.path}: found no image for these annotations")
         parts = even_parts(ROW_BYTES + np.array(found.bytes, np.int64), chunk_bytes)
         chunks = [
-            Chunk(0, 0, "", sum(row.bytes for row in rows), AnnotatedRows(pack(rows), names))
+            Chunk(0, 0, "", sum(row.bytes for row in rows), annotated.AnnotatedRows(pack(rows), names))
             for rows in cut(found.rows, parts)
         ]
-        every = [*self.of_path, *found.names]
-        return Plan(chunks, len(found.bytes), notes=found.notes, names=every, is_exact=True)
+        return Plan(chunks, len(found.bytes), notes=found.notes, names=[*self.of_path, *found.names], is_exact=True)
 
-    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names) -> Found:
-        listed, paths = ImageList.read(files, self.source.image_list), [file.path for file in inputs]
+    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names) -> annotated.Found:
+        listed, paths = annotated.ImageList.read(files, self.source.image_list), [file.path for file in inputs]
         if self.source.format == "coco":
             images = None if self.source.images is None else self.image_root(files)
             return read_coco(files, root, paths, images, listed)
@@ -202,51 +190,51 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             found = self._pairs(root, inputs, root_of_images, there)
         return replace(found, notes=[*found.notes, *listed.notes()])
 
-    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:
-        """Finds the annotation file of each image by its name."""
-        by_key = {image_key(join(root, file.path)): file for file in inputs}
-        pairs = [by_key.get(image_key(join(image_root, path))) for path in images]
+    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> annotated.Found:
+        """Pairs each image with its annotation file, by name."""
+        by_key = {annotated.image_key(join(root, file.path)): file for file in inputs}
+        pairs = [by_key.get(annotated.image_key(join(image_root, path))) for path in images]
         rows = [
-            AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
+            annotated.AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
             for path, file in zip(images, pairs, strict=True)
         ]
         used = {file.path for file in pairs if file}
         if rows and not used:
             raise SourceError(
-                f"{self.source.path}: no annotation has the name of an image: the first are {inputs[0].path} and "
+                f"{self.source.path}: no annotation is named like an image: the first are {inputs[0].path} and "
                 f"{images[0]}; `images` names the folder of the images"
             )
         without = [path for path, file in zip(images, pairs, strict=True) if file is None]
         left = [file.path for file in inputs if file.path not in used]
         notes = [
-            *note("images without an annotation file, which have empty lists", without),
+            *note("images without an annotation file, read with empty lists", without),
             *note("annotation files without an image, left out", left),
         ]
-        return Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
+        return annotated.Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads rows, parsing their files; a row's default key is the image's path."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads rows, parsing their files; the default key is the image's path."""
         work, base, first = chunk.work, (self.image_root(files), ""), 0
         for rows in batches(work.rows, lambda row: row.bytes, BLOCK_ROWS):
             faults: Faults = {}
             lists, paths = self._lists(files, rows, work.names, faults), [row.image for row in rows]
             typed = dict[str, pa.Array]()
             for name, column in columns.items():
-                if name in self.of_path and self.source.format != "coco":  # what a table says is not trusted
+                if name in self.of_path and self.source.format != "coco":  # a table is not trusted
                     typed[name] = path_column(name, column, paths, faults)
                 else:
                     values = paths if name in self.of_path else [each.get(name) for each in lists]
                     typed[name] = typed_objects(name, column, values, base, faults)
                 if column.type is ColumnType.IMAGE and "boxes" in columns and not column.many:
-                    stated = (each.get(SIDES) for each in lists)
+                    stated = (each.get(annotated.SIDES) for each in lists)
                     typed[name] = pa.array(map(with_sides, typed[name].to_pylist(), stated), pa.binary())
             keys = pa.array([row.image and path_key(row.image) for row in rows], pa.binary()) if key is None else None
             raw = TypedRows(typed, np.arange(first, first + len(rows)), keys, len(rows), faults)
             yield make_block(chunk, raw, columns, key)
             first += len(rows)
 
-    def _lists(self, files: Files, rows: Sequence[AnnotatedRow], names: Names, faults: Faults) -> list[Lists]:
-        """Returns the lists of each row; none of a row that has a fault."""
+    def _lists(self, files: Files, rows: Sequence[annotated.AnnotatedRow], names: Names, faults: Faults) -> list[Lists]:
+        """Returns each row's lists, empty for faulty rows."""
         parse, found = PARSERS.get(self.source.format), [row.annotations for row in rows]
         if parse:
             texts = read_texts(files, self.root(files), [row.file for row in rows], what="the annotation file")
@@ -255,12 +243,12 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         return [each if isinstance(each, Mapping) else {} for each in found]
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """Returns the table and the image's number in it, or the file of the image's annotations, else the image."""
+        """Returns the table and the image's number in it, or the image's annotation file, else the image."""
         row = chunk.work.rows[position]
         return row.file or row.image, row.number
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns the function that makes a full path; names and lists of images may be anywhere."""
+        """Returns a function that makes full paths; class names and image lists may lie anywhere."""
         inner = super().input_path(files)
         return lambda path: path if path.startswith("/") or "://" in path else inner(path)
 
@@ -270,16 +258,16 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         return super()._patterns(files)
 
     def _listed(self, files: Files, root: str) -> FileList:
-        """Lists the annotations, which are no names and no list of images."""
+        """Lists the annotations, without the files of names and images."""
         others = {self.source.names, self.source.image_list}
         return FileList(file for file in super()._listed(files, root) if join(root, file.path) not in others)
 
     def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
-        """Takes an empty file of an image without objects, too."""
+        """Also keeps empty files, of images without objects."""
         return listed if self.source.format in PARSERS else super()._used(listed)
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
-        """Lists the images, which may be rows, and the files of names and of images."""
+        """Lists the images, which may be rows, and the files of names and images."""
         root, others = self.root(files), filter(None, (self.source.names, self.source.image_list))
         named = (file._replace(path=_from(root, path)) for path in others for file in files.match(escape(path)))
         rows = self.source.format != "coco"
@@ -290,5 +278,5 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
 
 def _from(root: str, path: str) -> str:
-    """A path from a folder, so that it stays the same where both are moved; a URL that is not below it stays whole."""
+    """Makes a path relative to a folder, stable if both move; a URL outside it stays whole."""
     return path.removeprefix(f"{root}/") if "://" in path else os.path.relpath(path, root)

@@ -1,6 +1,6 @@
-"""Rows of annotated images on their way from the plan to a worker, and the names that images and classes have.
+"""Rows of annotated images on their way from the plan to a worker, and the names of images and classes.
 
-An annotation belongs to the image of the same path, but for the ending and for folders that tell the two apart.
+An annotation belongs to the image with the same path, except for the ending and folders such as `images` and `labels`.
 
 >>> image_key("coco128/images/train2017/9.jpg") == image_key("coco128/labels/train2017/9.txt")
 True
@@ -12,37 +12,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.sources.encoded import open_utf8
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, open_utf8
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError, unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract.bounds import NAMES
 
 FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
-"""The folders, in small letters, by which images and annotations differ."""
-LEAVING = "boxes that leave their image, where they are cut, or have no area"
+"""Folders, in small letters, that distinguish images from annotations."""
+LEAVING = "boxes that leave their image and are clipped, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
-YAML_WORD = 100  # letters that cost as much to parse as a value, 50 µs
-SIDES = "@sides"  # among the lists, the width and height that an annotation states: `200 x 100`
+YAML_WORD = 100  # letters that take as long to parse as a value, 50 µs
+SIDES = "@sides"  # the list entry for the annotated width and height: `200 x 100`
 Lists = Mapping[str, Any]
-"""The values of a row by column: lists of what is annotated."""
+"""A row's values by column: lists of its annotations."""
 Names = Mapping[str, str]
-"""The names of classes by the codes that annotations use; empty where codes are names."""
+"""Class names by the annotations' codes; empty if codes are names."""
 
 
 class AnnotatedRow(NamedTuple):
     """An image and its annotations."""
 
     image: str | None
-    """Its path, relative to the folder of images; of a table of annotations as it says; None where it names none."""
+    """The path, relative to the folder of images, or as a table gives it; None if it gives none."""
     annotations: Lists | Fault | None = None
-    """None where a file holds them, or nothing does."""
+    """None if a file holds them, or they are missing."""
     file: str | None = None
-    """The file that holds the annotations of this image alone, or the table that lists it."""
+    """The image's own annotation file, or the table that lists it."""
     number: int | None = None
     """The image's number in the table, from 1."""
     bytes: int = 0
@@ -54,12 +53,10 @@ class AnnotatedRows:
     """The work of a chunk."""
 
     packed: bytes
-    """`pack` of a list of rows."""
     names: Names
 
     @property
     def rows(self) -> list[AnnotatedRow]:
-        """Unpacks the rows."""
         return unpacked(self.packed)
 
 
@@ -69,19 +66,17 @@ class Found:
 
     rows: Iterable[AnnotatedRow]
     bytes: Sequence[int]
-    """The size of each row's own annotation file."""
     names: Sequence[str]
-    """The columns, but for the image."""
     notes: list[str] = field(default_factory=list)
 
 
 def image_key(path: str) -> tuple[str, ...]:
-    """Returns the name by which an image and its annotation find each other."""
+    """Returns the key shared by an image and its annotation."""
     return tuple(part for part in posixpath.splitext(path)[0].split("/") if part.lower() not in FOLDERS)
 
 
 class ImageList:
-    """The images that a file lists, by name or by the end of their paths; all, where there is no file."""
+    """The images listed by a file, by name or end of path; without a file, all images."""
 
     def __init__(self, lines: Iterable[str] | None) -> None:
         listed = map(_listed, lines or ())
@@ -91,13 +86,12 @@ class ImageList:
 
     @classmethod
     def read(cls, files: Files, path: str | None) -> "ImageList":
-        """Reads a list, or lists a folder. Raises: SourceError, OSError: it cannot be read."""
+        """Reads a list, or lists a folder. Raises: SourceError, OSError: unreadable."""
         if path and files.is_folder(path):
             return cls(file.path for file in files.match(f"{escape(path.rstrip('/'))}/**") if is_image(file.path))
         return cls(None if path is None else _text(files, path).splitlines())
 
     def __contains__(self, path: str) -> bool:
-        """Whether an image is listed."""
         key = image_key(path)
         lengths = (length for length in self._lengths if length <= len(key))
         ends = [key[-length:] for length in lengths if key[-length:] in self._listed]
@@ -105,22 +99,19 @@ class ImageList:
         return self._takes_all or bool(ends)
 
     def notes(self) -> list[str]:
-        """Returns a note of the listed images that were not asked for, since they are not there."""
-        return note("listed images that are not there", sorted(self._missing))
+        """Returns a note of the listed images that are missing."""
+        return note("missing listed images", sorted(self._missing))
 
 
 def _listed(line: str) -> str:
-    """Returns the image that a line lists; in a list of one class a number follows: `2008_000002 -1`."""
+    """Returns a line's image; lists of one class add a number: `2008_000002 -1`."""
     line = line.strip().replace("\\", "/")
     listed, _, number = line.rpartition(" ")
     return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line
 
 
 def read_names(files: Files, path: str | None) -> Names:
-    """Reads the names of classes: `names` of YOLO's YAML, a CSV file of codes and names, or a name a line, from 0.
-
-    Raises: SourceError: the file holds no names; OSError.
-    """
+    """Reads class names: `names` in YAML, CSV of codes and names, or one a line, from 0. Raises: SourceError."""
     if path is None:
         return {}
     names = _names(_text(files, path), path)
@@ -141,10 +132,10 @@ def _names(text: str, path: str) -> Names:
     except SpecError as error:
         raise SourceError(str(error)) from None
     if ("kpt_shape",) in document.nodes:
-        cut = "cut each line behind its fifth number, and take `kpt_shape` out"
-        raise SourceError(f"{path} has `kpt_shape`, and key points are not read: {cut}")
+        cut = "cut each line after its fifth number, and remove `kpt_shape`"
+        raise SourceError(f"{path} has `kpt_shape`, but key points are not supported: {cut}")
     codes = [where[1] for where in document.nodes if len(where) == 2 and where[0] == "names"]
-    return {str(code): document.text(("names", code)) or "" for code in codes}  # as written: YAML reads `no` as False
+    return {str(code): document.text(("names", code)) or "" for code in codes}  # the text: YAML reads `no` as False
 
 
 def _text(files: Files, path: str) -> str:
@@ -157,5 +148,5 @@ def _text(files: Files, path: str) -> str:
 
 
 def class_name(code: str, names: Names) -> str | None:
-    """Returns the name of a class; None where names are given, but not its."""
+    """Returns a class name; None if the given names lack the code."""
     return names.get(code) if names else code

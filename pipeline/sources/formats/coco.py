@@ -1,7 +1,7 @@
-"""COCO's JSON: `images`, `annotations` and `categories`, joined by their ids; several files are joined by image.
+"""COCO's JSON: joins `images`, `annotations` and `categories` by id, and several files by image.
 
-An annotation with a `caption` adds to `captions`; one with a `bbox` adds to `boxes`, `categories` and `crowd`, as does
-one whose `segmentation` gives a bounding box. Key points are passed over.
+An annotation with a `caption` adds to `captions`; one with a `bbox`, or a `segmentation` of polygons, adds to `boxes`,
+`categories` and `crowd`. Key points are ignored.
 """
 
 import codecs
@@ -25,20 +25,20 @@ from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.bounds import OBJECTS
 
 READ_BYTES = 1 << 20  # 1 MiB
-MOST_CHARACTERS = 64 << 20  # of one item
+MOST_CHARACTERS = 64 << 20  # in one item
 SPACE = re.compile(r"[ \t\n\r]*")
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 DECODER = json.JSONDecoder()
 
 
 class JsonDamageError(ValueError):
-    """The text is no JSON object; the message says why, and where."""
+    """Raised for text that is not a JSON object; the message says why and where."""
 
 
 def json_items(file: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """Yields each item of the lists in a JSON object, with the list's key; other values are left out.
+    """Yields the items of each list in a JSON object, with the list's key; skips other values.
 
-    Raises: JsonDamageError: it is no JSON object in UTF-8, is nested too deeply, or an item has over 64 Mi characters.
+    Raises: JsonDamageError: not a JSON object in UTF-8, too deeply nested, or an item over 64 Mi characters.
     """
     window = _Window(file)
     try:
@@ -49,7 +49,7 @@ def json_items(file: BinaryIO) -> Iterator[tuple[str, Any]]:
         raise JsonDamageError("it is not UTF-8") from None
     except RecursionError:
         raise JsonDamageError("it is nested too deeply") from None
-    except ValueError as error:  # a number of more digits than Python converts
+    except ValueError as error:  # a number with more digits than Python converts
         raise JsonDamageError(str(error)) from None
 
 
@@ -72,7 +72,7 @@ def _items(window: "_Window") -> Iterator[tuple[str, Any]]:
 
 
 class _Window:
-    """The text from where it is read on."""
+    """The text from the reading position on."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._decode = file, codecs.getincrementaldecoder("utf-8-sig")().decode
@@ -81,7 +81,7 @@ class _Window:
         """The number of characters before the window."""
 
     def value(self) -> Any:
-        """Reads a value. Raises: json.JSONDecodeError: what follows is no value."""
+        """Reads a value. Raises: json.JSONDecodeError: the text is not a value."""
         while True:
             self._skip()
             try:
@@ -90,19 +90,19 @@ class _Window:
                 if not self._more():
                     raise
                 continue
-            if end + 2 < len(self._text) or not self._more():  # a number may go on behind the window: `1e+`
+            if end + 2 < len(self._text) or not self._more():  # a number may continue after the window: `1e+`
                 self._at = end
                 return value
 
     def take_if(self, sign: str) -> bool:
-        """Passes a sign, if it is the next one."""
+        """Skips a sign if it comes next."""
         self._skip()
         found = self._text.startswith(sign, self._at)
         self._at += found
         return found
 
     def take(self, sign: str, wrong: str) -> None:
-        """Passes a sign. Raises: json.JSONDecodeError: another is the next one."""
+        """Skips a sign. Raises: json.JSONDecodeError: it does not come next."""
         if not self.take_if(sign):
             raise json.JSONDecodeError(wrong, self._text, self._at)
 
@@ -112,55 +112,52 @@ class _Window:
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
 
     def _more(self) -> bool:
-        """Reads more, at least as much as the window holds; False at the end, and where an item is too long."""
+        """Reads at least as much as the window holds; False at the end, and after an item that is too long."""
         rest = len(self._text) - self._at
         if self._ended or rest > MOST_CHARACTERS:
             return False
         data = self._file.read(max(READ_BYTES, rest))
         self._ended, text = not data, self._decode(data, final=not data)
         if self._ended:
-            return False  # the window stays as it is
+            return False  # keeps the window
         self.passed += self._at
         self._text, self._at = self._text[self._at :] + text, 0
         return True
 
 
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
-SLACK = 1  # pixel: COCO's own boxes are rounded
-LARGEST = 1 << 1000  # a larger whole number is no float64
+SLACK = 1  # pixel: COCO rounds its own boxes
+LARGEST = 1 << 1000  # larger integers overflow float64
 BOXLESS = "`caption`, and no `bbox` of four finite numbers, nor polygons, with an `iscrowd` of 0 or 1"
-MASK = "; of a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
+MASK = "; for a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
 NO_VALUES: list[Any] = []
 NO_NUMBERS: "array[Any]" = array("d")
-"""The lists of all images without annotations, never added to: three bytes of JSON are an image."""
+"""The shared, never modified lists of images without annotations: an image may take three bytes of JSON."""
 
 
 @dataclass(slots=True)
 class CocoImage:
-    """An image, and its annotations so far; arrays, since a number takes 8 bytes there, and 32 in a list."""
+    """An image with its annotations so far; arrays, since a number takes 8 bytes there and 32 in a list."""
 
     id: Any
     number: int | None = None
-    """Its number in `images`, from 1; None where no entry was read yet."""
+    """The number in `images`, from 1; None before its entry is read."""
     path: str | None = None
     file: str = ""
-    """The first file that lists it."""
     sides: tuple[Any, Any] | None = None
-    """Width and height, as the entry says."""
     ids: list[Any] = field(default_factory=lambda: NO_VALUES)
-    """The ids of the annotations with boxes."""
     boxes: "array[float]" = field(default_factory=lambda: NO_NUMBERS)
     categories: list[Any] = field(default_factory=lambda: NO_VALUES)
-    """Ids, and names once all are known."""
+    """Ids, later replaced by names."""
     crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
     captions: list[tuple[Any, str]] = field(default_factory=lambda: NO_VALUES)
-    """Each with the id of its annotation."""
+    """Annotation ids and captions."""
     known: set[Any] | None = None
-    """The annotations with their ids, once another file is joined."""
+    """The annotations with ids, once another file is joined."""
     fault: Fault | None = None
 
     def add(self, annotation: Mapping[str, Any]) -> None:
-        """Adds an annotation, or remembers what is wrong with it."""
+        """Adds an annotation, or stores its fault."""
         caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
@@ -196,15 +193,14 @@ class CocoImage:
         return count > OBJECTS.most
 
     def name_categories(self, names: Mapping[Any, str]) -> None:
-        """Replaces the categories' ids by names."""
         named = [names.get(_hashed(_id(code))) for code in self.categories]
         if None in named:
             unknown = _shown(self.ids[named.index(None)])
-            self._refuse(f"the annotation {unknown} has a `category_id` that is not in `categories`")
+            self._refuse(f"the annotation {unknown} has a `category_id` missing in `categories`")
         self.categories = named or NO_VALUES
 
     def join(self, other: "CocoImage") -> None:
-        """Adds the annotations of another file; one that both have, with the same id and content, comes once."""
+        """Adds another file's annotations, except those with the same id and content."""
         self.fault = self.fault or other.fault
         if self._is_full(0):
             return
@@ -220,7 +216,7 @@ class CocoImage:
         self._is_full(0)
 
     def _annotations(self) -> Iterator[tuple[Any, ...]]:
-        """Yields each annotation: its id, and its box, category and crowd, or its caption."""
+        """Yields each annotation: its id with box, category and crowd, or with its caption."""
         boxes = zip(*(self.boxes[side::4] for side in range(4)), strict=True)
         yield from zip(map(_hashed, self.ids), boxes, self.categories, self.crowd, strict=True)
         yield from ((_hashed(known), caption) for known, caption in self.captions)
@@ -234,7 +230,6 @@ class CocoImage:
                     yield _shown(known)
 
     def row(self) -> AnnotatedRow:
-        """Returns the image as a row of its file."""
         fault = self.fault
         if not fault and not self.path:
             fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")
@@ -245,16 +240,16 @@ class CocoImage:
 
 
 def _hashed(value: Any) -> Any:
-    """Returns an id that may be in a set: JSON has lists and objects, too, and whole numbers that share a hash."""
+    """Makes an id hashable: JSON ids may be lists and objects, or integers that share a hash."""
     is_short = isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 64
     return value if is_short or isinstance(value, str | float | None) else (repr(value),)
 
 
 def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
-    """Reads files, relative to a root, whole; the first that lists an image gives it its place among the rows.
+    """Reads whole files, with paths relative to a root; the first file with an image sets its place among the rows.
 
-    Paths in them are relative to the folder `images`; if that is None, to the file's own. `listed` are the images that
-    are rows. Raises: SourceError, OSError: a file is damaged, or not COCO's, or cannot be read.
+    Image paths are relative to `images`, or, if None, to their file's folder; only `listed` images become rows. Raises:
+    SourceError: damaged, or not COCO's; OSError.
     """
     rows, by_path, unlisted, outside = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str]()
     tiny, merged = list[str](), list[str]()
@@ -273,17 +268,17 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
     boxes, captions = any(image.ids or image.fault for image in rows), any(image.captions for image in rows)
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
     notes = [
-        *note("annotations of images that the file does not list, left out", unlisted),
+        *note("annotations of images missing in `images`, left out", unlisted),
         *note(LEAVING, outside),
-        *note("files whose boxes are all within 1 pixel: of shares of the sides say `unit: relative`", tiny),
-        *note("categories of several ids and one name, taken for one", merged),
+        *note("files with all boxes within 1 pixel: for shares of the sides, set `unit: relative`", tiny),
+        *note("merged categories with several ids and one name", merged),
         *listed.notes(),
     ]
     return Found((image.row() for image in rows), [0] * len(rows), names, notes)
 
 
 def _read_one(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str], list[str]]:
-    """Reads a file: its images, in its order, the ids of the annotations of no image, the names of several ids."""
+    """Reads a file: its images in order, the ids of annotations without an image, and the names with several ids."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
     lost, seen, nameless = list[str](), set[str](), 0
     try:
@@ -294,7 +289,7 @@ def _read_one(files: Files, path: str, folder: str, images: str | None) -> tuple
                 if key == "images":
                     nameless += not entry.get("file_name")
                     if nameless > OBJECTS.most:
-                        raise JsonDamageError(f"{nameless:,} entries of `images` have no `file_name`: it is no COCO")
+                        raise JsonDamageError(f"{nameless:,} entries of `images` have no `file_name`: not COCO's JSON")
                     entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
                 elif key == "annotations" and (known := _id(entry.get("image_id"))) is not None:
                     by_id.setdefault(_hashed(known), CocoImage(known)).add(entry)
@@ -317,7 +312,7 @@ def _read_one(files: Files, path: str, folder: str, images: str | None) -> tuple
 def _listed(
     entry: Mapping[str, Any], by_id: dict[Any, CocoImage], number: int, folder: str, images: str | None
 ) -> CocoImage:
-    """Returns the image of an entry of `images`; the second entry of one id is an image of its own."""
+    """Returns the image of an entry of `images`; a second entry with the same id becomes another image."""
     known, name = _id(entry.get("id")), entry.get("file_name")
     first = image = by_id.setdefault(_hashed(known), CocoImage(known)) if known is not None else CocoImage(None)
     if image.number is not None:
@@ -327,13 +322,13 @@ def _listed(
     if isinstance(name, str) and name.strip():
         image.path = posixpath.normpath(posixpath.join(folder, name.removeprefix(f"{images}/")))
     if first.path != image.path:
-        wrong = f"the `id` {_shown(known)} is that of the image {first.number}, too: annotations are of either"
+        wrong = f"the `id` {_shown(known)} also names the image {first.number}: its annotations are ambiguous"
         image.fault = Fault("malformed_row", wrong)
     return image
 
 
 def _box_around(polygons: Any) -> list[float] | None:
-    """Returns the box around polygons; None of anything else."""
+    """Returns the box around polygons; None for anything else."""
     are_pairs = isinstance(polygons, list) and all(isinstance(each, list) and not len(each) % 2 for each in polygons)
     sides = list(chain.from_iterable(polygons)) if are_pairs else []
     if not sides or not all(map(_is_number, sides)):
@@ -347,11 +342,11 @@ def _is_number(value: object) -> bool:
 
 
 def _id(value: Any) -> Any:
-    """Returns an id, the same however a file writes it: 1 of 1.0 and of "1"."""
+    """Normalizes an id: 1.0 and "1" become 1."""
     is_whole = value.is_integer() if isinstance(value, float) else isinstance(value, str) and DECIMAL.fullmatch(value)
     return int(value) if is_whole else value
 
 
 def _shown(known: object) -> str:
-    """An id in a message: a number, since a string may be the data's."""
+    """Shows an id in a message only if it is a number: a string may be the user's data."""
     return str(known) if isinstance(known, int) else "without an id"

@@ -1,10 +1,10 @@
-"""CSV and TSV as sources: a row is a record. What a record is: `pipeline.sources.formats.csv_records`.
+"""CSV and TSV as sources: a record is a row, as `formats.csv_records` finds it.
 
     source: {format: csv, path: rows.csv}
 
-The plan reads every file once, to count the rows and to find where records start: so files that are not compressed are
-read in ranges, and each record is read once, whatever its quoted cells hold. A record's position is the line, counted
-from 0, where it starts; the header's lines and blank lines are positions too, and no rows.
+The plan reads every file once to count rows and find where records start: uncompressed files are read in ranges, and
+each record once, whatever its quoted cells hold. A record's position is its first line, from 0; blank lines and the
+header have positions but no rows.
 """
 
 import csv
@@ -21,37 +21,36 @@ import pyarrow.csv
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.columns import Columns, ColumnType, required
-from recordmill.pipeline.sources.encoded import open_utf8
+from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, MAX_LINE_BYTES, Rows, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import CsvRecords, Dialect, RecordRange, read_records
-from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES, Rows
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
-HEADER_BYTES = 64 << 10  # 64 KiB: read at once for a header
-KEYED_CELLS = 10_000  # of a record with more, as of a line of commas, there is no key
-csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit is 128 KiB, less than a long text
+HEADER_BYTES = 64 << 10  # 64 KiB, read at once for a header
+KEYED_CELLS = 10_000  # a record with more, such as a line of commas, has no key
+csv.field_size_limit(MAX_LINE_BYTES)  # Python's default of 128 KiB is too small for long texts
 SEPARATORS = ",;\t|"
 SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # the first line of files for Excel
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
-LONG_NAME = 64  # characters of a column's name; sentences are longer
+LONG_NAME = 64  # characters: longer cells are sentences, not column names
 
 
 class CsvReader(TableReader[DelimitedOptions]):
-    """Reads files of records whose cells have a separator between them."""
+    """Reads files of records with separated cells."""
 
     @property
     def endings(self) -> tuple[str, ...]:
         return (f".{self.source.format}",)
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact."""
+        """Cuts the files at records into ranges of about `chunk_bytes`; `rows` is exact."""
         chunks, rows, names = list[Chunk](), 0, dict[str, None]()
         for file in inputs:
             whole = self._whole(files, join(root, file.path), columns)
@@ -62,7 +61,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         return Plan(chunks, rows, names=list(names), is_exact=True)
 
     def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
-        """Returns the range of a file that is all of it, and checks its columns."""
+        """Returns a file's whole range, after checking its columns."""
         dialect, skip = Dialect.of(self.source), self.source.skip
         given, encoding, needed = self.source.header, self.source.encoding, required(columns)
         first = list[str]()
@@ -73,7 +72,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.source.separator:
-                raise SourceError(f"{path} has one column; set `separator`, maybe to {near!r}")
+                raise SourceError(f"{path} has one column; set `separator`, perhaps to {near!r}")
         if given is True and _is_row(names):
             _check_header(path, needed, names)
         check_names(path, needed, names)
@@ -82,8 +81,8 @@ class CsvReader(TableReader[DelimitedOptions]):
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
         return RecordRange(dialect, encoding, tuple(names), skip + (given is True))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the records of a chunk; a row's default key is the digest of its cells."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads a chunk's records; the default key is the digest of a row's cells."""
         part: RecordRange = chunk.work
         numbers = {name: part.names.index(name) for name in columns if name in part.names}
         needed = range(len(part.names)) if key is None else sorted(set(numbers.values()))
@@ -107,14 +106,14 @@ class CsvReader(TableReader[DelimitedOptions]):
 
 
 def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, needed: Sequence[str]) -> None:
-    """Refuses a first record that is neither a header nor a row."""
-    line, skips = separator.join(cells), "leave it out by `skip: 1`"
+    """Refuses a first record that is neither header nor row."""
+    line, skips = separator.join(cells), "skip it by `skip: 1`"
     if SEPARATOR_LINE.fullmatch(line):
         raise SourceError(f"{path} begins with the line {line!r}: {skips}, and set `separator: {line[4]!r}`")
     if header is not True and cells == list(header):
-        raise SourceError(f"{path} begins with the names of `header`, which would be a row: {skips}")
+        raise SourceError(f"{path} begins with the names in `header`: {skips}")
     if header is True and line.startswith("#") and needed and set(needed).isdisjoint(cells):
-        raise SourceError(f"{path} begins with a comment: {skips}, or by the number of such lines before the header")
+        raise SourceError(f"{path} begins with a comment: {skips}, or the number of lines before the header")
 
 
 def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> None:
@@ -122,20 +121,20 @@ def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> Non
     for name in needed:
         if name not in cells and not did_you_mean(name, cells):
             raise SourceError(
-                f"{path} has no column {name!r}, and its first line looks like a row, not like the columns' names: "
-                f"if the file has no header, give its {len(cells)} columns their names in order, such as "
+                f"{path} has no column {name!r}, and its first line looks like a row, not a header: "
+                f"if the file has no header, name its {len(cells)} columns in order, such as "
                 f"`header: [{', '.join([*needed, *['…'] * (len(cells) > len(needed))])}]`"
             )
 
 
 def _is_row(cells: Sequence[str]) -> bool:
-    """Whether half of the cells or more are hardly columns' names; an empty first one is that of pandas' index."""
+    """Whether at least half of the cells are unlikely column names; ignores an empty first one, pandas' index."""
     named = cells[1:] if len(cells) > 1 and not cells[0] else cells
     return bool(named) and 2 * sum(map(_is_value, named)) >= len(named)
 
 
 def _is_value(cell: str) -> bool:
-    """Whether a cell is hardly a column's name: empty, long, an image's path, or a number."""
+    """Whether a cell is an unlikely column name: empty, long, an image's path, or a number."""
     if not cell.strip() or len(cell) > LONG_NAME or is_image(cell):
         return True
     with suppress(ValueError):
@@ -145,7 +144,7 @@ def _is_value(cell: str) -> bool:
 
 
 def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: int) -> list[str]:
-    """Reads the first record behind skipped ones; no cells where none is. Raises: SourceError: it is no CSV."""
+    """Reads the first record after the skipped ones; empty if missing. Raises: SourceError: invalid CSV."""
     with open_utf8(files, path, encoding) as file:
         for records in read_records(file, dialect, HEADER_BYTES):
             for record in records.filled[skip : skip + 1].tolist():
@@ -161,10 +160,9 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
 
 
 def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] | None]:
-    r"""Yields the cells of records that are not broken, by Python's `csv`; bytes that are not UTF-8 as surrogates.
+    r"""Yields the cells of unbroken records, by Python's `csv`; invalid UTF-8 becomes surrogates.
 
-    None stands for a record that ends in an escape, or in a line break that is escaped: the last of a file. With an
-    escape, a cell that is `\N`, as MySQL writes NULL, is empty.
+    Yields None for a last record that ends in an escape. With an escape, the cell `\N`, MySQL's NULL, is empty.
     """
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
     if dialect.escape:
@@ -189,33 +187,33 @@ def _without_nulls(text: str, separator: str, null: str) -> str:
 
 
 def _fault(records: CsvRecords, record: int, dialect: Dialect) -> str:
-    """Says what is wrong with a record that is no CSV, and which option may read it."""
+    """Returns the fault of an invalid record, and the option that may read it."""
     return records.fault(record) + _remedy(records.line(record), dialect)
 
 
 def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
-    """Says which option may read a record that is no row; `extra` are cells without names, or names without cells."""
+    """Returns the option that may read an invalid record; `extra` are cells without names, or names without cells."""
     quote, separator = (dialect.quote or "").encode(), dialect.separator.encode()
     if quote and not dialect.escape and b"\\" + quote in record:
-        return f"; if quotes are written as \\{dialect.quote}, set `escape: '\\'`"
+        return f"; if quotes are escaped as \\{dialect.quote}, set `escape: '\\'`"
     if quote and not dialect.trim and separator + b" " + quote in record:
         return "; if blanks stand before quotes, set `trim: true`"
     if extra and not any(extra):
-        return "; if separators end every line, name all columns by `header`, and leave the file's own out by `skip: 1`"
+        return "; if separators end every line, name all columns by `header`, and skip the file's own by `skip: 1`"
     return ""
 
 
 Broken = dict[int, tuple[str, str | None]]
-"""Records that are no rows: a message, and the default key where it is asked for and known."""
+"""Invalid records: a message, and the default key if asked for and known."""
 
 
 def read_cells(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
 ) -> tuple[Rows, Mapping[int, pa.Array], pa.Array | None, Broken]:
-    """Reads some columns of records that follow one another, none of them blank; each comes out as it would alone.
+    """Reads columns of consecutive, non-blank records; each gives the same cells as if read alone.
 
-    With keys, the columns are all, since a key is made of all. Returns the records that are rows; their cells by the
-    columns' numbers, Arrow `string` of shape [rows], any bytes; their default keys, Arrow `binary`; and the others.
+    Keys need all columns. Returns the valid records; their cells by column number, Arrow `string` of shape [rows], any
+    bytes; their default keys, Arrow `binary`; and the invalid records.
     """
     is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
     cells = None if is_broken else _by_arrow(records, batch, part, columns)
@@ -226,13 +224,13 @@ def read_cells(
 def _by_arrow(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int]
 ) -> dict[int, pa.Array] | None:
-    """Reads the columns; returns None where a record is not as long as the header."""
+    """Reads the columns; None if a record's length differs from the header's."""
     if not len(batch) or not columns:
         return None
     start, stop = int(records.starts[batch[0]]), int(records.stops[batch[-1]])
     dialect = part.dialect
     is_escaped = dialect.escape is not None and records.data.find(dialect.escape.encode(), start, stop) >= 0
-    if is_escaped or dialect.trim or records.data.startswith(BYTE_ORDER_MARK, start):  # which Arrow would leave out
+    if is_escaped or dialect.trim or records.data.startswith(BYTE_ORDER_MARK, start):  # Arrow would drop the mark
         return None
     data = pa.py_buffer(records.data).slice(start, stop - start)
     every, types = list(map(str, range(len(part.names)))), {str(column): pa.string() for column in columns}
@@ -251,7 +249,7 @@ def _by_arrow(
 def _by_python(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
 ) -> tuple[Rows, dict[int, pa.Array], Broken]:
-    """Finds the records that are rows, their columns, and what is wrong with the others."""
+    """Returns the valid records, their columns, and the faults of the others."""
     good, parsed, faults = list[int](), list[list[str]](), Broken()
     readable = [record for record in batch.tolist() if record not in records.faults]
     rows = cells_of(map(records.line, readable), part.dialect)
@@ -271,16 +269,13 @@ def _by_python(
 
 
 def _digest(cells: Sequence[str]) -> str:
-    """Returns the key of one row, as `digests` does."""
+    """Returns one row's key, as `digests` does."""
     data = [cell.encode("utf-8", "surrogateescape") for cell in cells]
     return content_digest(b":".join(part for cell in data for part in (b"%d" % len(cell), cell))).decode()
 
 
 def digests(columns: Sequence[pa.Array]) -> pa.Array:
-    """Returns the default keys of rows: BLAKE2b of each row's cells, each after its length in bytes, in hexadecimal.
-
-    `columns` are all, Arrow `string` of shape [rows]; the keys are Arrow `binary` of 32 bytes each.
-    """
+    """Returns rows' keys, Arrow `binary`: BLAKE2b, 32 hex digits, of all cells, each after its length in bytes."""
     parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]
     joined = pc.binary_join_element_wise(*(part.cast(pa.binary()) for part in parts), b":")
     return pa.array([content_digest(row) for row in joined.to_pylist()], pa.binary())

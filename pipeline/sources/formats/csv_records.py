@@ -1,9 +1,9 @@
 r"""The records of a CSV file by their bytes: found exactly, whatever the file holds, at about 1 s a GB.
 
-A quote opens a quoted cell where a cell begins; elsewhere it is a character like others. In a quoted cell two quotes
-are one, and a lone one closes it. Outside of quoted cells a line break (LF, CRLF or CR) ends the record. Where anything
-but a separator or a line break stands behind a closing quote, the record is broken, and ends with that line. A record
-of 64 MiB is too large, and ends with the first line break behind these: an open quote costs no more.
+At the beginning of a cell a quote opens a quoted cell; elsewhere it is a plain character. In a quoted cell a doubled
+quote is one, and a lone one closes it. Outside, a line break (LF, CRLF or CR) ends the record. Text after a closing
+quote breaks the record, which ends with that line. A record of 64 MiB is too large, and ends with the next line break:
+this limits the cost of an open quote.
 
 >>> records = find_records(b'a,"b\nc"\n\nd\n', Dialect(), is_last=True)
 >>> records.starts, records.lines
@@ -17,40 +17,45 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.sources.encoded import EncodedFile, can_start_anywhere, open_utf8
+from recordmill.pipeline.sources.encoded import (
+    MAX_LINE_BYTES,
+    PIECE_BYTES,
+    TAIL_BYTES,
+    EncodedFile,
+    Rows,
+    can_start_anywhere,
+    open_utf8,
+)
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, Rows
 from recordmill.pipeline.sources.options import DelimitedOptions
-from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Chunk
 
 LINE_BREAKS = b"\r\n"
 LETTER, BLANK = b"a "
 CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
-TEXT_BEHIND_QUOTE = "the record is not CSV: text stands behind a closing quote"
+TEXT_BEHIND_QUOTE = "the record is not CSV: text after a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
-TOO_LARGE = "the record is longer than 64 MiB: maybe a quote is not closed"
+TOO_LARGE = "the record is longer than 64 MiB: perhaps a quote is not closed"
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The characters and rules of cells; each is one ASCII character."""
+    """The special characters, each one ASCII character, and rules of cells."""
 
     separator: str = ","
     quote: str | None = '"'
-    """None where cells are not quoted."""
+    """None for unquoted cells."""
     escape: str | None = None
-    """Makes the next character a plain one."""
+    """Makes the next character literal."""
     trim: bool = False
-    """Whether blanks at the beginning of a cell are left out."""
+    """Whether leading blanks of cells are stripped."""
 
     @classmethod
     def of(cls, options: DelimitedOptions) -> "Dialect":
-        """That of a source's files."""
         return cls(options.separator, options.quote, options.escape, options.trim)
 
     def plain(self, buffer: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        """Writes letters for escapes and what they escape, and separators for blanks at the beginning of a cell."""
+        """Replaces escapes and escaped characters by letters, and leading blanks of cells by separators."""
         plain = buffer.copy() if self.escape or self.trim else buffer
         if self.escape:
             escapes = np.flatnonzero(buffer == ord(self.escape))
@@ -65,62 +70,57 @@ class Dialect:
 
 
 def _runs(positions: Rows) -> Rows:
-    """Returns for each position the first one of those that follow one another up to it."""
+    """Returns for each position the first of its run of consecutive ones."""
     return np.maximum.accumulate(np.where(np.diff(positions, prepend=-2) == 1, 0, positions))
 
 
 @dataclass(frozen=True)
 class CsvRecords:
-    """Some whole records of a file, one after another."""
+    """Consecutive whole records of a file."""
 
     data: bytes
     starts: Rows
-    """The byte of `data` where each record starts, shape [records]."""
+    """The byte of `data` at each record's start, shape [records]."""
     stops: Rows
-    """The end of its text, without its line break."""
+    """The end of each text, without its line break."""
     lines: Rows
-    """The line where it starts, counted from that of the first record."""
+    """The line of each start, counted from the first record's."""
     line_count: int
     end: int
-    """The number of bytes of `data` that they are, with the last one's line break."""
+    """The number of bytes of `data` covered, including the last line break."""
     faults: dict[int, str] = field(default_factory=dict)
-    """The records that are broken, and why."""
     is_too_large: bool = False
-    """Whether it is one record, too large to be read."""
+    """Whether this is one record, too large to read."""
 
     @property
     def filled(self) -> Rows:
-        """The records that are not blank."""
         return np.flatnonzero(self.stops > self.starts)
 
     def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int]]:
-        """Yields some of the records, at most `size` at a time, and the lines that they cover: all lines in all."""
+        """Yields at most `size` chosen records at a time, and the number of lines covered: all lines in total."""
         starts = range(0, max(1, len(chosen)), size)
         bounds = [0, *(self.lines[chosen[start]] for start in starts[1:]), self.line_count]
         for start, covered in zip(starts, np.diff(bounds).tolist(), strict=True):
             yield chosen[start : start + size], covered
 
     def fault(self, record: int) -> str:
-        """Says what is wrong with a record that is no CSV; it may only end too early."""
+        """Returns an invalid record's fault: without a known one, it ends too early."""
         return self.faults.get(record, OPEN_QUOTE)
 
     def text(self, record: int) -> bytes:
-        """The bytes of a record."""
         return self.data[self.starts[record] : self.stops[record]]
 
     def line(self, record: int) -> bytes:
-        """The bytes of a record with its line break, if it has one: an escaped one may stand before it."""
+        """The bytes of a record with its line break, if any: an escape may precede it."""
         stop = self.starts[record + 1] if record + 1 < len(self.starts) else self.end
         return self.data[self.starts[record] : stop]
 
 
-def read_records(
-    file: BinaryIO | EncodedFile, dialect: Dialect, piece_bytes: int | None = None
-) -> Iterator[CsvRecords]:
-    """Yields all records from the file's position on, about `piece_bytes` (8 MiB) at a time, or one that is longer."""
-    rest, piece_bytes = b"", piece_bytes or PIECE_BYTES
+def read_records(file: BinaryIO | EncodedFile, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
+    """Yields all records from the file's position on, about `size` (8 MiB) at a time, or one longer record."""
+    rest, size = b"", size or PIECE_BYTES
     while True:
-        more = file.read(min(max(piece_bytes, len(rest)), MAX_LINE_BYTES - len(rest)))
+        more = file.read(min(max(size, len(rest)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
         if len(records.starts):
             yield records
@@ -133,7 +133,7 @@ def read_records(
 
 
 def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
-    """Finds the records in some bytes that begin with one; what may not be whole is left, unless it `is_last`."""
+    """Finds the records in bytes that begin with one; skips the last, perhaps incomplete, one unless `is_last`."""
     buffer = np.frombuffer(data, np.uint8)
     breaks = _line_breaks(data, buffer, is_last)
     plain = dialect.plain(buffer)
@@ -157,21 +157,20 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
 
 
 def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Rows:
-    """Finds the last bytes of all line breaks; a CR at the end does not count where an LF may follow."""
+    """Finds the last bytes of line breaks; a CR at the end does not count if an LF may follow."""
     breaks = np.flatnonzero(buffer == NEWLINE)
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
         return breaks
     returns = np.flatnonzero(buffer == CARRIAGE_RETURN)
-    following = buffer[np.minimum(returns + 1, len(data) - 1)]  # behind the last byte: the CR itself
+    following = buffer[np.minimum(returns + 1, len(data) - 1)]  # after the last byte: the CR itself
     alone = (following != NEWLINE) & (is_last | (returns + 1 < len(data)))
     return np.sort(np.concatenate([breaks, returns[alone]]))
 
 
 def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
-    """Finds the opening and the closing quotes by turns, and the closing ones that text follows.
+    """Finds opening and closing quotes in turns, and the closing ones before text.
 
-    Where every second quote begins a cell or follows another, and the others end one or precede another, they are taken
-    as they come: two quotes that are one close and open.
+    In most files odd quotes begin a cell or follow a quote, and even ones end one or precede a quote: all count.
     """
     if dialect.quote is None:
         return np.empty(0, np.int64), []
@@ -211,7 +210,7 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
 
 
 def _too_large(file: BinaryIO | EncodedFile, data: bytes) -> tuple[CsvRecords, bytes]:
-    """Skips a record to the first line break behind its first 64 MiB; returns it empty, and what was read behind it."""
+    """Skips a record until the first line break after its first 64 MiB; returns it empty, and the bytes read beyond."""
     held = data[-1:] if data.endswith(b"\r") else b""
     lines = len(_line_breaks(data, np.frombuffer(data, np.uint8), is_last=False))
     size, rest = len(data) - len(held), b""
@@ -228,26 +227,26 @@ def _too_large(file: BinaryIO | EncodedFile, data: bytes) -> tuple[CsvRecords, b
 
 @dataclass(frozen=True)
 class RecordRange:
-    """The records of a file that start in the bytes `[start, end)`, and the options that they are read with."""
+    """The records of a file that start in the bytes `[start, end)`, and their options."""
 
     dialect: Dialect = Dialect()
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
     head: int = 1
-    """The number of records before the rows: those that are skipped, and the header."""
+    """The number of records before the rows: skipped ones and the header."""
     start: int = 0
-    """A byte where a record starts."""
+    """The byte of a record's start."""
     end: int | None = None
     first_line: int = 0
-    """The line of the file, counted from 0, that `start` is in."""
+    """The line of `start` in the file, from 0."""
 
     def cut(self, files: Files, root: str, file: FileInfo, chunk_bytes: int) -> tuple[list[Chunk], int]:
-        """Cuts a file, all of which it is, where records start, into ranges of about `chunk_bytes`; counts its rows.
+        """Cuts a file, this whole range, at records into ranges of about `chunk_bytes`; counts its rows.
 
-        Reads all, at about 1 s a GB: where a record starts depends on every quote before it. A compressed file is not
-        cut, nor one whose lines cannot be found without decoding. Raises: SourceError: it is not of the encoding.
+        Reads it all, at about 1 s a GB: a record's start depends on every quote before it. Compressed files, and
+        encodings without visible lines, stay whole. Raises: SourceError: the encoding is wrong.
         """
-        path = join(root, file.path)
+        path = f"{root}/{file.path}"
         can_cut = can_start_anywhere(path, self.encoding)
         parts = -(-file.bytes // chunk_bytes) if can_cut else 1
         starts, wanted = [self], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
@@ -255,7 +254,7 @@ class RecordRange:
         with open_utf8(files, path, "utf-8" if can_cut else self.encoding) as opened:
             first = opened.mark_bytes
             for records in read_records(opened, self.dialect):
-                rows = records.filled[max(0, 1 - seen) :]  # the first range has the header, and a row
+                rows = records.filled[max(0, 1 - seen) :]  # keeps the header and a row in the first range
                 offsets = records.starts[rows] + first
                 while len(wanted) and len(rows) and offsets[-1] >= wanted[0]:
                     row = np.searchsorted(offsets, wanted[0])
@@ -271,7 +270,7 @@ class RecordRange:
         return chunks, max(0, seen)
 
     def read(self, files: Files, path: str) -> Iterator[tuple[CsvRecords, Rows, int]]:
-        """Yields records of a range, the rows among them, neither blank nor header, and the first one's line in it."""
+        """Yields a range's records, the rows among them (neither blank nor header), and their first line in it."""
         to_skip, line = 0 if self.start else self.head, 0
         with open_utf8(files, path, self.encoding, self.start, self.end) as file:
             for records in read_records(file, self.dialect):

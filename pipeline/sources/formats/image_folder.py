@@ -2,35 +2,242 @@
 
     source: {format: image_folder, path: images/}
 
-With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) in the folder or in folders below it, their rows are
-the rows; the reader of its format reads each, whose root is the folder of images. Without them every image is a row,
-and files beside it may be its captions: `formats.image_captions`.
+With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) anywhere in the folder, their rows are the rows, read
+by their format's reader. Without them every image is a row, with captions in files beside it: of `cat/1.jpg` these are
+`cat/1.txt`, the column `text` without one final line break, and `cat/1.json`, an object with a column for each field,
+including nested ones (`meta.author`).
 
-The columns that come of an image's path: `image`; `file_name`, the path relative to the folder; `label`, the name of
-the folder that it lies in; `split`, the name of the first folder. A metadata's own `label` and `split` come first. A
-row's default key is the path in Unicode's composed form (NFC). Hidden files and folders are not looked at.
+Columns from an image's path: `image`; `file_name`, the path in the folder; `label`, the name of its own folder;
+`split`, the name of the first folder. Metadata's own `label` and `split` take precedence. The default key is the path
+in Unicode's composed form (NFC). Hidden files and folders are ignored.
 """
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from posixpath import splitext
 from typing import Any
 
-from recordmill.pipeline.sources.columns import Columns, required
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts, pack
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
+from recordmill.pipeline.sources.formats import image_fields
 from recordmill.pipeline.sources.formats.csv import CsvReader
-from recordmill.pipeline.sources.formats.image_captions import Listing, captions_of, plan_listing, read_listing
-from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, ImageFields, paths_of, with_paths
+from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, OF_PATH, ImageFields
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
+from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
-from recordmill.pipeline.sources.paths import check_names, is_image, join, note, planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, join, note, path_key, planning
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, WholeFiles
 from recordmill.pipeline.sources.table import TableReader, unused
+from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
+from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
+from recordmill.pipeline.sources.typing.values import typed_values
+
+TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
+CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
+PEEKED_FILES = 100
+ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
+Sizes = Sequence[int | None]
+"""The size in bytes of the file beside each image; None without one."""
+Captions = Mapping[str, Sizes]
+"""The sizes of used files beside images, by ending."""
+
+
+@dataclass(frozen=True)
+class Listing(WholeFiles):
+    """A chunk: images' paths, and the used files beside them."""
+
+    captions: Captions
+
+
+def _listing(path: str, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+    """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is missing."""
+    images, others = FileList(), FileList()
+    for file in found:
+        (images if is_image(file.path) else others).append(file)
+    if not images:
+        raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
+    side = _Beside(images, others)
+    endings = _endings([name for name in columns if name not in OF_PATH], side)
+    check_names(path, required(columns), names := side.columns(files, root), _where(side.endings))
+    read = {name for ending in endings for name in side.names(ending)}
+    inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
+    chunks, beside = _chunks(images, side, endings, chunk_bytes)
+    total, notes = sum(chunk.bytes for chunk in chunks), _notes(others, side, endings)
+    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - beside)
+
+
+def captions_of(images: Iterable[FileInfo], others: Iterable[FileInfo]) -> list[FileInfo]:
+    """Lists possible captions of images: files with the same name except for the ending."""
+    captions = [file for file in others if file.path.endswith(CAPTION_ENDINGS)]
+    stems = {posixpath.splitext(file.path)[0] for file in images} if captions else frozenset[str]()
+    return [file for file in captions if posixpath.splitext(file.path)[0] in stems]
+
+
+class _Beside:
+    def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
+        captions = captions_of(images, others)
+        self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
+        self._sizes: dict[str, dict[str, int]] = {ending: {} for ending in CAPTION_ENDINGS}
+        for file in captions:
+            stem, ending = posixpath.splitext(file.path)
+            self._sizes[ending][stem] = file.bytes
+
+    @property
+    def endings(self) -> list[str]:
+        return [ending for ending, sizes in self._sizes.items() if sizes]
+
+    def columns(self, files: Files, root: str) -> list[str]:
+        """Lists the columns of images, and of the first files beside them."""
+        texts, first = [TEXT] if TEXT_ENDING in self.endings else [], self.names(OBJECT_ENDING)[:PEEKED_FILES]
+        rows = _json(files, root, first, [0] * len(first), {})
+        return list(dict.fromkeys([*OF_PATH, *texts, *(name for row in rows for name in python_names(row or {}))]))
+
+    def sizes(self, ending: str) -> tuple[int | None, ...]:
+        return tuple(map(self._sizes[ending].get, self._stems))
+
+    def names(self, ending: str) -> list[str]:
+        return [stem + ending for stem in self._sizes[ending]]
+
+
+def _endings(asked: Collection[str], side: _Beside) -> list[str]:
+    """Finds the endings of files with asked columns; text files, if any, give `text`."""
+    endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in side.endings else []
+    others = [name for name in asked if not (name == TEXT and endings)]
+    return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in side.endings else endings
+
+
+def _where(endings: list[str]) -> str:
+    if OBJECT_ENDING in endings:
+        return f" in the first {OBJECT_ENDING} files beside its images"
+    beside = OBJECT_ENDING if endings else f"{TEXT_ENDING} or {OBJECT_ENDING}"
+    return f" and neither a metadata file nor {beside} beside its images"
+
+
+def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
+    captions = {ending: side.sizes(ending) for ending in endings}
+    beside = _bytes(captions, len(images))
+    parts = even_parts(ROW_BYTES + beside, chunk_bytes)
+    chunks = list[Chunk]()
+    for part, files in zip(parts, cut(images, parts), strict=True):
+        size = sum(file.bytes for file in files) + int(beside[part].sum())
+        chunks.append(Chunk(0, 0, "", size, Listing(pack([file.path for file in files]), _of(captions, part))))
+    return chunks, int(beside.sum())
+
+
+def _bytes(captions: Captions, images: int) -> Ints:
+    """Returns the bytes of files beside each image, shape [images]."""
+    sizes = (np.array([size or 0 for size in each], np.int64) for each in captions.values())
+    return sum(sizes, np.zeros(images, np.int64))
+
+
+def _of(captions: Captions, images: slice) -> Captions:
+    return {ending: sizes[images] for ending, sizes in captions.items()}
+
+
+def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
+    notes, read = list[str](), {name for ending in endings for name in side.names(ending)}
+    alone = [file.path for file in others if file.path.endswith(tuple(endings)) and file.path not in read]
+    for ending in endings:
+        without = side.sizes(ending).count(None)
+        notes += [f"images without a {ending} beside them: {without:,}"] if without else []
+        notes += note(f"{ending} without an image, left out", [path for path in alone if path.endswith(ending)])
+    unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
+    notes += note("unused files beside images", unread)
+    left = read.union(alone, unread)
+    return notes + note("other files, left out", [file.path for file in others if file.path not in left])
+
+
+def _read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    listing, names = chunk.work, chunk.work.names
+    for part in even_parts(ROW_BYTES + _bytes(listing.captions, len(names)), BLOCK_BYTES):
+        paths, faults = names[part], Faults()
+        is_split = image_fields.reads_split(columns)
+        others = {name: column for name, column in columns.items() if name not in OF_PATH}
+        read = {
+            name: image_fields.path_column(name, columns[name], paths, faults, reads_split=is_split)
+            for name in columns
+            if name not in others
+        }
+        read |= read_captions(files, root, paths, _of(listing.captions, part), others, faults)
+        lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
+        values = {name: (read | lacking)[name] for name in columns}
+        keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
+        raw = TypedRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
+        yield make_block(chunk, raw, columns, key)
+
+
+def read_captions(
+    files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
+) -> dict[str, pa.Array]:
+    """Reads the columns from files beside images, each of shape [paths], unchecked."""
+    read = {}
+    if TEXT_ENDING in captions and TEXT in columns:
+        texts = _contents(files, root, paths, TEXT_ENDING, captions[TEXT_ENDING], faults, TEXT)
+        cells = pa.array([text and _without_line_end(text) for text in texts], pa.binary())
+        read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
+    asked = {name: column for name, column in columns.items() if name not in read}
+    if OBJECT_ENDING in captions and asked:
+        rows = _json(files, root, paths, captions[OBJECT_ENDING], faults)
+        for name, column in asked.items():
+            values = [None if row is None else python_field(row, name) for row in rows]
+            read[name] = _typed(name, column, values, root, paths, faults)
+    return read
+
+
+def _without_line_end(data: bytes) -> bytes:
+    return data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
+
+
+def _json(files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults) -> list[dict[str, Any] | None]:
+    """Parses the objects beside images; None for missing and bad ones."""
+    rows = list[dict[str, Any] | None]()
+    for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
+        value = data if data is None else json_object(data, f"the {OBJECT_ENDING} beside the image")
+        if isinstance(value, Fault):
+            faults.setdefault(row, value)
+        rows.append(None if isinstance(value, Fault) else value)
+    return rows
+
+
+def _contents(
+    files: Files, root: str, paths: Sequence[str], ending: str, sizes: Sizes, faults: Faults, column: str | None = None
+) -> list[bytes | None]:
+    """Reads the files beside images; None for missing and unreadable ones."""
+    beside = [
+        None if size is None else posixpath.splitext(path)[0] + ending for path, size in zip(paths, sizes, strict=True)
+    ]
+    contents = list[bytes | None]()
+    for row, content in enumerate(read_texts(files, root, beside, what=f"the {ending} beside the image")):
+        if isinstance(content, Fault):
+            faults.setdefault(row, replace(content, column=column))
+        contents.append(None if isinstance(content, Fault) else content)
+    return contents
+
+
+def _typed(name: str, column: Column, values: list[Any], root: str, paths: Sequence[str], faults: Faults) -> pa.Array:
+    """Makes a column from JSON values; image paths are relative to the JSON file's folder."""
+    if column.type is not ColumnType.IMAGE:
+        return typed_objects(name, column, values, (root, ""), faults)
+    folders = dict[str, list[int]]()
+    for row, path in enumerate(paths):
+        folders.setdefault(posixpath.dirname(path), []).append(row)
+    groups = [
+        (rows, partial(typed_objects, name, column, [values[row] for row in rows], (root, folder)))
+        for folder, rows in folders.items()
+    ]
+    return in_groups(len(values), arrow_type(column), groups, faults)
+
 
 FORMATS: Mapping[str, Callable[[str], TableReader[Any]]] = {
     "csv": lambda path: CsvReader(Csv(format="csv", path=path)),
@@ -44,10 +251,9 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst"
 
 @dataclass(frozen=True)
 class MetadataRows:
-    """The work of a chunk of a metadata file."""
+    """The work of a metadata file's chunk."""
 
     work: Any
-    """The chunk's work for the source of its format."""
     fields: ImageFields
 
 
@@ -58,26 +264,25 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return without_slash(self.source.path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the images; where there is metadata, reads its paths. `rows` is exact."""
+        """Lists the images, or reads their paths in metadata. `rows` is exact."""
         with planning(self.source.path):
             root, listed = self.root(files), self._listed(files)
-            metadata = metadata_files(listed, root)
-            if metadata:
+            if metadata := metadata_files(listed, root):
                 return self._plan_metadata(listed, metadata, files, columns, chunk_bytes)
-            return plan_listing(self.source.path, root, listed, files, columns, chunk_bytes)
+            return _listing(self.source.path, root, listed, files, columns, chunk_bytes)
 
     def _plan_metadata(
         self, found: Sequence[FileInfo], metadata: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int
     ) -> Plan:
-        """Plans the rows of the metadata files; reads the images' paths, so that `rows` is exact.
+        """Plans the metadata files' rows, reading all image paths: `rows` is exact.
 
-        Raises: SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
+        Raises: SourceError: a file is unreadable, names no image or has no row, or an asked column is missing.
         """
         root = self.root(files)
         names = {file.path: _cut(file, root, files, {}, (), file.bytes).names for file in metadata}
         every = list(dict.fromkeys(chain.from_iterable(names.values())))
         fields = ImageFields.of(every)
-        for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
+        for file_path, found_names in names.items():  # each file must name images, by `file_name` if any does
             if fields.of_path or not ImageFields.of(found_names).columns:
                 check_names(join(root, file_path), [FILE_NAME], found_names)
         there = dict.fromkeys([*every, *fields.columns, *fields.of_path])
@@ -94,7 +299,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         inputs = FileList(file for file in found if file.path in used)
         left = [file.path for file in found if file.path not in used]
         read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
-        notes = _notes(paths, left, metadata) + unused(every, read)
+        notes = _metadata_notes(paths, left, metadata) + unused(every, read)
         others = [name for name in every if name not in fields.fields]
         found_columns = list(dict.fromkeys([*fields.columns, *others, *fields.of_path]))
         total = sum(file.bytes for file in inputs)
@@ -102,7 +307,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return Plan(chunks, count, total, inputs, notes, True, found_columns, fields.of_path, referred_bytes=images)
 
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
-        """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
+        """Lists images and captions; with metadata, which may name any file, all files."""
         listed = self._listed(files)
         if metadata_files(listed, self.root(files)):
             return listed
@@ -117,30 +322,29 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             if path.lower().endswith(ARCHIVES):
                 raise SourceError(f"{path} is an archive: unpack it, and give the folder")
             folder = posixpath.dirname(path) or "."
-            raise SourceError(f"{path} is a file: give the folder that it lies in, `path: {folder}`")
-        below = files.match(f"{escape(root)}/**")
-        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
+            raise SourceError(f"{path} is a file: give its folder, `path: {folder}`")
+        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in files.match(f"{escape(root)}/**"))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows, no image; the default key is its path, or without `file_name` those of all fields."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads a chunk's rows, without images; the default key is the path in `file_name`, else all fields' paths."""
         root, work = self.root(files), chunk.work
         if isinstance(work, Listing):
-            yield from read_listing(chunk, root, files, columns, key)
+            yield from _read_listing(chunk, root, files, columns, key)
             return
         asked, inner = work.fields.asked(columns), replace(chunk, work=work.work)
         for block in _table(root, chunk.file).read(inner, files, asked, work.fields.asked_key(key, asked)):
-            yield with_paths(chunk, block, columns, work.fields, key)
+            yield image_fields.with_paths(chunk, block, columns, work.fields, key)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """Returns the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
+        """Returns a listing's image, or the metadata file and the row in the chunk as its format counts."""
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
-        table = _table(without_slash(self.source.path), chunk.file)
-        return table.locate(replace(chunk, work=chunk.work.work), position)
+        inner = replace(chunk, work=chunk.work.work)
+        return _table(without_slash(self.source.path), chunk.file).locate(inner, position)
 
 
 def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
-    """Finds the metadata files among all files. Raises: SourceError: a folder has two of them."""
+    """Finds the metadata files. Raises: SourceError: a folder has two."""
     metadata = [file for file in found if file.path.endswith(NAMES) and posixpath.basename(file.path) in NAMES]
     by_folder = dict[str, str]()
     for file in metadata:
@@ -152,34 +356,34 @@ def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
 
 
 def _table(root: str, path: str) -> TableReader[Any]:
-    """Returns the reader of a metadata file's format; the root of its glob is the folder of images."""
+    """Returns a metadata file's reader; its glob's root is the folder of images."""
     name = posixpath.basename(path)
-    return FORMATS[splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
+    return FORMATS[posixpath.splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
 
 
 def _cut(file: FileInfo, root: str, files: Files, asked: Columns, names: Sequence[str], chunk_bytes: int) -> Plan:
-    """Plans a file, which may be empty, and lack columns that another has."""
+    """Plans a file, which may be empty, or lack another's columns."""
     there = {name: column if name in names else replace(column, optional=True) for name, column in asked.items()}
     return _table(root, file.path).cut(files, root, [file], there, chunk_bytes) if file.bytes else Plan([], 0)
 
 
 def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) -> tuple[int, Counter[str]]:
-    """Counts the rows, and those that are known by each image; 0 for the other images."""
+    """Counts the rows, and the rows identified by each image; 0 for the other images."""
     count, rows = 0, Counter[str]()
     for chunk in chunks:
         inner = replace(chunk, work=chunk.work.work)
         for block in _table(root, chunk.file).read(inner, files, fields.references(), ()):
             count += block.table.num_rows + len(block.rejects)
             for field in fields.fields:
-                for path in chain.from_iterable(paths_of(block.table[field])):
+                for path in chain.from_iterable(image_fields.paths_of(block.table[field])):
                     rows[path or ""] += field in fields.mains
     return count, rows
 
 
-def _notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> list[str]:
+def _metadata_notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> list[str]:
     where = metadata[0].path if len(metadata) == 1 else "any metadata file"
     return [
-        *note("images that several rows name", sorted(path for path, count in paths.items() if count > 1)),
+        *note("images of several rows", sorted(path for path, count in paths.items() if count > 1)),
         *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
         *note("other files, left out", [path for path in left if not is_image(path)]),
     ]

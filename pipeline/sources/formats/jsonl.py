@@ -1,9 +1,9 @@
-"""JSON Lines as a source: a row is a line. What a row is in detail: `pipeline.sources.formats.jsonl_parser`.
+"""JSON Lines as a source: a line is a row, as `formats.jsonl_parser` reads it.
 
     source: {format: jsonl, path: documents.jsonl}
 
-A file is read in byte ranges; one that is compressed or not UTF-8 can only be read from its start, so it is one range.
-Each line is read once, and its outcome does not depend on the ranges.
+Files are read in byte ranges; compressed files, and encodings other than UTF-8, are one range from the start. Each line
+is read once, and its result does not depend on the ranges.
 """
 
 import posixpath
@@ -21,36 +21,34 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import codec, is_utf8, naming_damage, open_plain, open_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_plain, open_utf8, pieces
+from recordmill.pipeline.sources.faults import Faults, Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
-from recordmill.pipeline.sources.lines import Lines, pieces
 from recordmill.pipeline.sources.options import JsonLines
-from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import cuts, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
-SAMPLE_BYTES = 64 << 10  # 64 KiB: the number of rows is estimated from them
-COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: some blocks of bzip2, which are 900 KB each
+SAMPLE_BYTES = 64 << 10  # 64 KiB, to estimate the number of rows
+COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: several bzip2 blocks of 900 KB
 LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
-UNKNOWN = 1, pa.string()  # the number of lists, and the type, of values that are all null or empty lists
+UNKNOWN = 1, pa.string()  # the list depth and type of values that are all null or empty lists
 LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')  # the key of a list of objects
-COUNTED_BYTES = 1 << 20  # read at a time to count lines
+COUNTED_BYTES = 1 << 20  # read at once to count lines
 
 
 @dataclass(frozen=True)
 class JsonRange:
-    """A piece of a file: the lines that start in the bytes `[start, end)`, or all lines of the file."""
+    """A piece of a file: the lines that start in the bytes `[start, end)`, or all lines."""
 
     start: int
     end: int
     fields: Fields
-    """The places of the columns in the lines' objects, as the plan found them."""
+    """The places of columns in the lines' objects, found by the plan."""
 
 
 class JsonLinesReader(TableReader[JsonLines]):
@@ -60,51 +58,51 @@ class JsonLinesReader(TableReader[JsonLines]):
     looks_at: ClassVar[str] = " in its first lines"
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines."""
+        """Cuts the files into byte ranges of at most `chunk_bytes`, after looking at the first file's first lines."""
         encoding = self.source.encoding
-        rows = first_objects(files, join(root, inputs[0].path), encoding)
+        rows = first_objects(files, f"{root}/{inputs[0].path}", encoding)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
-        Parser(fields)  # checks that they do not lie one inside the other
+        Parser(fields)  # raises if one column lies inside another
         chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes, encoding)]
         names = list(dict.fromkeys(name for row in rows for name in python_names(row)))
         return Plan(chunks, self._count(files, columns, root, inputs), names=names)
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
-        """Counts the rows exactly where they name images; else estimates them by the first file of each compression.
+        """Counts the rows exactly if they name images, else estimates them by the first file of each compression.
 
-        Which images are measured follows from the count, and must not depend on which file comes first. Such files are
-        small beside their images.
+        The count selects the images to measure: it must not depend on the order of files, small beside images.
         """
         if any(column.type is ColumnType.IMAGE for column in columns.values()):
-            return counted_rows(files, [join(root, file.path) for file in inputs], self.source.encoding)
+            return counted_rows(files, [f"{root}/{file.path}" for file in inputs], self.source.encoding)
         alike: dict[str | None, list[FileInfo]] = {}
         for file in inputs:
             alike.setdefault(codec(file.path), []).append(file)
-        totals = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
+        totals = [(f"{root}/{some[0].path}", sum(file.bytes for file in some)) for some in alike.values()]
         return sum(estimated_rows(files, path, total) for path, total in totals)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads the lines that start in the chunk; the default key is the line's digest."""
         part: JsonRange = chunk.work
         fields = {name: part.fields.get(name) or find_field((), name, column) for name, column in columns.items()}
         parser, base, first = Parser(fields), self.image_base(files, chunk), 0
-        with opened(files, join(self.root(files), chunk.file), self.source.encoding) as file:
+        with opened(files, f"{self.root(files)}/{chunk.file}", self.source.encoding) as file:
             for data in pieces(file, part.start, part.end):
                 lines, faults = Lines(data), Faults()
                 parsed = parser.parse(lines)
                 typed = {name: parsed.typed(name, column, base, faults) for name, column in columns.items()}
                 keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
-                unparsed = [
-                    as_reject(chunk, first + line, fault, None if key is not None else _digest(lines[line], fault))
-                    for line, fault in parsed.faults.items()
-                ]
+                unparsed = list[Reject]()
+                for line, fault in parsed.faults.items():
+                    unknown = key is not None or fault.reason == "too_large"  # such a line may be truncated
+                    digest = None if unknown else content_digest(lines[line]).decode()
+                    unparsed.append(as_reject(chunk, first + line, fault, digest))
                 raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
                 first += len(lines)
 
 
 def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> list[Chunk]:
-    """Cuts a file into ranges of about equal length, of at most `chunk_bytes`."""
+    """Cuts a file into about equal ranges of at most `chunk_bytes`."""
     if codec(file.path) or not is_utf8(encoding):
         return [Chunk(0, 0, file.path, file.bytes, JsonRange(0, sys.maxsize, fields))]
     parts = max(1, -(-file.bytes // chunk_bytes))
@@ -115,13 +113,8 @@ def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> 
     ]
 
 
-def _digest(line: bytes, fault: Fault) -> str | None:
-    """Returns the default key of a line that is no row; None of one that is too long: its end may not be there."""
-    return None if fault.reason == "too_large" else content_digest(line).decode()
-
-
 def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]]:
-    """Reads the objects in a file's first lines. Raises: SourceError: there are none, or the data is damaged."""
+    """Reads the objects in a file's first lines. Raises: SourceError: no objects, or damaged data."""
     with opened(files, path, encoding) as file:
         pieces_of_lines = map(Lines, pieces(file, 0, PEEKED_BYTES))
         first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
@@ -133,7 +126,7 @@ def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]
 
 
 def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> Field:
-    """Returns the place of a column in some objects; one that none of them holds lies where its name says.
+    """Returns a column's place in objects; a missing one lies where its name says.
 
     >>> rows = [{"objects": [{"box": [1, 2]}, {"box": [3, 4]}]}]
     >>> find_field(rows, "objects.box", Column(ColumnType.NUMBER, many=True))
@@ -144,7 +137,7 @@ def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> 
 
 
 def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[Steps, pa.DataType]:
-    """Returns the steps, and the Arrow type of the first value that is no list and no object."""
+    """Returns the steps, and the Arrow type of the first value besides lists and objects."""
     for key, rest in cuts(name):
         values = _in_lists((row[key] for row in rows if key in row), 0, [])
         objects = [(depth, value) for depth, value in values if isinstance(value, dict)]
@@ -159,7 +152,7 @@ def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[St
 
 
 def _in_lists(values: Iterable[Any], depth: int, found: list[tuple[int, Any]]) -> list[tuple[int, Any]]:
-    """Adds the values in nested lists to those found, each with the number of lists around it."""
+    """Adds the values in nested lists to `found`, each with its depth in lists."""
     for value in values:
         if isinstance(value, list):
             _in_lists(value, depth + 1, found)
@@ -179,34 +172,31 @@ def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
 
 
 def lines_hint(first: list[bytes], path: str) -> str:
-    """Returns the command that makes lines of one JSON array, or of objects that are spread over lines."""
+    """Returns the command that converts a JSON array, or objects over several lines, to JSON Lines."""
     start = first[0][:1] if first else b""
     files = f"{quote(path)} > {quote(f'{posixpath.splitext(path)[0]}-lines.jsonl')}"
     if start == b"[":
-        return f". It is one JSON array; to make lines of it: jq -c '.[]' {files}"
+        return f". It is one JSON array; to convert it to lines: jq -c '.[]' {files}"
     if start == b"{" and (inner := LIST.search(b"".join(first))):
         name = inner[1].decode()
-        return f". To make one line of each object in `{name}`: jq -c '.{name}[]' {files}; of the outer one: jq -c ."
-    return f". To make one line of each object: jq -c . {files}" if start == b"{" else ""
+        return f". For one line an object in `{name}`: jq -c '.{name}[]' {files}; for the outer object: jq -c ."
+    return f". For one line an object: jq -c . {files}" if start == b"{" else ""
 
 
 def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
-    """Estimates the rows of `total_bytes` of files that are compressed alike; at least 1.
-
-    The mean line is that of one file's first 64 KiB, or of its first 4 MiB if it is compressed.
-    """
+    """Estimates the rows of `total_bytes` of files by one file's first 64 KiB, or 4 MiB if compressed; at least 1."""
     with files.open(path) as file, naming_damage(path):
         if name := codec(path):
             plain = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
             sample, whole = plain.read(COMPRESSED_SAMPLE_BYTES), file.tell()
         else:
             sample = file.read(SAMPLE_BYTES)
-            whole = sample.rfind(b"\n") + 1 or len(sample)  # one line, or the beginning of one
+            whole = sample.rfind(b"\n") + 1 or len(sample)  # a line, or its beginning
     return max(1, round(total_bytes * max(1, sample.count(b"\n")) / max(1, whole)))
 
 
 def counted_rows(files: Files, paths: Iterable[str], encoding: str) -> int:
-    """Counts the lines of files, blank ones too; about 1 s a GB, decompressed."""
+    """Counts lines, including blank ones; about 1 s a GB, decompressed."""
     rows = 0
     for path in paths:
         last = b"\n"
@@ -220,10 +210,7 @@ def counted_rows(files: Files, paths: Iterable[str], encoding: str) -> int:
 
 @contextmanager
 def opened(files: Files, path: str, encoding: str) -> Iterator[BinaryIO]:
-    """Opens a file, decompressed, as UTF-8; one of another encoding cannot seek.
-
-    Raises: SourceError: its compressed data is damaged, or it is not of the encoding at all.
-    """
+    """Opens a file as UTF-8; other encodings cannot seek. Raises: SourceError: damaged, or of another encoding."""
     file = open_plain(files, path) if is_utf8(encoding) else open_utf8(files, path, encoding)
     with file, naming_damage(path):
         yield cast(BinaryIO, file)

@@ -1,16 +1,15 @@
-r"""The parser of JSON Lines: what a row is, and how many are parsed at once with the outcome that each has alone.
+r"""The parser of JSON Lines: parses many lines at once, with the result of parsing each alone.
 
-A line, without the spaces, tabs and carriage returns around it, is a row unless it is blank. It is accepted if it is
-one JSON object, alone, by Arrow's parser: RFC 8259 with these particulars. A key that is asked for comes once (`{"a":
-1, "a": 2}` is malformed), one that is not may repeat. Asked for or not, no string holds an unpaired surrogate
-(`"\ud800"`), no number is beyond float64 (`1e400`), and nothing lies deeper than `MAX_DEPTH` levels. `NaN`, `Infinity`
-and `Inf` are taken where nobody asks for them, and are of the wrong type where somebody does. Bytes that are not UTF-8
-are a fault only in columns that are asked for.
+A line, stripped of spaces, tabs and carriage returns, is a row unless blank. It must be one JSON object by Arrow's
+parser: RFC 8259 with these particulars. An asked key must not repeat (`{"a": 1, "a": 2}` is malformed); others may.
+Asked or not, no string may hold an unpaired surrogate (`"\ud800"`), no number exceed float64 (`1e400`), and nothing
+nest deeper than `MAX_DEPTH` levels. `NaN`, `Infinity` and `Inf` are accepted where not asked, and of the wrong type
+where asked. Invalid UTF-8 is a fault only in asked columns.
 
-Many lines are parsed in one call, by a schema that the file's first lines suggest. A line that begins with `{` and ends
-with `}` leaves no object open (a string cannot hold a newline), so where as many rows as lines come out each line is
-one object; else the lines are halved, and those that do not fit the schema are read one by one by Python. Both readers
-give the same values, so the schema decides how fast a line is read, and nothing else.
+One call parses many lines, with a schema from the file's first lines. A line from `{` to `}` leaves no object open (a
+string cannot hold a newline), so if rows and lines are equal in number, each line is one object; else the lines are
+halved, and Python reads those that do not fit the schema one by one. Both readers give the same values: the schema
+affects only speed.
 """
 
 import json
@@ -23,40 +22,37 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from recordmill.pipeline.sources.columns import Column
-from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.pipeline.sources.images import ImageBase
-from recordmill.pipeline.sources.lines import Lines, Rows
+from recordmill.pipeline.sources.columns import Column, ImageBase
+from recordmill.pipeline.sources.encoded import Lines, Rows
+from recordmill.pipeline.sources.faults import Fault, Faults, Mask
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
-MAX_DEPTH = 200  # each reader, on each Python, takes more
-STRING = rb'"(?:[^"\\]|\\.)*+"?'  # one without an end goes to the end, so that none is looked at twice
+MAX_DEPTH = 200  # less than the limit of each reader, on each Python
+STRING = rb'"(?:[^"\\]|\\.)*+"?'  # an unterminated one extends to the end, to be scanned only once
 STRINGS = re.compile(STRING, re.DOTALL)
 BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
 ODD_NUMBERS = re.compile(STRING + rb"|-?Inf(?!inity)|-NaN", re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udfff]")
-FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, which halving them would take
+FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, as halving would need
 NOT_ONE_OBJECT = "the line is not one JSON object: "
 TOO_DEEP = f"the line is nested deeper than {MAX_DEPTH} levels; flatten it, or write the inner part as a string"
 
 Steps = tuple[tuple[str, int], ...]
-"""Keys, one inside the other, each with the number of lists around its value."""
+"""Nested keys, each with the number of lists around its value."""
 
 
 @dataclass(frozen=True)
 class Field:
     """The usual place of a column's values in an object.
 
-    A column is a key of the object, or, where its name is dotted, a key inside another (`meta.author.name`); a key that
-    holds the dot itself comes first. Objects may lie in lists: of `{"objects": [{"id": 1}, {"id": 2}]}` the column
-    `objects.id` is 1, 2.
+    A column is a key, or, with dots, a key inside another (`meta.author.name`); a key with the dots themselves takes
+    precedence. Objects may lie in lists: `objects.id` of `{"objects": [{"id": 1}, {"id": 2}]}` is 1, 2.
     """
 
     steps: Steps
@@ -65,21 +61,16 @@ class Field:
 
     @property
     def path(self) -> str:
-        """The keys, with dots between them."""
         return ".".join(key for key, _ in self.steps)
 
 
 Fields = Mapping[str, Field]
-"""The place of each column, by its name."""
 
 
 def arrow_schema(fields: Fields) -> pa.Schema:
-    """Makes the schema for Arrow's parser: the fields, one inside the other.
-
-    Raises: SourceError: one column is wanted as a value, and another as a part of it.
-    """
+    """Makes a schema of nested fields for Arrow. Raises: SourceError: a column is both a value and an object."""
     tree: dict[str, Any] = {}
-    in_two_ways = "the column {!r} is wanted in two ways: as a value, and as an object that holds others"
+    in_two_ways = "the column {!r} is wanted both as a value and as an object with other columns"
     for name, target in fields.items():
         branch, (*outer, (last, depth)) = tree, target.steps
         for key, lists in outer:
@@ -93,35 +84,31 @@ def arrow_schema(fields: Fields) -> pa.Schema:
 
 
 def _arrow_fields(tree: dict[str, Any]) -> list[pa.Field]:
-    types = {
-        key: pa.struct(_arrow_fields(value)) if isinstance(value, dict) else value for key, (_, value) in tree.items()
-    }
+    types = {key: pa.struct(_arrow_fields(kind)) if isinstance(kind, dict) else kind for key, (_, kind) in tree.items()}
     return [pa.field(key, _nested(types[key], depth)) for key, (depth, _) in tree.items()]
 
 
 def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
-    """The type of lists of lists of it, so many."""
     return kind if depth == 0 else pa.list_(_nested(kind, depth - 1))
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """The rows of a piece of lines."""
+    """The parsed rows of a piece."""
 
     rows: Rows
-    """The lines that are rows."""
     fields: Fields
     table: pa.Table
-    """The rows that Arrow read: the fields, one inside the other, nulls included, nothing checked."""
+    """Rows read by Arrow: nested fields with nulls, unchecked."""
     of_table: Rows
-    """The numbers among `rows` of those in `table`, rising."""
+    """Indices in `rows` of the table's rows, rising."""
     objects: Mapping[int, dict[str, Any]]
-    """The other rows, by their number among `rows`."""
+    """Other rows, by index in `rows`."""
     faults: Faults
-    """The other lines that are not blank, by line."""
+    """Faults of the other non-blank lines, by line."""
 
     def typed(self, name: str, column: Column, base: ImageBase, faults: Faults) -> pa.Array:
-        """Returns a column in its Arrow type, shape [rows], and adds the faults, by row, as `typed_values` does."""
+        """Returns a column in its Arrow type, shape [rows], and adds faults by row, as `typed_values` does."""
         groups = []
         if len(self.of_table):
             stored = lookup(self.table, self.fields[name].path)
@@ -133,10 +120,10 @@ class Parsed:
 
 
 class Parser:
-    """Parses lines, of which it reads some fields."""
+    """Parses lines and reads the given fields."""
 
     def __init__(self, fields: Fields) -> None:
-        """Raises: SourceError: one field is wanted as a value, and another as a part of it."""
+        """Raises: SourceError: a field is wanted both as a value and as an object."""
         self._fields = fields
         self._schema = arrow_schema(fields)
         self._dotted = [name for name, field in fields.items() if "." in name and len(field.steps) == 1]
@@ -144,8 +131,8 @@ class Parser:
         self._dots = {f"{key}.{inner}".encode() for parts in nested for key, inner in pairwise(parts)}
 
     def parse(self, lines: Lines) -> Parsed:
-        """Parses the lines of a piece; each has the outcome that it has alone."""
-        faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it does not begin with {{ and end with }}")
+        """Parses a piece's lines, with the result of parsing each alone."""
+        faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it must begin with {{ and end with }}")
                   for line in lines.others.tolist()}  # fmt: skip
         faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
         deep = [row for row in lines.opening_more_than(MAX_DEPTH).tolist() if depth(lines[row]) > MAX_DEPTH]
@@ -166,21 +153,21 @@ class Parser:
         return Parsed(rows, self._fields, table, np.searchsorted(rows, quick), numbered, faults)
 
     def _with_dotted_keys(self, lines: Lines, rows: Rows) -> list[int]:
-        """Finds lines whose own keys may hold the dots of a field inside others: such a key would come first."""
+        """Finds lines with keys that may hold a nested field's dots: such a key takes precedence."""
         if not any(dots in lines.data for dots in self._dots):
             return []
         return [row for row, line in zip(rows.tolist(), lines.each(rows), strict=True)
                 if any(dots in line for dots in self._dots)]  # fmt: skip
 
-    def _without_dotted_keys(self, table: pa.Table) -> npt.NDArray[np.bool_]:
-        """Marks rows without a value under a key that holds dots: the field may lie inside others there."""
+    def _without_dotted_keys(self, table: pa.Table) -> Mask:
+        """Marks rows without a value under a dotted key: the field may be nested there."""
         unclear = np.zeros(table.num_rows, bool)
         for name in self._dotted:
             unclear |= absent(table[name].combine_chunks())
         return unclear
 
     def _parse(self, lines: Lines, rows: Rows, misfits: list[int]) -> list[pa.Table]:
-        """Returns the tables of the lines that fit the schema, in their order, and adds the others to `misfits`."""
+        """Returns the tables of lines that fit the schema, in order; adds the others to `misfits`."""
         if not len(rows):
             return []
         table = _read(lines.take(rows), self._schema)
@@ -192,7 +179,7 @@ class Parser:
         return [table for half in np.array_split(rows, 2) for table in self._parse(lines, half, misfits)]
 
     def _by_python(self, lines: Lines, rows: list[int], faults: Faults) -> dict[int, dict[str, Any]]:
-        """Returns the objects of some lines, by line, and adds the faults of those that Arrow's parser never takes."""
+        """Returns lines' objects, by line; adds faults of those that Arrow's parser always refuses."""
         objects = dict[int, dict[str, Any]]()
         for row in rows:
             result = self._object(lines[row])
@@ -205,7 +192,7 @@ class Parser:
         return objects
 
     def _object(self, line: bytes) -> dict[str, Any] | Fault:
-        """Parses a line, or says what is wrong with it, and nothing of what the line holds."""
+        """Parses a line, or returns its fault, without the line's contents."""
         try:
             row = _load_line(line)
         except json.JSONDecodeError as invalid:
@@ -214,7 +201,6 @@ class Parser:
         return row if twice is None else Fault("malformed_row", f"{NOT_ONE_OBJECT}{twice} comes twice")
 
     def _unpaired(self, row: dict[str, Any]) -> Fault | None:
-        """Finds a field that holds an unpaired surrogate."""
         for name in self._fields:
             values = flat_values([python_field(row, name)])
             if any(isinstance(value, str) and SURROGATE.search(value) for value in values):
@@ -223,7 +209,7 @@ class Parser:
 
 
 def peek(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Returns the objects of some lines; those that are no JSON object are passed over."""
+    """Returns the objects in lines; skips other lines."""
     rows = []
     for line in lines:
         with suppress(ValueError, RecursionError):
@@ -233,7 +219,7 @@ def peek(lines: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 def depth(line: bytes) -> int:
-    """Counts the objects and lists that lie inside each other; brackets in strings do not count."""
+    """Returns the nesting depth of objects and lists; ignores brackets in strings."""
     level = deepest = 0
     for brackets in BRACKETS.findall(STRINGS.sub(b"", line)):
         level += len(brackets) if brackets[0] in b"{[" else -len(brackets)
@@ -242,7 +228,7 @@ def depth(line: bytes) -> int:
 
 
 def _load_line(line: bytes) -> Any:
-    """Parses a line as Arrow's parser does: with `Inf`, `-NaN` and the sign of `-0`. Raises: json.JSONDecodeError."""
+    """Parses a line like Arrow's parser: with `Inf`, `-NaN` and the sign of `-0`. Raises: json.JSONDecodeError."""
     try:
         return load_json(line, Repeating.of, signed_zero=True)
     except json.JSONDecodeError:
@@ -264,7 +250,7 @@ def _without(rows: Rows, others: list[int]) -> Rows:
 
 
 def _refused(lines: Lines, rows: Rows) -> list[tuple[int, str]]:
-    """Finds the lines that Arrow's parser takes by no schema, and its messages."""
+    """Finds the lines that Arrow's parser refuses with any schema, and its messages."""
     table = _read(lines.take(rows), pa.schema([])) if len(rows) else pa.table({})
     if not isinstance(table, str) and table.num_rows == len(rows):
         return []

@@ -1,4 +1,4 @@
-"""Open Images' CSV of boxes (`train-annotations-bbox.csv`), joined with the images that are there by their names."""
+"""Open Images' CSV of boxes (`train-annotations-bbox.csv`), joined with existing images by name."""
 
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -27,32 +27,31 @@ FLAGS = {
     "inside": "IsInside",
 }  # fmt: skip
 UNKNOWN = -1
-SLACK = 0.01  # of an image's side: numbers are rounded
-BLOCK_BYTES = 1 << 20  # 1 MiB: parsed at once; of 8 MiB, Arrow holds 300 MiB
+SLACK = 0.01  # of an image's side, for rounded numbers
+BLOCK_BYTES = 1 << 20  # 1 MiB, parsed at once; for 8 MiB, Arrow holds 300 MiB
 
 Boxes = dict[str, npt.NDArray[Any]]
-"""Boxes in the order of the file, 50 bytes each: the numbers of their images, int32; `boxes`, 0 to 1 of the image's
-sides, NaN where a cell is no number, float64 [boxes, 4]; the numbers of their codes, int32; `FLAGS`, int8, -1 where
-unknown."""
+"""Boxes in the order of the file, 50 bytes each: image indices, int32; `boxes`, 0 to 1 of the image's sides, NaN where
+not a number, float64 [boxes, 4]; code indices, int32; `FLAGS`, int8, -1 if unknown."""
 
 
 class BoxTable:
-    """The boxes of some images, added up from the files."""
+    """Collects the boxes of images from all files."""
 
     def __init__(self, images: Sequence[str], names: Names) -> None:
-        """Takes the paths of the images, and the names of the classes by their codes."""
+        """Takes the images' paths, and the class names by code."""
         self._ids = pa.array([posixpath.splitext(posixpath.basename(path))[0] for path in images], pa.string())
         self._names, self._codes = names, dict[str, int]()
         self._parts = list[Boxes]()
         self.lost = self.damaged = 0
-        """The number of boxes of other images, and of lines that have another number of cells."""
+        """The number of boxes of other images, and of lines with a wrong number of cells."""
         self.leaving = list[str]()
         """The image of each box that leaves it or has no area."""
 
     def read(self, files: Files, path: str) -> None:
-        """Adds a file. Raises: SourceError: it is no such CSV."""
+        """Adds a file. Raises: SourceError: not such a CSV."""
         names = [IMAGE_ID, LABEL, *BOX, *FLAGS.values()]
-        with open_plain(files, path) as file:  # Arrow would make a column of each name that a stranger's header has
+        with open_plain(files, path) as file:  # checked first: Arrow would make a column for each name in the header
             head = file.readline(BLOCK_BYTES).decode("utf-8-sig", "replace").replace('"', "")
             check_names(path, names, head.strip().split(","))
         with open_plain(files, path) as file:
@@ -65,7 +64,7 @@ class BoxTable:
                 )
                 for batch in chain([pa.RecordBatch.from_pylist([], reader.schema)], reader):  # a table may be empty
                     self._add(batch)
-            except (pa.ArrowInvalid, KeyError) as error:  # that Arrow reads the header otherwise
+            except (pa.ArrowInvalid, KeyError) as error:  # KeyError if Arrow reads the header differently
                 raise SourceError(f"{path} cannot be read as CSV: {str(error).splitlines()[0]}") from None
 
     def _skip(self, _: object) -> str:
@@ -79,9 +78,7 @@ class BoxTable:
         labels = batch[LABEL].dictionary_encode()
         codes = [self._codes.setdefault(code, len(self._codes)) for code in labels.dictionary.to_pylist()]
         sides = [_numbers(ColumnType.NUMBER, batch[side], np.nan) for side in BOX]
-        part = {
-            name: _numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for name, flag in FLAGS.items()
-        }
+        part = {key: _numbers(ColumnType.INTEGER, batch[flag], UNKNOWN).astype(np.int8) for key, flag in FLAGS.items()}
         categories = np.array(codes, np.int32)[labels.indices.to_numpy()]
         start, end = np.stack(sides[:2], 1), np.stack(sides[2:], 1)
         is_leaving = ((start < -SLACK) | (end > 1 + SLACK) | (end <= start)).any(axis=1)
@@ -89,7 +86,7 @@ class BoxTable:
         self._parts.append({IMAGE: images.to_numpy(), "boxes": np.stack(sides, 1), "categories": categories, **part})
 
     def rows(self, images: Sequence[str]) -> Iterator[AnnotatedRow]:
-        """Yields the images, each with its boxes in the order of the files."""
+        """Yields the images with their boxes, in the order of the files."""
         order = np.argsort(np.concatenate([part[IMAGE] for part in self._parts]), kind="stable")
         every = {name: np.concatenate([part[name] for part in self._parts])[order] for name in self._parts[0]}
         bounds = np.searchsorted(every.pop(IMAGE), np.arange(len(images) + 1))
@@ -109,12 +106,12 @@ def _numbers(kind: ColumnType, cells: pa.Array, absent: float) -> npt.NDArray[np
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
-    """Reads the boxes of the images that are there. Raises: SourceError: a file is no such CSV; OSError."""
+    """Reads the boxes of existing images. Raises: SourceError: a file is not such a CSV; OSError."""
     table = BoxTable(images, names)
     for path in paths:
         table.read(files, join(root, path))
     counts = {
-        "boxes of images that are not in the folder, left out": table.lost,
+        "boxes of images missing in the folder, left out": table.lost,
         "lines with another number of cells than the header, left out": table.damaged,
     }
     notes = [*(f"{what}: {count:,}" for what, count in counts.items() if count), *note(LEAVING, table.leaving)]

@@ -1,9 +1,9 @@
-"""Parquet as a source: the rows of its row groups, of which only the asked columns are read.
+"""Parquet as a source: rows of row groups, with only the asked columns read.
 
     source: {format: parquet, path: "data/train-*.parquet"}
 
-A chunk is a row group, or several small ones, read as record batches of as many rows as `parquet.bounds` allows. How
-values become a column's type is `pipeline.sources.typing.values`.
+A chunk is a row group, or several small ones, read as record batches of as many rows as `parquet_pages` allows. Values
+are converted by `pipeline.sources.typing.values`.
 """
 
 import json
@@ -25,27 +25,26 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.parquet_pages import BUFFER_BYTES, Expected, expected, rows_at_once, stated
 from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
-ROWS_BYTES = 512 << 20  # 512 MiB: rows that are typed at once have about `BLOCK_BYTES`, or are one that is larger
+ROWS_BYTES = 512 << 20  # 512 MiB: rows converted at once have about `BLOCK_BYTES`, or are one larger row
 CODES = "ClassLabel"  # Hugging Face's name of codes with names
-UNREAD = b"?"  # stands for an image's bytes that are not read
+UNREAD = b"?"  # stands for an image's unread bytes
 
 
 @dataclass(frozen=True)
 class Footer:
-    """The footer of a file: its columns, and its row groups."""
+    """A file's columns and row groups."""
 
     schema: pa.Schema
     rows: Sequence[int]
-    """The number of rows of each row group."""
     bytes: Sequence[int]
-    """The uncompressed bytes of the asked columns of each row group."""
+    """The uncompressed bytes of the asked columns in each group."""
 
 
 class ParquetReader(TableReader[Parquet]):
@@ -55,7 +54,7 @@ class ParquetReader(TableReader[Parquet]):
     compressed: ClassVar[bool] = False
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact."""
+        """Reads every file's footer and joins row groups to chunks of about `chunk_bytes`; `rows` is exact."""
         footers = at_once(lambda file: _footer(files, join(root, file.path), columns), inputs)
         chunks = [
             Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.stop]), part)
@@ -67,10 +66,10 @@ class ParquetReader(TableReader[Parquet]):
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads row groups; a row's default key is the digest of its asked columns (`row_digests`)."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads row groups; the default key is the digest of the asked columns (`row_digests`)."""
         base, first = self.image_base(files, chunk), 0
-        if key is None:  # an image's bytes are a part of it
+        if key is None:  # the key needs images' bytes
             columns = {name: replace(column, presence=False) for name, column in columns.items()}
         for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
             faults: Faults = {}
@@ -83,10 +82,10 @@ class ParquetReader(TableReader[Parquet]):
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """Turns what Arrow raises of a damaged file, and a failure to read, into one clear line."""
+    """Turns Arrow's errors for a damaged file, and read failures, into one clear line."""
     try:
         yield
-    except MemoryError:  # Arrow's is an ArrowException too
+    except MemoryError:  # Arrow's is also an ArrowException
         raise
     except (pa.ArrowException, OSError, UnicodeError) as error:
         reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
@@ -116,7 +115,7 @@ def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
 
 
 def _parts(footer: Footer, chunk_bytes: int) -> Iterator[range]:
-    """Joins row groups until there are `chunk_bytes` of them; yields their numbers."""
+    """Yields consecutive row groups of about `chunk_bytes`, skipping empty ones."""
     start, size = 0, 0
     for end, more in enumerate(footer.bytes, 1):
         size += more
@@ -127,7 +126,7 @@ def _parts(footer: Footer, chunk_bytes: int) -> Iterator[range]:
 
 
 def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-    """Reads the asked columns as Arrow holds them, about `BLOCK_BYTES` of rows at a time, one row at least."""
+    """Reads the asked columns in Arrow's types, about `BLOCK_BYTES` of rows at a time, at least one row."""
     which = f"groups {groups.start} to {groups[-1]}" if len(groups) > 1 else f"group {groups.start}"
     with (
         files.open(path) as opened,
@@ -162,8 +161,8 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
 
 
 def class_labels(schema: pa.Schema) -> dict[str, dict[int, str]]:
-    """Returns the names of codes by column, for `ClassLabel` in Hugging Face's schema, or lists; -1 is no class."""
-    with suppress(KeyError, TypeError, ValueError, AttributeError):  # of another tool, or of none
+    """Returns codes' names by column, from `ClassLabel`, or lists of it, in Hugging Face's schema; -1 is missing."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError):  # no schema, or another tool's
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
         typed = [(name, one.get("feature", one)) for name, one in features.items() if isinstance(one, dict)]
         return {name: dict(enumerate(map(str, one["names"]))) for name, one in typed if one.get("_type") == CODES}
@@ -178,10 +177,9 @@ def _labelled(codes: pa.Array) -> pa.Array:
 def _expected(
     files: Files, path: str, file: pq.ParquetFile, groups: Sequence[int], leaves: Sequence[int]
 ) -> list[list[Expected]]:
-    """Returns what the asked columns of each row group will hold.
+    """Returns the expected contents of each row group's asked columns.
 
-    In a store the footer must do: pages' headers stand everywhere in a file, and reading them takes 2.5 to 4 times its
-    bytes.
+    In a store it trusts the footer: page headers lie all over the file; reading them takes 2.5 to 4 times its bytes.
     """
     if "://" in path:
         return [[stated(file, group, leaf) for leaf in leaves] for group in groups]
@@ -190,15 +188,15 @@ def _expected(
 
 
 def _check_size(piece: Mapping[str, pa.Array], columns: Columns) -> None:
-    """Refuses rows too large to be typed; images have bounds of their own (`max_bytes`, and those of a row)."""
+    """Refuses rows too large to convert; images have their own bounds (`max_bytes`, and a row's)."""
     size = sum(array.nbytes for name, array in piece.items() if columns[name].type is not ColumnType.IMAGE)
     if size > ROWS_BYTES:
         rows = len(next(iter(piece.values())))
-        raise OSError(f"{rows} of its rows hold {size:,} bytes, where {ROWS_BYTES:,} are the limit")
+        raise OSError(f"{rows} of its rows hold {size:,} bytes; the limit is {ROWS_BYTES:,}")
 
 
 def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Column) -> bool:
-    """Whether an image's column holds bytes, and the footer shows that no row lacks them, or a row may."""
+    """Whether an image column holds bytes, and the footer proves them complete, or a row may lack them."""
     inside = _leaves(file.schema_arrow, [f"{name}.bytes"])
     for leaf in inside or _leaves(file.schema_arrow, [name]):
         stored = file.metadata.schema.column(leaf)
@@ -214,10 +212,9 @@ def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Co
 
 
 def _leaves(schema: pa.Schema, columns: Iterable[str]) -> list[int]:
-    """Numbers the stored columns that hold the asked ones: what is in lists and structs is stored apart.
+    """Returns the numbers, in schema order, of the stored columns (leaves of lists and structs) of asked columns.
 
-    They are numbered in the order of the schema. To find those of a column as its values will be found, the schema's
-    types are replaced by bytes of which the length is the number, from 1.
+    Finds them as values are found, in a schema of the same shape with fixed-size bytes of the length 1, 2, ….
     """
     numbers = count(1)
     numbered = pa.schema([pa.field(field.name, _numbered(field.type, numbers)) for field in schema]).empty_table()
@@ -245,7 +242,7 @@ def _numbers(kind: pa.DataType) -> Iterator[int]:
 
 
 def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
-    """Lists the columns, those inside others behind them."""
+    """Lists the columns, each followed by its nested ones."""
     for field in fields:
         yield field.name
         kind = field.type

@@ -1,10 +1,10 @@
-"""Bounds of what Arrow decodes of a Parquet file: pages that expand are refused, batches of large rows are short.
+"""Bounds for what Arrow decodes of a Parquet file: refuses pages that expand, and shortens batches of large rows.
 
-Arrow decompresses a page as a whole, and copies a value of a dictionary into each row that has it: a file of some
-kilobytes may be many gigabytes then. A footer may lie about that, and pyarrow has no API for the pages' headers, which
-are `PageHeader` in parquet.thrift, in Thrift's compact protocol: they are read here before Arrow decodes any page.
+Arrow decompresses a whole page, and copies a dictionary's value into each of its rows: some kilobytes may become many
+gigabytes. A footer may lie about that, and pyarrow cannot read page headers, `PageHeader` in parquet.thrift, in
+Thrift's compact protocol: this module does, before Arrow decodes any page.
 
->>> rows_at_once([expected])  # of texts that are 1 MiB long, by a dictionary  # doctest: +SKIP
+>>> rows_at_once([expected])  # texts of 1 MiB, in a dictionary  # doctest: +SKIP
 64
 """
 
@@ -20,60 +20,55 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-HEADER_BYTES = 1 << 10  # 1 KiB: read at first; a header without statistics has about 30 bytes
-MOST_HEADER_BYTES = 16 << 20  # 16 MiB, as Arrow reads at most
-MOST_DEPTH = 8  # of a header's structs; Parquet's own lie in three
+HEADER_BYTES = 1 << 10  # 1 KiB, read first; a header without statistics has about 30 bytes
+MOST_HEADER_BYTES = 16 << 20  # 16 MiB, Arrow's limit
+MOST_DEPTH = 8  # of a header's structs; Parquet's own nest three deep
 DICTIONARY_PAGE = 2
 KIND, DECODED, STORED = 1, 2, 3
 PARTS = {5: (1, 2), 7: (1, 2), 8: (1, 4)}
-"""The number of values and the encoding, by the field: a data page's, a dictionary's, a data page's of version 2."""
+"""The field numbers of count and encoding: in a data page, a dictionary, a data page of version 2."""
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
-BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
-BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
-BATCH_BYTES = 64 << 20  # 64 MiB: what a batch's columns hold together, where a row is not larger
-PAGE_BYTES = 64 << 20  # 64 MiB: every page may hold so much, however well it is compressed
+BATCH_ROWS = 8192  # more saves no time, and a text repeated in many rows is stored, and counted here, only once
+BUFFER_BYTES = 1 << 20  # 1 MiB, read at once of each column: never holds a whole large row group
+BATCH_BYTES = 64 << 20  # 64 MiB, of all columns of a batch, unless a single row is larger
+PAGE_BYTES = 64 << 20  # 64 MiB, allowed for every page, however well compressed
 VALUES = 1 << 25  # in a row group's lists: as many as a line of 64 MiB can hold in JSON
-MOST_TIMES = 32  # the bytes in the file, of a larger page
-LIST_BYTES = 256 << 20  # 256 MiB: what such lists hold, if each value is the longest
-WORD_BYTES = 1 << 10  # 1 KiB: lists of shorter texts are words, of which the longest tells little
+MOST_TIMES = 32  # the limit of a larger page, in bytes per byte in the file
+LIST_BYTES = 256 << 20  # 256 MiB, of such lists, if each value is the longest
+WORD_BYTES = 1 << 10  # 1 KiB: shorter texts in lists are words, and the longest tells little
 VALUE_BYTES = 8  # of an integer or a number
 DICTIONARY, RLE_DICTIONARY = 2, 8
 DELTAS = range(5, 8)  # Arrow reads all lengths of such a page at once
-DELTA_BYTE_ARRAY = 7  # a value is the beginning of the one before, and some bytes
-REMEDY = "if you trust it, write the file again with smaller row groups and pages"
+DELTA_BYTE_ARRAY = 7  # a value is a prefix of the previous one, plus some bytes
+REMEDY = "if you trust it, rewrite the file with smaller row groups and pages"
 
 
 class Page(NamedTuple):
-    """A page, by its header."""
+    """A page's header."""
 
     is_dictionary: bool
     decoded: int
-    """Its bytes, decompressed."""
     stored: int
-    """Its bytes in the file."""
     values: int
-    """The number of its values, or of what stands for them in nested columns: nulls and empty lists count too."""
+    """The number of values, counting nulls and empty lists in nested columns."""
     encoding: int
-    """One of `Encoding` in parquet.thrift."""
+    """An `Encoding` of parquet.thrift."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The values and bytes of a column chunk, by the headers of its pages or by the footer."""
+    """The values and bytes of a column chunk, by its page headers or the footer."""
 
     ends: npt.NDArray[np.int64]
-    """The number of values up to the beginning, then up to the end of each page, shape [pages + 1]."""
+    """The number of values at the beginning and at each page's end, shape [pages + 1]."""
     sums: npt.NDArray[np.int64]
-    """The decompressed bytes, in the same way."""
+    """The decompressed bytes there."""
     repeated: int
-    """The bytes of the longest value that stands once in a page and in many rows; 0 where none does."""
+    """The bytes of the longest value stored once for many rows; 0 without one."""
     rows: int
 
     def most(self, rows: int) -> float:
-        """Estimates the bytes of the largest batch of so many rows; more by two pages at most, of lists by an average.
-
-        What pages hold is taken as spread evenly within each.
-        """
+        """Estimates the bytes of the largest batch of `rows`, within two pages, by averages in lists and pages."""
         values = rows * self.ends[-1] / max(1, self.rows)
         places = np.concatenate([self.ends, self.ends - values])
         held = np.interp(places + values, self.ends, self.sums) - np.interp(places, self.ends, self.sums)
@@ -81,7 +76,7 @@ class Expected:
 
 
 def rows_at_once(columns: Sequence[Expected]) -> int:
-    """Returns how many rows hold about 64 MiB in these columns together: 1 to 8,192."""
+    """Returns the number of rows, 1 to 8,192, with about 64 MiB in all these columns."""
     rows = BATCH_ROWS
     while rows > 1 and sum(column.most(rows) for column in columns) > BATCH_BYTES:
         rows //= 2
@@ -89,7 +84,7 @@ def rows_at_once(columns: Sequence[Expected]) -> int:
 
 
 def stated(file: pq.ParquetFile, group: int, leaf: int) -> Expected:
-    """Returns what the footer says of a column chunk; only pages' headers show whether that is true."""
+    """Returns the footer's claims about a column chunk, unproven by page headers."""
     metadata = file.metadata.row_group(group)
     chunk = metadata.column(leaf)
     ends, sums = (np.array([0, max(0, most)]) for most in (chunk.num_values, chunk.total_uncompressed_size))
@@ -97,9 +92,9 @@ def stated(file: pq.ParquetFile, group: int, leaf: int) -> Expected:
 
 
 def expected(opened: BinaryIO, file: pq.ParquetFile, group: int, leaf: int) -> Expected:
-    """Reads the headers of a column chunk's pages in `opened`, a second file object of the same file.
+    """Reads a column chunk's page headers from `opened`, a second file object for the file.
 
-    Raises: OSError: a page, or the values of a row group's lists, expand beyond the bounds; or a header is damaged.
+    Raises: OSError: a page, or a row group's list values, expand beyond the bounds, or a header is damaged.
     """
     metadata = file.metadata.row_group(group)
     chunk, column = metadata.column(leaf), file.metadata.schema.column(leaf)
@@ -137,14 +132,14 @@ def _check_values(name: str, values: int, stored: int) -> None:
 
 
 def _check_most(what: str, held: int, stored: int, most: int, times: int = MOST_TIMES) -> None:
-    """Refuses what holds more than `most`, and more than `times` the bytes in the file."""
+    """Refuses what exceeds both `most` and `times` its bytes in the file."""
     most = max(most, times * stored)
     if held > most:
-        raise OSError(f"{what}, where {most:,} are the limit; {REMEDY}")
+        raise OSError(f"{what}; the limit is {most:,}; {REMEDY}")
 
 
 def _repeated(opened: BinaryIO, column: pq.ColumnSchema, group: int, found: Sequence[Page], rows: int) -> int:
-    """The bytes of the longest value that may stand once in a page and in many rows."""
+    """Returns the bytes of the longest value possibly stored once for many rows."""
     if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
         return int(column.length)
     if column.physical_type != "BYTE_ARRAY":
@@ -159,7 +154,7 @@ def _repeated(opened: BinaryIO, column: pq.ColumnSchema, group: int, found: Sequ
 
 
 def _longest(opened: BinaryIO, group: int, path: str, dictionary: Page, rows: int) -> int:
-    """The bytes of a dictionary's longest value; those of all its values where the first `rows` do not show them."""
+    """Returns the bytes of a dictionary's longest value, or of all if the first `rows` do not show each value."""
     try:
         opened.seek(0)
         file = pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, read_dictionary=[path])
@@ -173,13 +168,10 @@ def _longest(opened: BinaryIO, group: int, path: str, dictionary: Page, rows: in
 
 
 def pages(file: BinaryIO, start: int, values: int) -> Iterator[Page]:
-    """Reads the headers of a column chunk's pages from a byte on, until Arrow has all `values` that the footer states.
-
-    Raises: OSError: a header is damaged, or the file ends before its page does.
-    """
+    """Reads page headers from a byte on, until they have all of a column chunk's `values`. Raises: OSError: damaged."""
     end, seen = file.seek(0, io.SEEK_END), 0
     if start < 0:
-        raise OSError("a page's header lies outside of the file")
+        raise OSError("a page's header lies outside the file")
     while seen < values:
         page, length = _read(file, start)
         start += length + page.stored
@@ -190,7 +182,7 @@ def pages(file: BinaryIO, start: int, values: int) -> Iterator[Page]:
 
 
 def _read(file: BinaryIO, start: int) -> tuple[Page, int]:
-    """Reads one header: what it states, and its own length in bytes."""
+    """Reads one header; returns it and its length in bytes."""
     size = HEADER_BYTES
     while True:
         file.seek(start)
@@ -211,7 +203,7 @@ def _read(file: BinaryIO, start: int) -> tuple[Page, int]:
 
 
 def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Reads a struct's fields by their numbers, and where it ends; of a list only where it ends."""
+    """Reads a struct's fields by number, lists excepted, and its end."""
     fields, number = dict[int, Any](), 0
     while head := data[at]:
         at += 1
@@ -235,7 +227,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         return _struct(data, at, depth - 1)
     if kind in (BYTE, DOUBLE):
         return None, _within(data, at + (1 if kind == BYTE else 8))
-    raise ValueError(kind)  # no page's header holds a list, a set or a map
+    raise ValueError(kind)  # page headers hold no lists, sets or maps
 
 
 def _within(data: bytes, at: int) -> int:

@@ -1,11 +1,11 @@
-"""The members of a tar file, one after another, by Python's `tarfile`, and the samples of a WebDataset that they make.
+"""The members of a tar file in order, read by Python's `tarfile`, and the WebDataset samples that they form.
 
-Nothing is ever extracted. A hostile file costs no more memory than a member's headers may have, and the walk goes
-forward alone.
+Nothing is extracted. Reading only goes forward, and a hostile file costs no more memory than a member's headers may
+take.
 
-A sample is members one after another with the same name up to its first dot. The rule is WebDataset's own: of
-`train/0001.seg.png` the key is `train/0001` and the extension `seg.png`, in small letters. A member without such a
-name, such as `README` or `.DS_Store`, is no part of a sample, nor is one that is no regular file, such as a link.
+A sample is consecutive members with the same name up to its first dot, by WebDataset's own rule: `train/0001.seg.png`
+has the key `train/0001` and the extension `seg.png`, in small letters. Members without such a name, such as `README` or
+`.DS_Store`, and irregular files, such as links, belong to no sample.
 
 >>> with open("shard.tar", "rb") as file:                  # doctest: +SKIP
 ...     print([(member.name, member.offset_data, member.size) for member in Tar(file, 10_240)])
@@ -21,32 +21,32 @@ from typing import Any, BinaryIO
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
 
 BLOCK = tarfile.BLOCKSIZE
-MAX_HEADER_BYTES = 1 << 20  # 1 MiB: of a header that holds a long name, or PAX records
-MAX_HEADERS_BYTES = 4 << 20  # 4 MiB: of all headers of a member; those of a sparse one may go on without end
-MAX_GLOBALS = 1000  # values that hold for all members behind them, together 1 MiB; some programs write one
-MAX_NAME = 4096  # letters, as of a path in Linux
+MAX_HEADER_BYTES = 1 << 20  # 1 MiB, for a header with a long name or PAX records
+MAX_HEADERS_BYTES = 4 << 20  # 4 MiB, for all headers of a member: a sparse one's may continue without end
+MAX_GLOBALS = 1000  # values for all later members, together 1 MiB; some programs write one
+MAX_NAME = 4096  # letters, like a path in Linux
 MAX_MEMBERS = 100_000  # of a sample
-SKIPPED_BYTES = 1 << 20  # read at a time of what is passed over
-METADATA = re.compile("__[^/]*__($|/)")  # names that WebDataset keeps for itself
-MAX_DATA_BYTES = 64 << 20  # 64 MiB, as of a line
+SKIPPED_BYTES = 1 << 20  # skipped at once
+METADATA = re.compile("__[^/]*__($|/)")  # names reserved by WebDataset
+MAX_DATA_BYTES = 64 << 20  # 64 MiB, like a line
 
 
 class DamagedTarError(Exception):
-    """The file is no tar file from here on; the message says where."""
+    """Raised if the tar file is damaged from here on; the message says where."""
 
 
 class Tar:
-    """A tar file that is open for reading at a header."""
+    """A tar file, open for reading at a header."""
 
     def __init__(self, file: BinaryIO, size: int | None) -> None:
-        """The file is at a member's header, or at its start, compressed by gzip, where its `size` is None."""
+        """Takes a file at a member's header, or, with `size` None, at the start of a gzip file."""
         self._stream = Inflated(file) if size is None else None
         self._file = _Forward(self._stream or file, can_seek=size is not None)
         self._size = size
         self.has_end = False
-        """True once the mark was met that a tar file ends with."""
+        """True once the end mark was read."""
         self.has_global_headers = False
-        """True once a header was met that holds for all members behind it."""
+        """True once a header for all later members was read."""
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         """Yields the members; a regular one's bytes are at `offset_data`. Raises: DamagedTarError."""
@@ -56,12 +56,12 @@ class Tar:
             raise
         except DamagedDataError as error:
             raise DamagedTarError(f"the compressed data is damaged ({error}) {self._where()}") from None
-        except Exception as error:  # of a damaged header `tarfile` raises what it likes
+        except Exception as error:  # `tarfile` raises anything for a damaged header
             reason = str(error) if isinstance(error, tarfile.TarError) else type(error).__name__
             raise DamagedTarError(f"the tar file is damaged ({reason}) {self._where()}") from None
 
     def read(self, member: tarfile.TarInfo) -> bytes:
-        """Reads a member's bytes, before the next member is asked for. Raises: DamagedTarError: it is cut off."""
+        """Reads a member's bytes, before the next member. Raises: DamagedTarError: cut off."""
         try:
             self._file.seek(member.offset_data)
             data = self._file.take(member.size)
@@ -73,14 +73,14 @@ class Tar:
 
     @property
     def consumed(self) -> int:
-        """The number of bytes of the file that were read; about, where it is compressed."""
+        """The number of bytes of the file read so far, approximate if compressed."""
         return self._stream.consumed if self._stream else self._file.tell()
 
     def _members(self) -> Iterator[tarfile.TarInfo]:
-        file: Any = self._file  # less than the type stubs want, all that reading needs
+        file: Any = self._file  # has less than the type stubs ask, but all that reading needs
         with tarfile.TarFile(fileobj=file, encoding="utf-8", errors="surrogateescape") as tar:
             while (member := tar.next()) is not None:
-                vars(tar)["members"].clear()  # the file keeps them
+                vars(tar)["members"].clear()  # which would grow with the file
                 self.has_global_headers = bool(tar.pax_headers)
                 self._file.headers = 0
                 if member.size < 0:
@@ -89,29 +89,29 @@ class Tar:
                 if len(values) > MAX_GLOBALS or sum(map(len, values)) > MAX_HEADER_BYTES:
                     raise DamagedTarError(f"the tar file has too many global headers {self._where()}")
                 yield member
-                end = 0 if member.issparse() else member.offset_data + member.size  # a sparse one stores fewer bytes
+                end = 0 if member.issparse() else member.offset_data + member.size  # a sparse member stores fewer bytes
                 if self._size is not None and end > self._size:
                     raise DamagedTarError(f"the tar file is cut off in the member at byte {member.offset}")
         self.has_end = self._file.last == bytes(BLOCK)
-        if self._file.last and not self.has_end:  # `tarfile` takes anything for the end
+        if self._file.last and not self.has_end:  # `tarfile` takes anything as the end
             raise DamagedTarError(f"the tar file is damaged {self._where()}")
 
     def _where(self) -> str:
-        return f"behind byte {self._file.header}"
+        return f"after byte {self._file.header}"
 
 
 class _Forward:
-    """A file as `tarfile` reads it: forward alone, and never much at once."""
+    """A file for `tarfile`: reads only forward, and never much at once."""
 
     def __init__(self, file: BinaryIO, can_seek: bool) -> None:
         self._file, self._can_seek = file, can_seek
         self._offset = file.tell() if can_seek else 0
         self.last = b""
-        """The bytes that were read last."""
+        """The bytes read last."""
         self.header = self._offset
-        """The offset where they began."""
+        """Their offset."""
         self.headers = 0
-        """The bytes of the headers of the member at hand, up to here."""
+        """The bytes of the current member's headers so far."""
 
     def tell(self) -> int:
         return self._offset
@@ -143,31 +143,31 @@ class _Forward:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a sample."""
+    """A member of a sample."""
 
     offset: int
     size: int
     data: bytes | None = None
-    """Its bytes, where they were asked for and are not too many."""
+    """The bytes, if asked for and not too many."""
 
 
 @dataclass
 class TarSample:
-    """Members of one name."""
+    """Members with the same name."""
 
     key: str
     start: int
-    """The byte where its first member's header begins."""
+    """The offset of the first member's header."""
     members: dict[str, Member] = field(default_factory=dict)
-    """By extension; of two of one extension the first."""
+    """By extension; the first of duplicates."""
     twice: str | None = None
-    """An extension that two members have."""
+    """An extension of two members."""
     objects: dict[str, Any] = field(default_factory=dict)
-    """The contents of members, by extension, once they are parsed."""
+    """Parsed contents of members, by extension."""
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Splits a member's name into its key and its extension; None where it is no part of a sample, or too long.
+    """Splits a member's name into key and extension; None if it belongs to no sample, or is too long.
 
     >>> split_name("./train/0001.SEG.png")
     ('train/0001', 'seg.png')
@@ -182,11 +182,9 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) -> Iterator[TarSample]:
-    """Yields the samples of a tar file that is at a header, with the bytes of members whose extensions are in `read`.
+    """Yields the samples of a tar file at a header, with the bytes of members with an extension in `read`.
 
-    `left_out` is called with the names of the members that are no part of a sample, folders aside.
-
-    Raises: DamagedTarError: the file is damaged or cut off; the sample that it happened in is not yielded.
+    Calls `left_out` with the names of members, except folders, outside of samples. Raises: DamagedTarError.
     """
     sample: TarSample | None = None
     for member in tar:

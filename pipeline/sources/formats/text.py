@@ -2,8 +2,8 @@
 
     source: {format: text, path: books/, document: line}
 
-The columns are `text`, `file_name` (the path inside the source's folder), `label` (the name of the folder that the file
-lies in) and, of lines, `line` (counted from 1 in each file). Lines are found as records of CSV are that have no quotes:
+Columns are `text`, `file_name` (the path in the source's folder), `label` (the name of the file's folder) and, for
+lines, `line` (from 1 in each file). Lines are found as CSV records without quotes:
 `pipeline.sources.formats.csv_records`.
 """
 
@@ -19,42 +19,40 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.encoded import CODECS, codec, open_utf8
+from recordmill.pipeline.sources.encoded import CODECS, MAX_LINE_BYTES, PIECE_BYTES, Rows, codec, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange
 from recordmill.pipeline.sources.globs import escape, without_slash
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES, Rows
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, WholeFiles
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
-READERS = 16  # files that are read at once: on a filesystem far away it is the waiting that takes time
-READ_FILES = 128  # that may wait, read, in memory
-READ_BYTES = 64 << 10  # 64 KiB: read at first
+READERS = 16  # files read at once: a remote filesystem mostly waits
+READ_FILES = 128  # read files that may wait in memory
+READ_BYTES = 64 << 10  # 64 KiB, read first
 TEXT, FILE_NAME, LABEL, LINE = "text", "file_name", "label", "line"
 BATCH_LINES = 16_384
-FILE_BYTES = 2 << 10  # 2 KiB: a file counts as so many bytes at least when a list of them is cut
+FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is cut
 
 
 @dataclass(frozen=True)
 class RawTexts:
-    """Some texts of a chunk; lists have one value a text."""
+    """Texts of a chunk; each list has one value a text."""
 
     texts: list[bytes]
-    """UTF-8, or not, as they were read."""
+    """Bytes, perhaps invalid UTF-8."""
     names: list[str]
-    """The paths of the files that they lie in."""
     lines: list[int] | None
-    """The lines that they are in their file, counted from 1; None of whole files."""
+    """Their lines in the file, from 1; None for whole files."""
     positions: Rows
     covered: int
     faults: Faults = field(default_factory=dict)
-    """Files and lines that could not be read, by position."""
+    """Unreadable files and lines, by position."""
 
 
 class TextReader(TableReader[TextFiles]):
@@ -84,23 +82,22 @@ class TextReader(TableReader[TextFiles]):
         return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
 
     def _left_out(self, files: Files, root: str) -> list[str]:
-        """Lists what else lies in a folder."""
+        """Makes a note of a folder's other files."""
         if not files.is_folder(self.source.path):
             return []
         read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
         below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
-        others = [path[len(root) + 1 :] for path in below if not path.endswith(read)]
-        return note("other files, left out", others)
+        return note("other files, left out", [path[len(root) + 1 :] for path in below if not path.endswith(read)])
 
     def _patterns(self, files: Files) -> list[str]:
-        """Returns the patterns of all files; a folder's are in it or in folders below it."""
+        """Returns the patterns of all files; a folder is searched recursively."""
         if not files.is_folder(self.source.path):
             return super()._patterns(files)
         folder = escape(without_slash(self.source.path))
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk; the default key of a line is the digest of its text, that of a file its path."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads a chunk; the default key is the digest of a line's text, or a file's path."""
         root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, WholeFiles):
             batches = texts_of_files(chunk, root, files, self.source.encoding)
@@ -120,7 +117,7 @@ class TextReader(TableReader[TextFiles]):
 
 
 def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
-    """Reads the lines of a chunk that are not blank; `path` is the file's full path."""
+    """Reads a chunk's non-blank lines; `path` is the file's full path."""
     for records, filled, first in chunk.work.read(files, path):
         if records.is_too_large:
             fault = Fault("too_large", "the line is longer than 64 MiB")
@@ -135,22 +132,18 @@ def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
 
 
 def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[RawTexts]:
-    """Reads the files of a chunk, about 8 MiB at a time; a file that cannot be read is a reject."""
+    """Reads a chunk's files, about 8 MiB at a time; an unreadable file is a reject."""
     names: list[str] = chunk.work.names
     contents = enumerate(read_texts(files, root, names, encoding))
-    for batch in batches(contents, _bytes, len(names)):
+    for batch in batches(contents, lambda item: len(item[1]) if isinstance(item[1], bytes) else 0, len(names)):
         texts = {position: text for position, text in batch if isinstance(text, bytes)}
         faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
         positions = np.array(list(texts), np.int64)
         yield RawTexts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
 
 
-def _bytes(content: tuple[int, object]) -> int:
-    return len(content[1]) if isinstance(content[1], bytes) else 0
-
-
 def _column(name: str, texts: RawTexts) -> pa.Array:
-    """Makes a column, Arrow `string`: nulls where there is no such column."""
+    """Makes a column, Arrow `string`, of nulls if unknown."""
     if name == TEXT:
         return pa.array(texts.texts, pa.binary()).view(pa.string())
     if name == LINE and texts.lines is not None:
@@ -165,11 +158,10 @@ def _column(name: str, texts: RawTexts) -> pa.Array:
 def read_texts(
     files: Files, root: str, paths: Sequence[str | None], encoding: str = "utf-8", what: str = "the file"
 ) -> Iterator[bytes | Fault | None]:
-    """Reads files of a folder by their paths in it, decompressed, as UTF-8; a message names one as `what` says.
+    """Reads files, decompressed, as UTF-8, by their paths in a folder; messages call a file `what`.
 
-    Yields in their order the bytes of a text without a byte order mark, valid UTF-8 or not; or a fault: `unreadable`,
-    `too_large` (over 64 MiB) or `invalid_utf8` where the file is not of the encoding at all; None for a path that is
-    None. Raises: OSError: the machine or the network fails.
+    Yields in order: bytes, perhaps invalid UTF-8, without a byte order mark; a fault `unreadable`, `too_large` (over 64
+    MiB) or `invalid_utf8` (not the encoding at all); or None for None. Raises: OSError: the machine or network fails.
     """
     with ThreadPoolExecutor(READERS) as pool:
         for start in range(0, len(paths), READ_FILES):
@@ -187,7 +179,7 @@ def _text_or_fault(files: Files, root: str, path: str, encoding: str, what: str)
     except OSError as error:
         fault = _unreadable(error, files, root, path, what)
         try:
-            text = _text(files, join(root, path), encoding)  # once more, before it is believed
+            text = _text(files, join(root, path), encoding)  # retries once
         except OSError as again:
             if is_machine_fault(again):
                 raise
@@ -196,7 +188,7 @@ def _text_or_fault(files: Files, root: str, path: str, encoding: str, what: str)
 
 
 def _text(files: Files, path: str, encoding: str) -> bytes:
-    """Reads a file's text, little more than 64 MiB of it."""
+    """Reads a file's text, at most little more than 64 MiB."""
     with open_utf8(files, path, encoding) as file:
         text = b""
         while len(text) <= MAX_LINE_BYTES and (more := file.read(max(READ_BYTES, len(text)))):
@@ -205,7 +197,7 @@ def _text(files: Files, path: str, encoding: str) -> bytes:
 
 
 def _unreadable(error: OSError, files: Files, root: str, path: str, what: str) -> Fault:
-    """Says what is wrong with a file. Raises: OSError: it is the machine or the network that is."""
+    """Returns a file's fault. Raises: OSError: the machine or the network is at fault."""
     if is_machine_fault(error):
         raise error
     try:

@@ -1,14 +1,12 @@
-"""TFRecord files of `tf.train.Example`s, or SequenceExamples, as a source: a row is a record.
+"""TFRecord files of `tf.train.Example`s or SequenceExamples as a source: a row is a record.
 
     source: {format: tfrecord, path: "old/train.tfrecord-*"}
 
-A column is a feature, which is a list: one that is not `many` has one value, or none, which is missing. Values of bytes
-are text, a category or an image's bytes, as the column wants them. Files on a local disk are cut where records begin;
-compressed ones, and those behind a URL, are a chunk each. An image's bytes are not copied out of a file that is not
-compressed: a reference to them is delivered.
+A column is a feature, which is a list: unless `many`, it has one value, or none if missing. Bytes become text, a
+category or an image, as asked. Local files are cut at records; compressed files, and those at URLs, are one chunk each.
+Images in uncompressed files are delivered as references, without a copy.
 
-The frame of a record is in `pipeline.dataset.tfrecord`. A record whose data is damaged costs itself; behind a length
-that is damaged nothing can be found any more.
+`pipeline.dataset.tfrecord` frames records. Damaged data costs its record; a damaged length, the rest of the file.
 """
 
 import io
@@ -30,25 +28,24 @@ from recordmill.pipeline.sources.faults import Fault, Faults, Reject, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
-SKIPPED_BYTES = 1 << 20  # read at a time of what is passed over
+SKIPPED_BYTES = 1 << 20  # skipped at once
 
 
 class _LostError(Exception):
-    """Nothing can be found in the file from here on."""
+    """Raised if the rest of the file cannot be found."""
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Fault]]:
-    """Yields the byte offset and the data, or the fault, of the records that start in `[start, end)`, by default all.
+    """Yields the byte offset and the data, or fault, of the records that start in `[start, end)`, by default all.
 
-    The file is at `start`, where a record starts, as one does at `end` unless the file ends there.
+    The file is at `start`, a record's start, as `end` is, unless the file ends there.
     """
     offset = start
     while end is None or offset < end:
@@ -62,17 +59,14 @@ def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, b
         except (DamagedDataError, _LostError) as error:
             reason = f"the compressed data is damaged ({error}) in {name}"
             reason = str(error) if isinstance(error, _LostError) else reason
-            yield offset, Fault("damaged_record", f"{reason}; what lies behind it in the file cannot be read")
+            yield offset, Fault("damaged_record", f"{reason}; the rest of the file cannot be read")
             return
         yield offset, data
         offset += HEADER_BYTES + length + FOOTER_BYTES
 
 
 def walk(file: BinaryIO, size: int) -> Iterator[int]:
-    """Yields the byte offsets of a file's records, reading their headers alone; the last may be damaged.
-
-    The file is at its beginning and can seek; `size` is its bytes.
-    """
+    """Yields the record offsets of a file of `size` bytes, reading only headers; the last record may be damaged."""
     offset = 0
     while offset < size:
         yield offset
@@ -84,13 +78,13 @@ def walk(file: BinaryIO, size: int) -> Iterator[int]:
 
 
 def _record(file: BinaryIO, name: str, header: bytes, left: int | None) -> tuple[int, bytes | Fault]:
-    """The length and the data of a record whose header was read; `left` is the most that its data can be."""
+    """Returns the length and data of the record with this header; `left` limits its data."""
     length = record_length(header)
     if length is None:
-        what = "the file is cut off in" if len(header) < HEADER_BYTES else "the checksum is wrong of the length of"
+        what = "the file is cut off in" if len(header) < HEADER_BYTES else "wrong checksum of the length of"
         raise _LostError(f"{what} {name}")
     if left is not None and length > left:
-        raise _LostError(f"{name} claims {length} bytes, and the file has {max(left, 0)} more")
+        raise _LostError(f"{name} claims {length} bytes, but the file has {max(left, 0)} more")
     if length > MAX_RECORD_BYTES:
         _skip(file, name, length + FOOTER_BYTES)
         return length, Fault("too_large", f"{name} is longer than 1 GiB")
@@ -98,7 +92,7 @@ def _record(file: BinaryIO, name: str, header: bytes, left: int | None) -> tuple
     if len(footer) < FOOTER_BYTES:
         raise _LostError(f"the file is cut off in {name}")
     if int.from_bytes(footer, "little") != masked_crc(data):
-        return length, Fault("damaged_record", f"the checksum is wrong of the data of {name}")
+        return length, Fault("damaged_record", f"wrong checksum of the data of {name}")
     return length, data
 
 
@@ -112,13 +106,13 @@ def _skip(file: BinaryIO, name: str, length: int) -> None:
 
 BYTES, PIECES = "bytes_list", "pieces"
 ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
-"""The Arrow types of the kinds of values; `PIECES` are references to images, ready."""
-HEAD = 64  # bytes of an image: enough to find it by
+"""Arrow types by kind of values; `PIECES` are ready references to images."""
+HEAD = 64  # bytes of an image, enough to find it
 BLOCK_RECORDS = 8192
-HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # looked at when planning
-NO_EXAMPLE = Fault("malformed_row", "the record is no tf.train.Example, or one without features")
+HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # read by the plan
+NO_EXAMPLE = Fault("malformed_row", "the record is not a tf.train.Example, or has no features")
 FramedRecord = tuple[int, bytes | Fault]
-"""The byte where a record begins, and its data or what is wrong with it."""
+"""A record's offset in bytes, and its data or fault."""
 
 
 class TFRecordReader(ArchiveReader[TFRecord]):
@@ -128,15 +122,15 @@ class TFRecordReader(ArchiveReader[TFRecord]):
     looks_at: ClassVar[str] = " in its first records"
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts local files where records begin, and counts their rows; estimates those of others by all their heads."""
+        """Cuts local files at records and counts rows; estimates other files by their first records."""
         cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
-        names = self._names(files, join(root, inputs[0].path))
+        names = self._names(files, f"{root}/{inputs[0].path}")
         rows, referred = sum(rows for _, rows in cuts), self.referred_bytes(columns, chunks)
         return Plan(chunks, rows, names=names, referred_bytes=referred)
 
     def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
-        path = join(root, file.path)
+        path = f"{root}/{file.path}"
         compressed = self._is_compressed(files, path)
         if compressed or "://" in path:
             chunks = self.chunks_of(file, [0], None if compressed else file.bytes)
@@ -168,21 +162,21 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
         return list(names)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the records that start in the chunk's bytes; a row's default key is the digest of its record."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads the records that start in the chunk; the default key is the record's digest."""
         part: FileRange = chunk.work
         first = 0
-        with files.open(join(self.root(files), chunk.file)) as opened:
+        with files.open(f"{self.root(files)}/{chunk.file}") as opened:
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
-            for batch in batches(records, _size, BLOCK_RECORDS):
+            for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, BLOCK_RECORDS):
                 yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None), columns, key)
                 first += len(batch)
 
 
 def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tuple[list[FramedRecord], int]:
-    """Reads the records that begin in the first 1 MiB, at most 1,000, and estimates how many are in the file."""
+    """Reads the records of the first 1 MiB, at most 1,000, and estimates the file's number of records."""
     records, read = list[FramedRecord](), 0
     with files.open(path) as opened:
         file = Inflated(opened) if compressed else opened
@@ -194,10 +188,6 @@ def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tup
                     consumed = file.consumed if isinstance(file, Inflated) else read
                     return records, max(1, round(len(records) * file_bytes / consumed))
     return records, len(records)
-
-
-def _size(record: FramedRecord) -> int:
-    return len(record[1]) if isinstance(record[1], bytes) else 0
 
 
 def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool) -> TypedRows:
@@ -224,18 +214,18 @@ def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Colu
 
 
 class RecordInFile(NamedTuple):
-    """A record in a file that is not compressed."""
+    """A record in an uncompressed file."""
 
     data: bytes
     file: str
     """Relative to the source's root."""
     offset: int
-    """The byte of the file where its data begins."""
+    """The offset of the data in the file, in bytes."""
 
 
 @dataclass
 class _ValuesOfKind:
-    """The values of one kind: their rows, how many each row has where there may be many, and all of them."""
+    """Values of one kind: their rows, the length of each list if lists are asked, and all values."""
 
     rows: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -243,17 +233,17 @@ class _ValuesOfKind:
 
 
 class ExampleColumn:
-    """One column of some rows, gathered from one example after another: few parsed ones are in memory at once."""
+    """A column of some rows, gathered example by example, which keeps few parsed ones in memory."""
 
     def __init__(self, name: str, column: Column) -> None:
-        """Takes the column; its name is the feature's, too."""
+        """Takes the column, named like its feature."""
         self._name, self._column = name, column
         self._many, self._is_image = column.is_list, column.type is ColumnType.IMAGE
         self._parts: dict[str, _ValuesOfKind] = {}
         self._faults: Faults = {}
 
     def add(self, row: int, example: Example, piece: RecordInFile | None) -> None:
-        """Adds the values of a row; `piece` is its record, where images can stay there."""
+        """Adds a row's values; `piece` is its record, if images can stay there."""
         kind_and_values = example.values(self._name)
         if kind_and_values is None:
             return
@@ -275,7 +265,7 @@ class ExampleColumn:
             part.flat.append(values[0])
 
     def typed(self, rows: int, faults: Faults) -> pa.Array:
-        """Returns the column, shape [rows], null where a row has no value, or a bad one; the faults are added."""
+        """Returns the column, shape [rows], null where missing or bad; adds faults."""
         for row, fault in self._faults.items():
             faults.setdefault(row, fault)
         groups = [(part.rows, partial(self._typed, kind, part)) for kind, part in self._parts.items()]
@@ -294,7 +284,7 @@ class ExampleColumn:
 
 
 def _reference(value: bytes, piece: RecordInFile) -> bytes | None:
-    """Refers to a value by its place in its record: where the same bytes come first."""
+    """Refers to a value by the first occurrence of its bytes in its record."""
     if not value:
         return None
     offset = piece.data.find(value[:HEAD])

@@ -6,14 +6,13 @@
         for path in sorted(Path(folder).glob("*.xml")):
             yield {"id": path.stem, "text": read(path), "image": path.with_suffix(".png").read_bytes()}
 
-It runs in the spec's folder, so its relative paths begin there.
-What values are taken: `typing.python_values`. The order of the rows is the function's promise: the same rows
-in the same order, whenever it is called.
+It runs in the spec's folder, where its relative paths begin, and must yield the same rows in the same order on each
+call. `typing.python_values` lists the accepted values.
 """
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -26,7 +25,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block, row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
@@ -34,24 +33,24 @@ from recordmill.pipeline.sources.user_code import blame, in_its_folder, load
 
 BLOCK_ROWS = 4096
 PEEKED_ROWS = 20
-VALUE_BYTES = 16  # of a value whose length is not looked at
+VALUE_BYTES = 16  # the assumed size of other values
 
 
 class UserRowsReader(SourceReader[UserRows]):
-    """Reads rows that a function yields."""
+    """Reads rows that a user's function yields."""
 
     def root(self, files: Files) -> str:
         return without_slash(self.source.path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Asks for the parts, which are the chunks, and looks at the first rows."""
+        """Asks for the parts, one a chunk, and looks at the first rows."""
         rows, parts = self.source.rows, self._list_parts()
         labels = [(f"{rows} {json.dumps(part)}" if self.source.parts else rows, part) for part in parts]
         chunks = [Chunk(0, 0, label, 0, part) for label, part in labels]
         first = list(islice((row for chunk in chunks for row in self._each(chunk)), PEEKED_ROWS))
         names = dict.fromkeys(name for row in first if isinstance(row, Mapping) for name in python_names(row))
         if not names:
-            raise SourceError(f"`{rows}` gives no row: it should yield dictionaries, such as {{'text': 'a b'}}")
+            raise SourceError(f"`{rows}` yields no row: it should yield dictionaries, such as {{'text': 'a b'}}")
         check_names(f"`{rows}`", required(columns), names, " in its first rows")
         with planning(self.source.path):
             inputs = self.list_inputs(files, columns)
@@ -60,14 +59,12 @@ class UserRowsReader(SourceReader[UserRows]):
         count = len(first) if known else self.source.count or len(first)
         return Plan(chunks, count, weight * count // len(first), inputs, self._notes(known))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the rows of a part; a row's default key is the digest of its asked columns (`row_digests`)."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads a part's rows; the default key is the digest of the asked columns (`row_digests`)."""
         base, first = (self.image_root(files), ""), 0
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
             rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
-            unparsed = [
-                as_reject(chunk, row, fault) for row, fault in enumerate(batch, first) if isinstance(fault, Fault)
-            ]
+            unparsed = [as_reject(chunk, row, bad) for row, bad in enumerate(batch, first) if isinstance(bad, Fault)]
             faults: Faults = {}
             typed = {
                 name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
@@ -95,13 +92,13 @@ class UserRowsReader(SourceReader[UserRows]):
         name, part = self.source.rows, {"part": chunk.work} if self.source.parts else {}
         rows = _call(name, {**self.source.options, **part})
         if not isinstance(rows, Iterable):
-            raise SourceError(f"`{name}` should yield dictionaries, it gave a value of the type {type(rows).__name__}")
+            raise SourceError(f"`{name}` should yield dictionaries, but gave a value of the type {type(rows).__name__}")
         each, end = _called(lambda: iter(rows), name, self.source.options), object()
         while (row := _called(lambda: next(each, end), name, self.source.options)) is not end:
             yield row
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns the function that makes a full path: `inputs` may name others than those below the root."""
+        """Returns a function that makes full paths: `inputs` may lie outside the root."""
         root = self.root(files)
         return lambda path: path if path.startswith("/") or "://" in path else join(root, path)
 
@@ -121,16 +118,16 @@ class UserRowsReader(SourceReader[UserRows]):
 
     def _notes(self, rows_known: bool) -> list[str]:
         rows = self.source.rows
-        unknown = f"what `{rows}` reads is not known: give `inputs`, or a build is not repeated where data changes"
-        uncounted = f"how many rows `{rows}` yields is not known: give `count`, which the number of shards follows"
+        unknown = f"the files that `{rows}` reads are unknown: give `inputs`, or changed data starts no build"
+        uncounted = f"the number of rows of `{rows}` is unknown: give `count`, which decides the number of shards"
         return [*([] if self.source.inputs else [unknown]), *([] if rows_known or self.source.count else [uncounted])]
 
 
 def _values(row: Any, columns: Columns) -> list[Any] | Fault:
-    """The asked values of a row, taken at once: a function may yield the same dictionary again."""
+    """Returns a row's asked values, copied at once: a function may reuse its dictionary."""
     if isinstance(row, Mapping):
         return [python_field(row, name) for name in columns]
-    return Fault("malformed_row", f"the row is no dictionary, but a value of the type {type(row).__name__}")
+    return Fault("malformed_row", f"the row is not a dictionary, but a value of the type {type(row).__name__}")
 
 
 def _call(reference: str, options: Mapping[str, Any]) -> Any:
@@ -138,12 +135,10 @@ def _call(reference: str, options: Mapping[str, Any]) -> Any:
         function: Callable[..., Any] = load(reference)
     try:
         inspect.signature(function).bind(**options)
-    except ValueError:  # a function in C has none
+    except ValueError:  # functions in C have no signature
         pass
     except TypeError as error:
-        raise SourceError(
-            f"`{reference}` cannot be called with {', '.join(options) or 'no options'}: {error}"
-        ) from None
+        raise SourceError(f"`{reference}` cannot be called with {', '.join(options) or 'nothing'}: {error}") from None
     return _called(lambda: function(**options), reference, options)
 
 
@@ -156,7 +151,7 @@ def _called(call: Callable[[], Any], reference: str, options: Mapping[str, Any])
 
 
 def _bytes(value: Any) -> int:
-    """About how much a value holds."""
+    """Estimates a value's bytes."""
     if isinstance(value, str | bytes | bytearray):
         return len(value)
     if isinstance(value, list | tuple):

@@ -1,12 +1,11 @@
-"""WebDataset's tar files as a source: a row is a sample, its columns are its members, by their extensions.
+"""WebDataset's tar files as a source: a row is a sample (`formats.tar_samples`), its members are columns.
 
     source: {format: webdataset, path: "shards/train-*.tar"}
 
-A sample is explained in `formats.tar_samples`. A column is a member by its extension: `jpg`; or the first that is there
-of several, `jpg;png;webp`; or a field of one that holds a JSON object, `json.caption`, `meta.json.author.name`; or
-`__key__`, the sample's key. Extensions are compared in small letters. Files on a local disk are cut where samples
-begin; compressed ones, and those behind a URL, are a chunk each. An image's bytes are not copied out of a file that is
-not compressed: a reference to them is delivered.
+A column is a member's extension: `jpg`; the first present of several, `jpg;png;webp`; a field of a member with a JSON
+object, `json.caption`, `meta.json.author.name`; or `__key__`, the sample's key. Extensions ignore case. Local files are
+cut at samples; compressed files, and those at URLs, are one chunk each. Images in uncompressed files are delivered as
+references, without a copy.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Tar, TarSample, samples
-from recordmill.pipeline.sources.images import ImageBase, inline, to_piece
+from recordmill.pipeline.sources.images import inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
@@ -35,24 +34,23 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 KEY = "__key__"
 BLOCK_SAMPLES = 4096
-HEAD_SAMPLES = 100  # looked at when planning
+HEAD_SAMPLES = 100  # read by the plan
 GZIP = (".gz", ".tgz")
 
 
 @dataclass
 class FileLook:
-    """The result of a look at a file, or at its first samples."""
+    """The result of looking at a file, or at its first samples."""
 
     starts: list[int] = field(default_factory=lambda: [0])
-    """The bytes where chunks start."""
     rows: int = 0
     extensions: set[str] = field(default_factory=set)
     left_out: list[str] = field(default_factory=list)
-    """The names of members that are no part of a sample."""
+    """The names of members outside of samples."""
     no_end: bool = False
-    """Whether the mark is missing that a tar file ends with."""
+    """Whether the tar file's end mark is missing."""
     damage: str = ""
-    """A message about the damage of the file; empty for a good file."""
+    """The damage, as a message; empty for a good file."""
 
 
 class WebDatasetReader(ArchiveReader[WebDataset]):
@@ -61,7 +59,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
     endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts local files where samples begin, and counts their rows; estimates those of others by all their heads."""
+        """Cuts local files at samples and counts rows; estimates other files by their first samples."""
         looks = at_once(partial(_look, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [
             chunk
@@ -77,13 +75,13 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         left_out = [name for look in looks for name in look.left_out]
         no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
         notes = [
-            *note("members that are no part of a sample, left out", left_out),
-            *note("maybe cut off, because the mark is missing that a tar file ends with", no_end),
+            *note("members outside of samples, left out", left_out),
+            *note("perhaps cut off: the tar file's end mark is missing", no_end),
         ]
         return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the samples that start in the chunk's bytes; a row's default key is its sample's."""
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads the samples that start in the chunk; the default key is the sample's."""
         in_place = chunk.work.size is not None
         base = self.image_base(files, chunk)
         file = chunk.file if in_place else None
@@ -91,8 +89,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         path, first = join(self.root(files), chunk.file), 0
         read = _read(files, path, chunk.work, wanted(columns, images=not in_place))
         for batch in batches(read, _bytes, BLOCK_SAMPLES):
-            raw = _raw_rows(chunk, first, batch, made, key is None)
-            yield make_block(chunk, raw, columns, key)
+            yield make_block(chunk, _raw_rows(chunk, first, batch, made, key is None), columns, key)
             first += len(batch)
 
 
@@ -101,7 +98,7 @@ def _size(file: FileInfo) -> int | None:
 
 
 def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> FileLook:
-    """Walks through a file, or through the first samples of one that is compressed or far away."""
+    """Walks through a file, or through the first samples of a compressed or remote one."""
     look, path, size = FileLook(), join(root, file.path), _size(file)
     limit = HEAD_SAMPLES if size is None or "://" in path else None
     with files.open(path) as opened:
@@ -120,13 +117,13 @@ def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> FileLook
         except DamagedTarError as damage:
             look.rows += 1
             look.damage = str(damage)
-    if tar.has_global_headers:  # they hold for all that lies behind them
+    if tar.has_global_headers:  # they apply to all later members
         look.starts = [0]
     return look
 
 
 def _read(files: Files, path: str, part: FileRange, extensions: Collection[str]) -> Iterator[TarSample | str]:
-    """Reads the samples of a piece; yields last what is wrong with the file, if anything is."""
+    """Reads a piece's samples; yields the file's damage, if any, last."""
     with files.open(path) as opened:
         if part.start:
             opened.seek(part.start)
@@ -136,7 +133,7 @@ def _read(files: Files, path: str, part: FileRange, extensions: Collection[str])
                     return
                 yield sample
         except DamagedTarError as damage:
-            yield f"{damage}; the sample there, and what lies behind it in the file, cannot be read"
+            yield f"{damage}; this sample and the rest of the file cannot be read"
 
 
 def _bytes(sample: TarSample | str) -> int:
@@ -144,7 +141,7 @@ def _bytes(sample: TarSample | str) -> int:
 
 
 def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) -> list[str]:
-    """Lists the fields of the JSON objects in the first samples, such as `json.caption`."""
+    """Lists the fields of JSON objects in the first samples, such as `json.caption`."""
     objects = {extension for extension in extensions if extension.split(".")[-1] == "json"}
     if not objects:
         return []
@@ -152,28 +149,26 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
     read = _read(files, join(root, file.path), FileRange(size=_size(file)), objects)
     for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, TarSample)):
         for extension in sorted(objects & sample.members.keys()):
-            row = object_in(sample, extension)
+            row = _object_in(sample, extension)
             if isinstance(row, dict):
                 names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
     return list(names)
 
 
 def _names(columns: Columns, found: list[str]) -> list[str]:
-    """Lists the columns that are there: those asked for that are there in any way, and all others."""
-    ways = {
-        name: {f"{extension}.{inner}" if inner else extension for extension, inner in parts(name)} for name in columns
-    }
+    """Lists the existing columns: asked ones found in any way, then all others."""
+    ways = {name: {f"{end}.{inner}" if inner else end for end, inner in parts(name)} for name in columns}
     used = set().union(*ways.values())
     there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
     return there + [name for name in found if name not in used]
 
 
 SamplePart = tuple[str, str | None]
-"""The part of a sample that a column is: the extension of a member, and a field of the JSON object in it, or none."""
+"""A column's part of a sample: a member's extension, and a field of its JSON object, or None."""
 
 
 def parts(name: str) -> list[SamplePart]:
-    """Lists the parts of a sample that a column may be; it is the first that is there.
+    """Lists the possible parts for a column, the first present one taken.
 
     >>> parts("jpg;json.url")
     [('jpg', None), ('json.url', None), ('json', 'url')]
@@ -189,7 +184,7 @@ def parts(name: str) -> list[SamplePart]:
 
 
 def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
-    """Lists the extensions of which the bytes are read; those of images only where `images`."""
+    """Lists the extensions of members to read; those of images only if `images`."""
     return frozenset(
         extension
         for name, column in columns.items()
@@ -198,24 +193,22 @@ def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
     )
 
 
-def object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
-    """Parses the JSON object that a member holds, once."""
+def _object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
     if extension not in sample.objects:
-        data = sample.members[extension].data or b""
-        sample.objects[extension] = json_object(data, f"the member .{extension}")
+        sample.objects[extension] = json_object(sample.members[extension].data or b"", f"the member .{extension}")
     return sample.objects[extension]
 
 
 class SampleColumn:
-    """One column of some samples."""
+    """A column of samples."""
 
     def __init__(self, name: str, column: Column, file: str | None, base: ImageBase) -> None:
-        """`file` is the tar file, where images can stay in it; paths of images in JSON are relative to `base`."""
+        """Takes the tar file if images can stay in it; image paths in JSON are relative to `base`."""
         self._name, self._column, self._parts = name, column, parts(name)
         self._file, self._base = file, base
 
     def typed(self, samples: Sequence[TarSample], faults: Faults) -> pa.Array:
-        """Returns the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
+        """Returns the column in its Arrow type, shape [samples], null where missing; adds faults."""
         members, values = dict[int, Member](), dict[int, Any]()
         for row, sample in enumerate(samples):
             value = sample.key if self._name == KEY else self._value(sample)
@@ -230,7 +223,7 @@ class SampleColumn:
         return in_groups(len(samples), arrow_type(self._column), groups, faults)
 
     def _value(self, sample: TarSample) -> Any:
-        """Finds the member, or the value of the field, that the column is; None where the sample has neither."""
+        """Finds the column's member or field value; None if the sample has neither."""
         for extension, inner in self._parts:
             member = sample.members.get(extension)
             if member is None:
@@ -241,7 +234,7 @@ class SampleColumn:
                 return Fault("too_large", f"the member .{extension} is longer than 64 MiB", self._name)
             if inner is None:
                 return member
-            row = object_in(sample, extension)
+            row = _object_in(sample, extension)
             value = replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, inner)
             if value is not None:
                 return value
@@ -268,7 +261,7 @@ class SampleColumn:
 def _raw_rows(
     chunk: Chunk, first: int, batch: list[TarSample | str], columns: Mapping[str, SampleColumn], with_key: bool
 ) -> TypedRows:
-    """Makes rows of samples; `first` is the position of the first one in the chunk."""
+    """Converts samples to rows; `first` is the first one's position in the chunk."""
     good, unparsed, faults = dict[int, TarSample](), list[Reject](), Faults()
     for position, sample in enumerate(batch, first):
         if isinstance(sample, str):

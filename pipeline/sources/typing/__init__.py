@@ -1,1 +1,1 @@
-"""Values of any format to the type that a column asks for."""
+"""Converts values of any format to the type that a column asks for."""

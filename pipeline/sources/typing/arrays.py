@@ -1,10 +1,13 @@
-"""Arrow arrays of any encoding as plain ones, lists made of flat values, and columns inside others.
+"""Arrow arrays decoded to plain ones, lists built from flat values, nested columns, and ARRAY values as bytes.
 
-`objects.bbox` is the field `bbox` of what the column `objects` holds; a column whose own name holds the dots comes
-first. Of a list of objects come lists of the field's values.
+ARRAY values (nested or flat lists, JSON, NumPy, `.npy`) become bytes as in `kinds.array`. `objects.bbox` is
+the field `bbox` in the column `objects`, unless a column has that very name; a list of objects gives lists of the
+field's values.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 
@@ -15,13 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import ARROW_NAMES, Column
-from recordmill.pipeline.sources.faults import Faults, Mask, Rows, add_inner
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Rows, add_faults, add_inner
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
 
 ARROW_TYPES = {kind: pa.type_for_alias(name) for kind, name in ARROW_NAMES.items()}
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """Returns the Arrow type that a column is delivered in.
+    """Returns a column's Arrow type.
 
     >>> from recordmill.pipeline.sources.columns import ColumnType
     >>> arrow_type(Column(ColumnType.NUMBER, many=True))
@@ -47,7 +51,7 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether it is a type of lists, of any width."""
+    """Whether a type is a list of any width."""
     return pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
 
 
@@ -56,25 +60,25 @@ def absent(values: pa.Array) -> Mask:
     return values.is_null().to_numpy(zero_copy_only=False) if values.null_count else np.zeros(len(values), bool)
 
 
-def lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """Returns the number of values in each list, shape [rows]; 0 of a null."""
+def lengths(lists: pa.Array) -> Ints:
+    """Returns the length of each list, shape [rows]; 0 for null."""
     return pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def as_lists(counts: npt.NDArray[np.int64], flat: pa.Array, missing: Mask) -> pa.Array:
-    """Makes Arrow lists, shape [rows], of so many values each; null where `missing`."""
+def as_lists(counts: Ints, flat: pa.Array, missing: Mask) -> pa.Array:
+    """Makes Arrow lists, shape [rows], with `counts` values each; null where `missing`."""
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, mask=pa.array(missing))
 
 
 def lists_of_one(values: pa.Array) -> pa.Array:
-    """Puts each value into a list of its own; a null is no list."""
+    """Wraps each value in a list; null stays null."""
     missing = absent(values)
     return as_lists((~missing).astype(np.int64), values.drop_null(), missing)
 
 
 def flat_values(values: Iterable[Any]) -> list[Any]:
-    """Returns the values of nested lists, tuples and NumPy arrays, one after another."""
+    """Flattens nested lists, tuples and NumPy arrays, in order."""
     flat: list[Any] = []
     for value in values:
         if isinstance(value, list | tuple):
@@ -87,24 +91,24 @@ def flat_values(values: Iterable[Any]) -> list[Any]:
 
 
 def strings(cells: Iterable[str | None]) -> pa.Array:
-    """Makes Arrow `string` of Python's; what was decoded with `surrogateescape` comes out as the bytes that it was."""
+    """Makes Arrow `string`; text decoded with `surrogateescape` becomes its original bytes again."""
     return pa.array([None if cell is None else encoded(cell) for cell in cells], pa.binary()).view(pa.string())
 
 
 def encoded(text: str) -> bytes:
-    """Encodes a text as UTF-8, or as bytes that are not UTF-8 where it holds a surrogate."""
+    """Encodes a text as UTF-8, or as invalid UTF-8 if it holds a surrogate."""
     try:
         return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a surrogate that JSON gives, `"\ud800"`
+    except UnicodeEncodeError:  # a surrogate from JSON, `"\ud800"`
         return text.encode("utf-8", "surrogatepass")
 
 
 Group = tuple[Rows, Callable[[Faults], pa.Array]]
-"""Some rows, and a function that makes their values and adds their faults, counted inside the group."""
+"""Rows, and a function that makes their values and adds their faults, numbered within the group."""
 
 
 def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Faults) -> pa.Array:
-    """Makes one array of groups of rows, shape [rows]: of the type `kind`, null where no group has the row."""
+    """Combines groups of rows into one array of type `kind`, shape [rows]; null for rows in no group."""
     parts = []
     for where, make in groups:
         inner: Faults = {}
@@ -112,16 +116,15 @@ def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Fau
         add_inner(faults, inner, where)
     if len(groups) == 1 and len(groups[0][0]) == rows:
         return parts[0]
-    order: npt.NDArray[np.int64] = np.full(rows, -1)
+    order: Ints = np.full(rows, -1)
     starts = accumulate(map(len, parts), initial=0)
     for (where, _), values, start in zip(groups, parts, starts, strict=False):
         order[np.asarray(where, np.int64)] = np.arange(start, start + len(values))
-    every = pa.concat_arrays([pa.array([], kind), *parts])
-    return every.take(pa.array(order, mask=order < 0))
+    return pa.concat_arrays([pa.array([], kind), *parts]).take(pa.array(order, mask=order < 0))
 
 
 def lookup(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | None:
-    """Returns the values of a column of Arrow's, shape [rows]; None where there is no such column."""
+    """Returns an Arrow column's values, shape [rows]; None if missing."""
     for outer, rest in cuts(name):
         if outer in table.schema.names:
             column = table.column(outer)
@@ -146,7 +149,7 @@ def _field(values: pa.Array, name: str) -> pa.Array | None:
 
 
 def python_field(row: Mapping[str, Any], name: str) -> Any:
-    """Returns the value of a column in a row of Python's; None where there is no such column."""
+    """Returns a column's value in a Python row; None if missing."""
     for outer, rest in cuts(name):
         if outer in row:
             return row[outer] if rest is None else _inside(row[outer], rest)
@@ -160,7 +163,7 @@ def _inside(value: Any, name: str) -> Any:
 
 
 def python_names(row: Mapping[Any, Any]) -> list[str]:
-    """Lists the columns of a row, those inside others behind them."""
+    """Lists a row's columns, each followed by its nested ones."""
     names = dict[str, None]()
     for key, value in row.items():
         names[str(key)] = None
@@ -177,6 +180,140 @@ def _rows_in(value: Any, found: list[Mapping[Any, Any]]) -> list[Mapping[Any, An
 
 
 def cuts(name: str) -> list[tuple[str, str | None]]:
-    """Returns the name alone, then cut at each of its dots, the longest beginning first."""
+    """Returns the whole name, then its cuts at each dot, the longest beginning first."""
     dots = [dot for dot in range(len(name) - 1, 0, -1) if name[dot] == "."]
     return [(name, None), *((name[:dot], name[dot + 1 :]) for dot in dots)]
+
+
+NULL = "the array holds a null"
+PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
+"""Names of types in messages, like those of Arrow's types."""
+
+
+def arrays_of_objects(name: str, layout: ArrayLayout, values: Sequence[object], faults: Faults) -> pa.Array:
+    """Makes Arrow `binary` from Python values: shape [rows], null for a value that is None, blank or invalid."""
+    made: list[bytes | None] = []
+    for row, value in enumerate(values):
+        try:
+            made.append(None if value is None else _encoded(layout, value))
+        except ArrayError as error:
+            faults.setdefault(row, Fault("wrong_type", str(error), name))
+            made.append(None)
+    return pa.array(made, pa.binary())
+
+
+def _encoded(layout: ArrayLayout, value: Any) -> bytes | None:
+    if isinstance(value, str):
+        return _of_text(layout, value.encode("utf-8", "surrogateescape"))
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _of_text(layout, bytes(value))
+    if isinstance(value, list | tuple):
+        return _of_lists(layout, value)
+    if not hasattr(value, "__array__") or isinstance(value, np.generic):
+        raise ArrayError(layout.wrong_type(_type_name(type(value))))
+    return layout.encode(np.asarray(value))
+
+
+def _type_name(kind: type) -> str:
+    return PYTHON_NAMES.get(kind, f"a value of the type {kind.__name__}")
+
+
+def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
+    """Reads a `.npy` file's bytes, or JSON; None if blank."""
+    if not data.strip():
+        return None
+    if data.startswith(MAGIC):
+        return layout.from_npy(data)
+    if not data.lstrip().startswith(b"["):
+        raise ArrayError(layout.wrong_type("a text or bytes, neither a JSON list nor a .npy file"))
+    try:
+        return _of_lists(layout, json.loads(data))
+    except (ValueError, RecursionError):
+        raise ArrayError(layout.wrong_type("a text, not a JSON list")) from None
+
+
+def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:
+    """Encodes nested lists of Python numbers or NumPy arrays."""
+    types = set(map(type, flat_values(lists)))
+    if type(None) in types:
+        raise ArrayError(NULL)
+    if types <= {int, float, Decimal}:
+        wanted = np.int64 if layout.holds_integers else np.float64
+        if layout.holds_integers and types - {int}:
+            raise ArrayError(layout.wrong_type("the type float64"))
+    elif all(issubclass(kind, np.number) for kind in types):
+        wanted = None
+    else:
+        odd = next(kind for kind in sorted(types, key=str) if kind not in (int, float, Decimal))
+        raise ArrayError(layout.wrong_type(_type_name(odd)))
+    try:
+        return layout.encode(np.array(lists, wanted))
+    except OverflowError:  # an integer beyond 64 bits
+        raise ArrayError(layout.out_of_range) from None
+    except ValueError:  # lists of different lengths side by side
+        raise ArrayError(layout.wrong_shape()) from None
+
+
+def typed_arrays(name: str, layout: ArrayLayout, values: pa.Array, faults: Faults) -> pa.Array:
+    """Makes Arrow `binary` from Arrow lists, strings or bytes: shape [rows], null if missing or faulty; adds faults."""
+    if pt.is_null(values.type):
+        return pa.nulls(len(values), pa.binary())
+    if not is_list(values.type):
+        return arrays_of_objects(name, layout, values.cast(pa.binary()).to_pylist(), faults)
+    flat, row_of, holds_null, is_misshapen = _unnested(layout, values)
+    add_faults(faults, holds_null, Fault("wrong_type", NULL, name))
+    try:
+        numbers, bad = _numbers(layout, flat)
+    except ArrayError as error:
+        add_faults(faults, ~absent(values), Fault("wrong_type", str(error), name))
+        return pa.nulls(len(values), pa.binary())
+    add_faults(faults, is_misshapen, Fault("wrong_type", layout.wrong_shape(), name))
+    holds_bad = np.zeros(len(values), bool)
+    holds_bad[row_of[bad]] = True
+    add_faults(faults, holds_bad, Fault("wrong_type", layout.out_of_range, name))
+    good = ~(absent(values) | holds_null | is_misshapen | holds_bad)
+    return _cut(numbers, np.searchsorted(row_of, np.arange(len(values) + 1)), good)
+
+
+def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, Ints, Mask, Mask]:
+    """Unnests lists, and compares their lengths with the layout's sides; one flat list may hold all values.
+
+    Returns the innermost values, the row of each, and the rows with nulls and those misshapen.
+    """
+    rank, depth, outer = len(layout.shape), 0, lengths(values)
+    flat, row_of = values, np.arange(len(values))
+    null, odd = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    while is_list(flat.type):
+        counts, missing = lengths(flat), absent(flat)
+        if depth:
+            null[row_of[missing]] = True
+        inner, row_of_inner = plain(pc.list_flatten(flat)), np.repeat(row_of, counts)
+        side = layout.shape[depth] if depth < rank else -1
+        if side is not None and (depth or rank == 1 or is_list(inner.type)):
+            odd[row_of[(counts != side) & ~missing]] = True
+        flat, row_of, depth = inner, row_of_inner, depth + 1
+    null[row_of[absent(flat)]] = True
+    if depth == 1 < rank:
+        odd = np.array([not layout.fits((count,)) for count in outer.tolist()], bool) & ~absent(values)
+    elif depth != rank:
+        odd[row_of] = True
+    return flat, row_of, null, odd
+
+
+def _numbers(layout: ArrayLayout, values: pa.Array) -> tuple[npt.NDArray[Any], Mask]:
+    """Converts Arrow numbers. Raises: ArrayError: not the layout's kind."""
+    if pt.is_null(values.type):
+        return np.zeros(len(values), layout.numpy), np.zeros(len(values), bool)
+    if pt.is_decimal(values.type) and not layout.holds_integers:
+        values = values.cast(pa.float64(), safe=False)
+    if not (pt.is_integer(values.type) or pt.is_floating(values.type)):
+        raise ArrayError(layout.wrong_type(f"the type {values.type}"))
+    return layout.numbers(values.fill_null(0).to_numpy(zero_copy_only=False))
+
+
+def _cut(numbers: npt.NDArray[Any], ends: Ints, good: Mask) -> pa.Array:
+    """Cuts numbers into each row's bytes; None for bad rows."""
+    data = memoryview(numbers.tobytes())
+    places = (ends * numbers.dtype.itemsize).tolist()
+    pairs = zip(places, places[1:], good.tolist(), strict=False)
+    return pa.array([data[start:end] if is_good else None for start, end, is_good in pairs], pa.binary())

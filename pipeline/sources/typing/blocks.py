@@ -1,53 +1,45 @@
-"""The last step of every source: rows that were parsed and typed become a block of good rows and rejects.
+"""The last step of every source: parsed and typed rows become a block of good rows and rejects.
 
-A value must be more than of its type: there, UTF-8, a finite float32, a category of one line. A row has one fault: of
-the first bad column in the order that they are asked for, its first fault in the order of `CHECKS`. Nothing depends on
-which rows are read together.
+Beyond its type, a value must be present, valid UTF-8, a finite float32, a category of one line. A row gets one fault:
+the first, in the order of `CHECKS`, of the first bad asked column. The result does not depend on which rows are read
+together.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import is_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults, Mask, Reject, add_faults, add_inner
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, is_utf8
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Reject, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
-from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
-from recordmill.pipeline.sources.source_reader import Block, Chunk
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 
 
 @dataclass(frozen=True)
 class TypedRows:
-    """Some rows of a chunk, typed, before any check."""
+    """Rows of a chunk, typed but unchecked."""
 
     columns: Mapping[str, pa.Array]
-    """Each of shape [rows], of its column's Arrow type, with nulls."""
-    positions: npt.NDArray[np.int64]
-    """The position of each row in the chunk, shape [rows], rising."""
+    """By name, each of shape [rows], of its column's Arrow type, with nulls."""
+    positions: Ints
+    """Positions in the chunk, shape [rows], rising."""
     keys: pa.Array | None
-    """Default keys as Arrow `binary`, shape [rows], null where unknown; None where the key is made of columns."""
+    """Default keys as Arrow `binary`, shape [rows], null if unknown; None if columns make the key."""
     covered: int
-    """The number of positions of the chunk that these rows cover, blank lines included."""
+    """The number of positions covered, including blank lines."""
     faults: Faults = field(default_factory=dict)
     unparsed: Sequence[Reject] = ()
-    """The rows that have no columns."""
 
 
-def make_block(
-    chunk: Chunk, raw: TypedRows, columns: Columns, key: Sequence[str] | None, encoding: str = "utf-8"
-) -> Block:
-    """Checks rows, and makes a block of those that have no fault, and rejects of the others.
-
-    `columns` are checked in their order; `key` are those that make the rejects' keys, None for the default key.
-    """
+def make_block(chunk: Chunk, raw: TypedRows, columns: Columns, key: Key, encoding: str = "utf-8") -> Block:
+    """Makes a block of the good rows and the rejects, checking `columns` in order; `key` names the rejects' keys."""
     faults, keys = raw.faults, raw.keys
     checked = {name: check_column(name, column, raw.columns[name], faults) for name, column in columns.items()}
     table = pa.table({**checked, "@position": raw.positions} | ({} if keys is None else {"@key": keys}))
@@ -63,19 +55,19 @@ def make_block(
 
 
 def as_reject(chunk: Chunk, position: int, fault: Fault, key: str | None = None) -> Reject:
-    """Makes the reject of a row that has a fault."""
+    """Makes the reject of a faulty row."""
     return Reject(chunk.index, position, fault.reason, fault.message, key, fault.column, fault.path)
 
 
 def _in_encoding(fault: Fault, encoding: str) -> Fault:
-    """Makes a message about bytes that are not UTF-8 name the encoding that they are not of."""
+    """Names the source's encoding in a message about bytes that are not UTF-8."""
     if is_utf8(encoding) or fault.reason != UTF8.reason:
         return fault
     return replace(fault, message=fault.message.replace("not UTF-8", f"not {encoding}"))
 
 
 def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: Sequence[str]) -> str | None:
-    """Returns a rejected row's key, where it is known."""
+    """Returns a rejected row's key, if known."""
     if keys is not None:
         default: bytes | None = keys[row].as_py()
         return None if default is None else default.decode("utf-8", "replace")
@@ -84,7 +76,7 @@ def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: 
 
 
 def _key_part(value: object) -> str | None:
-    """Makes a value a part of a key; an image's is its path, where it is a file of its own."""
+    """Converts a value to a part of a key; an image becomes its path if it is a whole file."""
     if isinstance(value, bytes):
         reference = parse(value)
         return reference.path if reference.data is None and reference.length is None else None
@@ -92,13 +84,11 @@ def _key_part(value: object) -> str | None:
 
 
 def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.Array:
-    """Returns the default key of each row: BLAKE2b, 16 bytes in hexadecimal; Arrow `binary`, shape [rows].
+    """Returns each row's default key: BLAKE2b, 16 bytes in hexadecimal; Arrow `binary`, null for `unknown` rows.
 
-    It is of the asked columns in the order of their names, a value as its length in bytes and its bytes (`3:cat`), an
-    absent one as `~`. The bytes are those of a text, a category, or a reference to an image (its path inside the
-    source's folder, or its own bytes); a number is its float64, an integer its int64, little-endian; a list is that of
-    its values. So a key depends neither on the file nor on the values' types there, but on which columns are asked. It
-    is null for the `unknown` rows, in which a value could not be read.
+    Hashes the asked columns in order of name: a value as its length in bytes and its bytes (`3:cat`), a missing one as
+    `~`. The bytes are a text's or a category's UTF-8, an image reference (path in the source's folder, or its bytes), a
+    number's float64 and an integer's int64, little-endian, and the parts of a list: independent of file and types.
     """
     parts = [_parts(columns[name]) for name in sorted(columns)]
     rows = pc.binary_join_element_wise(*parts, b"").to_pylist()
@@ -109,7 +99,7 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
 
 
 def _parts(values: pa.Array) -> pa.Array:
-    """Makes each value a part of the key, Arrow `binary`."""
+    """Converts each value to its part of the key, Arrow `binary`."""
     if pt.is_list(values.type):
         lists = as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values))
         values = pc.binary_join(lists, b"")
@@ -122,10 +112,7 @@ def _parts(values: pa.Array) -> pa.Array:
 
 
 def check_column(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
-    """Checks a column that already has its Arrow type; the faults are added to `faults`.
-
-    Returns the column, of the same length, with nulls where a value is bad, or absent and optional.
-    """
+    """Checks a typed column and adds faults; returns it with nulls for bad, and missing optional, values."""
     return _check_lists(name, column, values, faults) if column.many else _check_values(name, column, values, faults)
 
 
@@ -149,8 +136,8 @@ def _check_lists(name: str, column: Column, values: pa.Array, faults: Faults) ->
     counts = lengths(values)
     if column.length is not None:
         wrong = (counts != column.length) & ~absent(values)
-        add_faults(faults, wrong, Fault("wrong_type", f"the list has not {column.length} values", name))
-    message = f"the number of values is no multiple of {column.multiple}"
+        add_faults(faults, wrong, Fault("wrong_type", f"the list must have {column.length} values", name))
+    message = f"the number of values must be a multiple of {column.multiple}"
     add_faults(faults, counts % column.multiple != 0, Fault("wrong_type", message, name))
     return values
 
@@ -185,16 +172,16 @@ def _is_not_float32(values: pa.Array) -> Mask:
 
 @dataclass(frozen=True)
 class ValueCheck:
-    """One thing that may be wrong with a value."""
+    """A check of a value."""
 
     reason: str
     message: str
     find: Callable[[pa.Array], Mask]
     is_absence: bool = False
-    """Whether the value is not there: no fault of an optional column."""
+    """Whether it finds missing values: no fault in an optional column."""
 
 
-IN_LIST = "in the list: "  # the beginning of messages about one value of a list
+IN_LIST = "in the list: "  # begins messages about a list's value
 ABSENT = ValueCheck("missing_value", "the column is absent, null or empty", absent, is_absence=True)
 TOO_LARGE = ValueCheck("too_large", "the text is longer than 64 MiB", _is_too_long)
 UTF8 = ValueCheck("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
@@ -206,7 +193,7 @@ BLANK = ValueCheck(
 )
 ONE_LINE = ValueCheck(  # neither LF nor CR survives the lines of a vocabulary file
     "wrong_type",
-    "a category is one line, this one holds a line break",
+    "the category holds a line break",
     lambda values: _mask(pc.match_substring_regex(values, "[\r\n]")),
 )
 FLOAT32 = ValueCheck("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)

@@ -1,8 +1,8 @@
-"""From Python values of any type to a column's type: of a user's own source, and of JSON that is read by Python.
+"""Converts Python values to a column's type, for users' own sources and for JSON that Python reads.
 
-Values of one sort become one Arrow array, which is read as `typing.values` reads Arrow. They are `str`, `bytes`,
-`bool`, `int`, `float`, `Decimal`, `date`, `datetime`, paths, `None`, NumPy's scalars and arrays, whatever has
-`__array__` (a tensor), dictionaries of an image's `bytes` and `path`, and lists and tuples of all these, nested or not.
+Groups values of one sort into an Arrow array, which `typing.values` converts. Takes `str`, `bytes`, `bool`, `int`,
+`float`, `Decimal`, `date`, `datetime`, paths, `None`, NumPy's scalars and arrays, tensors (`__array__`), dictionaries
+of an image's `bytes` and `path`, and lists and tuples of these, nested or not.
 
 >>> typed_objects("n", Column(ColumnType.NUMBER), [1, np.float32(0.5), None], ("", ""), {}).to_pylist()
 [1.0, 0.5, None]
@@ -24,24 +24,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
+from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
-from recordmill.pipeline.sources.images import ImageBase
-from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, cuts, encoded, flat_values, in_groups
+from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import IN_LIST
 from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, typed_whole, wrong_type
 
 BIG, BEYOND = pa.decimal256(76, 0), 10**76
-"""The type of integers beyond 64 bits, and the least number that it cannot hold."""
+"""The type of integers beyond 64 bits, and the least integer beyond it."""
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 Sorted = tuple[Hashable, Any]
-"""The sort of a value (an Arrow type, `list`, or a NumPy dtype and whether it is an array), and the value for Arrow.
-
-A string names the type of a value that is not taken."""
+"""A value's sort (an Arrow type, `list`, or a NumPy dtype and whether it is an array; a string names a refused type),
+and the value for Arrow."""
 
 
 def typed_objects(name: str, column: Column, values: Sequence[object], base: ImageBase, faults: Faults) -> pa.Array:
-    """Makes an array of the column's type of Python values: shape [rows], as `values.typed_values` does."""
+    """Converts Python values to an array of the column's type: shape [rows], as `values.typed_values` does."""
     if (typed := typed_whole(name, column, values, faults)) is not None:
         return typed
     sorts: dict[Hashable, tuple[list[int], list[Any]]] = {}
@@ -56,7 +54,7 @@ def typed_objects(name: str, column: Column, values: Sequence[object], base: Ima
             rows.append(row)
             group.append(ready)
     groups = [(rows, partial(_typed, name, column, sort, group, base)) for sort, (rows, group) in sorts.items()]
-    return in_groups(len(values), arrow_type(column), groups, faults)
+    return arrays.in_groups(len(values), arrays.arrow_type(column), groups, faults)
 
 
 def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
@@ -65,7 +63,7 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
     if sort is list:
         values = pa.array([[]] * len(group), pa.list_(pa.null()))
     elif sort == BIG and column.type is ColumnType.NUMBER:
-        values = pa.array(map(float, group), pa.float64())  # rounded once, which Arrow's own conversion is not
+        values = pa.array(map(float, group), pa.float64())  # rounds once, unlike Arrow's conversion
     elif isinstance(sort, tuple):
         values = _of_arrays(group, *sort)
     else:
@@ -73,26 +71,26 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
     return typed_values(name, column, values, base, faults)
 
 
-def _of_arrays(arrays: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
-    """Makes Arrow values of NumPy arrays of one dtype: of each a value, or a list."""
-    flat = pa.array(np.concatenate([array.ravel() for array in arrays]).astype(dtype, copy=False))
+def _of_arrays(group: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
+    """Makes Arrow values, or lists, from NumPy arrays of one dtype."""
+    flat = pa.array(np.concatenate([array.ravel() for array in group]).astype(dtype, copy=False))
     if not are_lists:
         return flat
-    return as_lists(np.array([array.size for array in arrays]), flat, np.zeros(len(arrays), bool))
+    return arrays.as_lists(np.array([array.size for array in group]), flat, np.zeros(len(group), bool))
 
 
 def _lists(name: str, column: Column, lists: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
     flat, ends = list[Any](), [0]
     for values in lists:
-        flat += flat_values(values)
+        flat += arrays.flat_values(values)
         ends.append(len(flat))
     counts, inner, single = np.diff(ends), Faults(), replace(column, many=False)
-    if set(map(type, flat)) <= {float, NoneType}:  # lists are mostly many numbers, which are not looked at one by one
+    if set(map(type, flat)) <= {float, NoneType}:  # the usual list of many numbers: skips sorting each value
         typed = typed_values(name, single, pa.array(flat, pa.float64()), base, inner)
     else:
         typed = typed_objects(name, single, flat, base, inner)
     add_inner(faults, inner, np.repeat(np.arange(len(lists)), counts) if inner else (), IN_LIST)
-    return as_lists(counts, typed, np.zeros(len(lists), bool))
+    return arrays.as_lists(counts, typed, np.zeros(len(lists), bool))
 
 
 def _sorted(value: Any) -> Sorted:
@@ -103,18 +101,18 @@ def _sorted(value: Any) -> Sorted:
 
 
 def _text(value: str) -> Sorted:
-    return pa.string(), encoded(value)
+    return pa.string(), arrays.encoded(value)
 
 
 def _whole(value: int) -> Sorted:
-    whole = int(value)  # a range is searched from its start for anything but an `int` itself
+    whole = int(value)  # `in` a range is slow for subclasses of `int`
     if whole in INT64:
         return pa.int64(), whole
     return (BIG if abs(whole) < BEYOND else "an integer of more than 76 digits"), whole
 
 
 def _decimal(value: Decimal) -> Sorted:
-    """Takes a decimal without a point for a whole number, as Arrow does one of a type without a fraction."""
+    """Treats a decimal without a fraction as a whole number, as Arrow does."""
     if value.is_finite() and value.as_tuple().exponent == 0:
         return (BIG, value) if value.is_signed() and not value else _whole(int(value))  # the float -0.0 keeps its sign
     return pa.float64(), math.nan if value.is_snan() else float(value)
@@ -157,19 +155,19 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     PathLike: lambda value: _text(fsdecode(value)),
     Mapping: _dictionary,
 }
-"""By type the function that makes a value ready; a type stands before its bases."""
+"""Preparing functions by type; a type comes before its bases."""
 MINUS_ZERO = re.compile(rb"-0(?![.\deE])")
-DIGITS = 80  # a longer integer is beyond every type, and Python refuses to convert more than 4,300
+DIGITS = 80  # beyond every type; Python refuses to convert more than 4,300
 
 
 class Repeating(dict[str, Any]):
-    """A JSON object in which keys come twice; each has its last value."""
+    """A JSON object with repeated keys; each keeps its last value."""
 
     twice: frozenset[str]
 
     @classmethod
     def of(cls, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """Makes a plain dictionary where no key comes twice."""
+        """Makes a plain dictionary if no key repeats."""
         row = dict(pairs)
         if len(row) == len(pairs):
             return row
@@ -179,10 +177,10 @@ class Repeating(dict[str, Any]):
 
 
 def comes_twice(value: Any, name: str) -> bool:
-    """Whether a key on the way to a column, as `arrays.python_field` goes, comes twice in its object."""
+    """Whether a key on the path to a column, as in `arrays.python_field`, repeats in its object."""
     if isinstance(value, list):
         return any(comes_twice(item, name) for item in value)
-    for outer, rest in cuts(name) if isinstance(value, dict) else ():
+    for outer, rest in arrays.cuts(name) if isinstance(value, dict) else ():
         if outer in value:
             if isinstance(value, Repeating) and outer in value.twice:
                 return True
@@ -193,10 +191,9 @@ def comes_twice(value: Any, name: str) -> bool:
 def load_json(
     data: bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None, *, signed_zero: bool = False
 ) -> Any:
-    """Parses JSON; bytes that are not UTF-8 come as surrogates, of an integer its first `DIGITS` characters.
+    """Parses JSON: invalid UTF-8 becomes surrogates, and a long integer its first `DIGITS` characters.
 
-    With `signed_zero`, the integer `-0` comes as `Decimal("-0")`, which is -0.0 as a number. Raises:
-    json.JSONDecodeError, or RecursionError where it is nested too deeply.
+    With `signed_zero`, `-0` becomes `Decimal("-0")`, the number -0.0. Raises: json.JSONDecodeError, RecursionError.
     """
     text = data.decode("utf-8", "surrogateescape")
     parse_int = _signed if signed_zero and MINUS_ZERO.search(data) else None
@@ -204,7 +201,7 @@ def load_json(
         return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=parse_int)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # an integer of more digits than Python converts
+    except ValueError:  # an integer with more digits than Python converts
         return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=_signed if parse_int else _shortened)
 
 
@@ -217,11 +214,11 @@ def _signed(digits: str) -> int | Decimal:
 
 
 def json_object(data: bytes, what: str) -> dict[str, Any] | Fault:
-    """Parses one JSON object, or says what is wrong with it, for a message that begins with `what`."""
+    """Parses one JSON object, or returns its fault, with a message that begins with `what`."""
     try:
         row = load_json(data)
     except json.JSONDecodeError as error:
-        return Fault("malformed_row", f"{what} is no JSON object: {error.msg}, character {error.pos + 1}")
+        return Fault("malformed_row", f"{what} is not a JSON object: {error.msg}, character {error.pos + 1}")
     except RecursionError:
-        return Fault("malformed_row", f"{what} is no JSON object that is read: it is nested too deeply")
-    return row if isinstance(row, dict) else Fault("malformed_row", f"{what} is no JSON object")
+        return Fault("malformed_row", f"{what} is nested too deeply for a JSON object")
+    return row if isinstance(row, dict) else Fault("malformed_row", f"{what} is not a JSON object")
