@@ -1,4 +1,4 @@
-"""Arrays: their options, the same arrays from both engines, and a build from end to end."""
+"""Arrays: options, equal results of both engines, and an end-to-end build."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_a_damaged_description_is_refused(changed: dict[str, Any]) -> None:
 
 
 def read(description: ArrayDescription, cells: list[bytes]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arrays of a batch from NumPy, and from TensorFlow."""
+    """Returns a batch's arrays from NumPy and from TensorFlow."""
     ours = finish({"x": description}, {"x": [memoryview(cell) for cell in cells]}, FinishOptions())
     theirs = model_features({"x": description}, {"x": tf.constant(cells, tf.string, shape=[len(cells)])})
     return dict(ours), {name: tensor.numpy() for name, tensor in theirs.items()}
@@ -167,7 +167,7 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def check(batch: dict[str, Any], number: int, place: int) -> None:
-    """Checks a row of a batch of either engine."""
+    """Checks a row of either engine's batch."""
     latent, mask, steps, length = (np.asarray(batch[name]) for name in ("latent", "mask", "steps", "steps_length"))
     assert latent[place].astype(float).tolist() == [[number, 0.5, -1], [2, 3, number / 4]]
     assert mask[place].tolist() == ([0] * 4 if number % 3 == 0 else [number, 0, 1, 255])

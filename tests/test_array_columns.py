@@ -1,4 +1,4 @@
-"""Columns of arrays: each way to write an array gives the same bytes, and a bad one is a fault with a reason."""
+"""Columns of arrays: every notation gives the same bytes; invalid arrays are faults with a reason."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Augmentation by NumPy: what is drawn, where pixels and boxes go, what colours become; with OpenCV and without."""
+"""Augmentation by NumPy: draws, pixels, boxes and colours; with OpenCV and without."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,7 +47,7 @@ ALMOST_1 = 1 - 2.0**-53
 
 @pytest.fixture(params=["cv2", "numpy"])
 def _library(request: pytest.FixtureRequest) -> None:
-    """Each test with OpenCV and without."""
+    """Runs each test with OpenCV and without."""
     if request.param == "numpy":
         request.getfixturevalue("without_opencv")
     elif opencv.cv2 is None:
@@ -212,7 +212,7 @@ def test_the_largest_draw_stays_inside(side: int) -> None:
 @given(st.integers(0, 2**32), st.sampled_from(CHAINS[:-1]))
 @settings(max_examples=60, deadline=None)
 def test_boxes_lie_where_their_pixels_do(seed: int, chain: list[Augmentation]) -> None:
-    """A white rectangle on black, its box as pixels of the result; scaling, colours and cutouts are left out."""
+    """A white rectangle on black shows where its box lies; scaling, colours and cutouts are excluded."""
     moving = [change for change in chain if isinstance(change, RandomFlip | RandomCrop | RandomRotation90 | CenterCrop)]
     rng = np.random.default_rng(seed)
     height, width = rng.integers(3, 12, 2)
@@ -239,7 +239,7 @@ def test_boxes_keep_their_places_and_are_cut() -> None:
 
 
 def exactly_scaled(before: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Bilinear between half-pixel centres, as its definition says, in float64, not rounded."""
+    """Interpolates between half-pixel centres by definition, in float64, without rounding."""
     for axis, side in enumerate(size):
         centres = np.clip((np.arange(side) + 0.5) * before.shape[axis] / side - 0.5, 0, before.shape[axis] - 1)
         first = np.floor(centres).astype(int)
@@ -469,7 +469,7 @@ def test_draws_are_spread_as_they_say() -> None:
 
 @dataclass(frozen=True)
 class Negative(Augmentation):
-    """All that an augmentation needs: one class."""
+    """A complete augmentation in one class."""
 
     lanes: ClassVar[int] = 1
     numbers: ClassVar[int] = 1

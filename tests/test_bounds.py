@@ -1,4 +1,4 @@
-"""Parts of a file are counted before a library sees it: a file at a bound is read, one beyond it is not."""
+"""Parts of a file are counted before a library sees it: files at a bound are read, larger ones are not."""
 
 import io
 import re
@@ -64,7 +64,7 @@ def in_webp(more: bytes, data: bytes = WEBP) -> bytes:
 
 
 def tiff(entries: list[Entry], tail: bytes = b"", start: bytes = b"II*\0", at: int = 8) -> bytes:
-    """A TIFF of one directory: tag, type, count and value or offset; the tail follows it."""
+    """Makes a TIFF of one directory: tag, type, count and value or offset; the tail follows."""
     order = "<" if start[:1] == b"I" else ">"
     body = b"".join(struct.pack(order + "HHII", *entry) for entry in entries)
     return start + struct.pack(order + "I", at) + bytes(at - 8) + struct.pack(order + "H", len(entries)) + body + tail
@@ -76,25 +76,25 @@ TABLES += sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at in j
 
 
 def shared(beyond: int) -> bytes:
-    """A TIFF whose two tags have one array, and so hold so many bytes more than the file."""
+    """Makes a TIFF with two tags that share an array, which adds bytes beyond the file's size."""
     size = 66 + beyond  # the file without the array has 58 bytes, of which the sides are 8
     return tiff([*SIDES, *[(60_000, 7, size - 16, 58)] * 2], bytes(size - 16))
 
 
 def tiles(beyond: int) -> bytes:
-    """A TIFF of two tiles of JPEG, which hold so many bytes more than the file's 86."""
+    """Makes a TIFF with two JPEG tiles that add bytes beyond the file's 86."""
     entries = [*SIDES, (259, 3, 1, 7), (324, 4, 2, 70), (325, 4, 2, 78)]
     return tiff(entries, struct.pack("<IIII", 0, 0, 1, 85 + beyond))
 
 
 def extents(count: int, length: int) -> bytes:
-    """An AVIF of one item more in a second list: of so many extents, each of so many bytes."""
+    """Makes an AVIF with a second list of one item, with this many extents of this size."""
     item = struct.pack(">HHH", 1, 0, count) + struct.pack(">II", 0, length) * count
     return saved(form="AVIF") + box(b"meta", bytes(4) + box(b"iloc", bytes(4) + b"\x44\0\0\1" + item))
 
 
 def twice(beyond: int) -> bytes:
-    """An AVIF whose items hold so many bytes more than the file."""
+    """Makes an AVIF with items that add bytes beyond the file's size."""
     padding = box(b"free", bytes(beyond))
     own = len(extents(2, 0))
     (image,) = re.findall(rb"iloc.{14}(.{4})(.{4})", saved(form="AVIF"), re.DOTALL)
@@ -296,7 +296,7 @@ def test_an_encoding_that_is_not_read_costs_its_row(name: str) -> None:
 
 
 class Id(int):
-    """An id that counts how often it is compared."""
+    """An id that counts its comparisons."""
 
     compared = 0
 

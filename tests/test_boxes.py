@@ -1,4 +1,4 @@
-"""Boxes: moved as the pixels of their image are, whatever they are given in; cut, padded, read."""
+"""Boxes: moved with the pixels of their image, for every notation; cut, padded, read."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def image_feature(**keys: Any) -> Image:
 
 
 def file_with_thing(orientation: int) -> tuple[bytes, list[int]]:
-    """A PNG that is turned upright by its EXIF, and the rectangle as it lies in the file."""
+    """Makes a PNG that EXIF turns, and the coordinates of a rectangle in the file."""
     upright = np.zeros((*SIDES, 3), np.uint8)
     upright[THING[0] : THING[2], THING[1] : THING[3]] = (255, 0, 0)
     flip = (orientation - 1) % 4
@@ -89,7 +89,7 @@ def read_image(of: Image, file: bytes) -> np.ndarray:
 
 
 def check_things(options: Boxes, of: Image, orientations: range) -> None:
-    """Compares the moved boxes with where the coloured pixels are in what is read of the images."""
+    """Compares moved boxes with the coloured pixels of the images read."""
     files, lists = [], []
     for orientation in orientations:
         file, in_file = file_with_thing(orientation)

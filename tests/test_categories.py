@@ -1,4 +1,4 @@
-"""Several names a row: ids in the row's order, padded or as a multi-hot vector."""
+"""Several names a row: ids in order, padded or multi-hot."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Categories: ids by the place in the vocabulary, by the hash, and of several features together."""
+"""Categories: ids by vocabulary position, by hash, and of crossed features."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Colours mean what their file says: profiles are found, recognised by their values, and applied as LittleCMS does."""
+"""Colour profiles are found, recognised by their values, and applied as by LittleCMS."""
 
 import io
 import struct
@@ -128,7 +128,7 @@ def test_png_is_srgb_unless_it_has_an_icc_profile(chunks: dict[str, bytes], name
 
 
 def converted(picture: Picture.Image, data: bytes, mode: str = "RGB") -> np.ndarray:
-    """The picture's pixels by LittleCMS."""
+    """Returns the picture's pixels by LittleCMS."""
     flags, intent = ImageCms.Flags.BLACKPOINTCOMPENSATION, ImageCms.Intent.RELATIVE_COLORIMETRIC
     source, goal = ImageCms.ImageCmsProfile(io.BytesIO(data)), ImageCms.createProfile("sRGB")
     return np.asarray(ImageCms.profileToProfile(picture, source, goal, intent, mode, flags=flags))
@@ -185,7 +185,7 @@ READER = BuildImageReader(BeamFiles(), [""], "")
 
 
 def loaded(data: bytes, **keys: Any) -> tuple[bytes, str | None]:
-    """Returns an image as it reaches the graph, and the name of its profile."""
+    """Returns an image as the graph gets it, and the name of its profile."""
     image = READER.load(0, inline(data), options(**keys))
     return image.data, dict(image.counts).get("profiles")
 

@@ -1,4 +1,4 @@
-"""Features named after Python's keywords: built, read, verified and served as any other."""
+"""Features named after Python's keywords: built, read, verified and served like others."""
 
 import json
 import keyword

@@ -1,4 +1,4 @@
-"""Hostile images: each is decoded or refused by a reason, in bounded time and memory; nothing else is ever raised."""
+"""Hostile images are decoded or refused with a reason, in bounded time and memory; nothing else is raised."""
 
 import os
 import re
@@ -62,7 +62,7 @@ FORMATS = {
 
 
 def stating(form: str, width: int, height: int) -> bytes:
-    """An image whose header lies about its size."""
+    """Makes an image with a false size in its header."""
     return re.sub(rb"(?s)(ispe\0{4}).{8}", lambda found: found[1] + struct.pack(">II", width, height), saved(form=form))
 
 
@@ -86,7 +86,7 @@ def reader(tmp_path: Path) -> BuildImageReader:
 
 
 def outcome(graph: Graph, reader: BuildImageReader, data: bytes) -> str:
-    """`accepted`, or the reason; any other exception is the test's."""
+    """Returns `accepted`, or the reason; other exceptions fail the test."""
     try:
         graph(tf.constant(reader.load(0, inline(data), OPTIONS).data))
     except ImageError as error:
@@ -178,7 +178,7 @@ def test_more_pixels_than_the_header_says_are_left(graph: Graph, reader: BuildIm
 
 
 def peak() -> int:
-    """The peak resident memory in bytes, and the peak begins anew."""
+    """Returns the peak resident memory in bytes, and resets it."""
     found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
     Path("/proc/self/clear_refs").write_text("5")
     return int(found[1]) * 1024 if found else 0

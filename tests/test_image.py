@@ -1,4 +1,4 @@
-"""Images as a kind: their options, what is stored of them, and what the reader gives."""
+"""Images as a kind: options, stored parts, and the reader's results."""
 
 from dataclasses import asdict
 

@@ -94,7 +94,7 @@ PALETTE_ALPHA = RANDOM.integers(0, 256, 256)
 
 
 def png_of_type(colour, depth, transparent):
-    """Gives random samples and a PNG of them."""
+    """Returns random samples and their PNG."""
     samples = RANDOM.integers(0, 2**depth, (5, 11, SAMPLES[colour]))
     chunks = [(b"PLTE", PALETTE[: 2**depth].astype(np.uint8).tobytes())] if colour == 3 else []
     if transparent and colour < 4:
@@ -105,7 +105,7 @@ def png_of_type(colour, depth, transparent):
 
 
 def rgba_of(samples, depth, colour, transparent):
-    """What the PNG specification says of the samples, in 8 bits: colours [h, w, 3] and alpha [h, w]."""
+    """Returns the samples' colours [h, w, 3] and alpha [h, w] in 8 bits, by the PNG specification."""
     to_8 = samples * (255 // (2**depth - 1)) if depth < 8 else samples >> (depth - 8)
     if colour == 3:
         index = samples[..., 0]
@@ -201,7 +201,7 @@ def test_what_cannot_be_decoded_is_an_error_of_the_graph(data, fact, channels):
 
 
 def photo(height: int, width: int) -> np.ndarray:
-    """Clouds of colour, as in a photo."""
+    """Makes clouds of colour, as in a photo."""
     small = Picture.fromarray(np.random.default_rng(1).integers(0, 256, (12, 16, 3), np.uint8))
     return np.asarray(small.resize((width, height), Picture.Resampling.BICUBIC))
 

@@ -1,4 +1,4 @@
-"""Losses of images are counted by their headers, and messages say what keeps the pixels."""
+"""Losses of images are counted from headers, and messages name their remedies."""
 
 import io
 import json
@@ -107,7 +107,7 @@ def deep_heif() -> bytes:
 
 
 def tiff_of(bands: int, photometric: int, extra: tuple[int, ...] = (), bits: int = 8, kind: int = 1) -> bytes:
-    """A TIFF of 4 x 4 pixels whose samples lie side by side."""
+    """Makes a TIFF of 4 x 4 pixels with interleaved samples."""
     rows, tags = bytes(16 * bands * bits // 8), {256: (4,), 257: (4,), 258: (bits,) * bands, 259: (1,)}
     tags |= {262: (photometric,), 273: (0,), 277: (bands,), 278: (4,), 279: (len(rows),), 339: (kind,) * bands}
     tags |= {338: extra} if extra else {}
@@ -122,7 +122,7 @@ def tiff_of(bands: int, photometric: int, extra: tuple[int, ...] = (), bits: int
 
 
 def pages(kind: int) -> bytes:
-    """A TIFF of two directories, the second of a kind: 0 a page, 1 a smaller copy, 4 a mask."""
+    """Makes a TIFF of two directories, the second a page (0), a smaller copy (1) or a mask (4)."""
     second = Picture.fromarray(PIXELS[::2, ::2])
     second.encoderinfo = {"tiffinfo": {254: kind}}  # type: ignore[attr-defined]
     return saved(RGB, "TIFF", save_all=True, append_images=[second])
@@ -133,7 +133,7 @@ def timed_gif() -> bytes:
 
 
 def clear_bmp() -> bytes:
-    """A BMP of 32 bits with the masks of its header's fourth version."""
+    """Makes a 32-bit BMP with the masks of header version 4."""
     masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
     head = struct.pack("<IiiHHIIiiII", 108, 4, 4, 1, 32, 3, 64, 0, 0, 0, 0) + masks + bytes(52)
     return b"BM" + struct.pack("<IHHI", 14 + 108 + 64, 0, 0, 14 + 108) + head + bytes(range(64))

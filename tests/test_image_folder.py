@@ -41,7 +41,7 @@ def source(folder: object) -> SourceReader[Any]:
 
 
 def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
-    """Makes empty-looking images, and metadata files: `csv`, `jsonl`, or below a folder `x__csv`."""
+    """Makes stand-ins for images, and metadata files: `csv`, `jsonl`, or in a subfolder `x__csv`."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"12345")
@@ -54,7 +54,7 @@ def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
 
 
 def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """The rows, with image paths in place of references and `at` in place of their position; and the rejects."""
+    """Returns rows, with image paths for references and `at` for their position; and rejects."""
     images = source(folder)
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     for chunk in images.plan(FILES, columns, chunk_bytes).chunks:
@@ -164,7 +164,7 @@ BOTH = pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 
 
 def metadata(suffix: str, *rows: dict[str, Any]) -> str:
-    """The rows as a file; in CSV a cell is empty where a row lacks it."""
+    """Returns the rows as a file; missing values are empty cells of CSV."""
     if suffix == "jsonl":
         return "".join(json.dumps(row) + "\n" for row in rows)
     file = io.StringIO()

@@ -1,4 +1,4 @@
-"""Headers of images: the facts that they state, and refusals by them before anything is decoded."""
+"""Headers of images: their facts, and refusals before decoding."""
 
 import struct
 from contextlib import nullcontext
@@ -19,7 +19,7 @@ ALPHA.putalpha(Picture.fromarray(PIXELS[..., 0]))
 
 
 def tiff(order: str, width: int, height: int, kind: int = 3, big: bool = False) -> bytes:
-    """A TIFF's header and first directory."""
+    """Makes a TIFF's header and first directory."""
     code, entry, pad = {3: "H", 4: "I", 16: "Q"}[kind], "HHQ" if big else "HHI", 8 if big else 4
     mark = struct.pack(order + "H", 43 if big else 42)
     head = mark + (struct.pack(order + "HHQ", 8, 0, 16) if big else struct.pack(order + "I", 8))
@@ -32,19 +32,19 @@ def tiff(order: str, width: int, height: int, kind: int = 3, big: bool = False) 
 
 
 def box(name: bytes, payload: bytes, is_long: bool = False) -> bytes:
-    """A box of an ISO base media file; a long one has its size behind its name."""
+    """Makes a box of an ISO base media file; a long one has its size after the name."""
     if is_long:
         return struct.pack(">I4sQ", 1, name, 16 + len(payload)) + payload
     return struct.pack(">I4s", 8 + len(payload), name) + payload
 
 
 def properties(payload: bytes, **keys: bool) -> bytes:
-    """The box around the properties of a file's images."""
+    """Makes the box around the item properties."""
     return box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", payload, **keys), **keys), **keys)
 
 
 def iso(boxes: bytes, brands: bytes = b"heic\0\0\0\0") -> bytes:
-    """A file of such boxes."""
+    """Makes a file of boxes."""
     return box(b"ftyp", brands) + boxes
 
 
@@ -175,13 +175,13 @@ def test_an_image_has_the_size_that_its_annotation_states(data, stated, is_good)
 
 
 def more_scans(data: bytes, count: int) -> bytes:
-    """A JPEG whose last scan is there again until there are so many."""
+    """Repeats a JPEG's last scan up to this many scans."""
     last = data[data.rindex(b"\xff\xda") : -2]
     return data[:-2] + last * (count - data.count(b"\xff\xda")) + data[-2:]
 
 
 def by_component(frame: int) -> bytes:
-    """A JPEG whose first scan is of one component of three, with any frame header."""
+    """Makes a JPEG with a first scan of a single component of three, and any frame header."""
     data = saved(progressive=True).replace(b"\xff\xc2\0\x11", bytes([0xFF, frame]) + b"\0\x11")
     first = data.index(b"\xff\xda")
     return data[:first] + data[data.index(b"\xff\xda", first + 2) :]

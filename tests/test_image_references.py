@@ -1,4 +1,4 @@
-"""Where a picture's bytes lie: references, paths and `data:` URLs in columns, bytes moved into scratch."""
+"""Places of images' bytes: references, paths and `data:` URLs in columns, bytes moved to scratch."""
 
 from pathlib import Path
 from typing import Any

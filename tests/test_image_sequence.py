@@ -1,4 +1,4 @@
-"""Image sequences: every item is made as an image's, the lists cut, padded and read."""
+"""Image sequences: items as single images, lists cut, padded and read."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
 
 
 def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
-    """Gives the images as kind image stores them, and as it reads them."""
+    """Returns the images as kind `image` stores and reads them."""
     options = Image(kind="image", **{"size": (6, 8), **keys})
     stored = image.prepare(options.options(), tf.constant(files), Context())
     parts = stored.store(Statistics())

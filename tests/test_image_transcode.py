@@ -1,4 +1,4 @@
-"""Images that the graph does not take and Pillow decodes: their pixels follow the rules, or there is a reason."""
+"""Images that only Pillow decodes: their pixels follow the rules, or there is a reason."""
 
 import base64
 import io
@@ -35,7 +35,7 @@ ALPHA.putalpha(Picture.fromarray(PIXELS[..., 1]))
 
 
 def decoded(data: bytes, **keys) -> np.ndarray:
-    """The graph's pixels, of a build, and of a client, whose PNG is compressed."""
+    """Returns the graph's pixels, for a build, and for a client with a compressed PNG."""
     limits, way = asdict(options(**keys)), lambda ready: decode(tf.constant(ready), options(**keys)).numpy()
     pixels = way(decodable(data, limits | {"compress": False}))
     np.testing.assert_array_equal(pixels, way(decodable(data, limits)))
@@ -43,7 +43,7 @@ def decoded(data: bytes, **keys) -> np.ndarray:
 
 
 def tiff(rows: bytes, height: int, width: int, order: str = "<", **more: int) -> bytes:
-    """A TIFF of one strip, its tags given by number as `t258=16`."""
+    """Makes a TIFF of one strip, with tags by number, such as `t258=16`."""
     tags = {256: width, 257: height, 259: 1, 262: 1, 273: 0, 277: 1, 278: height, 279: len(rows)}
     tags |= {int(name[1:]): value for name, value in more.items()}
     tags[273] = 8 + 2 + 12 * len(tags) + 4
@@ -95,7 +95,7 @@ def test_opaque_images_are_what_pillow_decodes(data, mode):
 
 
 def test_pixels_that_spell_chunks_are_pixels():
-    """They stand in the PNG as they are."""
+    """The PNG holds them verbatim."""
     words = (
         np.frombuffer(b"IHDReXIftRNSIDATIENDsRGB" * 1_000, np.uint8).reshape(80, 100, 3)
         ^ np.arange(80, dtype=np.uint8)[:, None, None] // 40
@@ -147,7 +147,7 @@ def test_alpha_lies_on_the_background(data):
 
 
 def gif(frame: tuple[int, int, int, int], screen: tuple[int, int], *, clear: bool) -> bytes:
-    """A GIF of one frame (left, top, width, height), all of colour 1; whether colour 0 or 1 is transparent."""
+    """Makes a GIF of one frame (left, top, width, height) of colour 1, with colour 0 or 1 transparent."""
     palette = bytes([255, 0, 0, 0, 255, 0])
     control = b"\x21\xf9\x04\x01\0\0" + bytes([clear, 0])
     indices = b"\x2c" + struct.pack("<HHHH", *frame) + b"\0\x02"

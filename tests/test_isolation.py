@@ -1,4 +1,4 @@
-"""A decoder that crashes, hangs, or eats memory costs one image; the others are what they are without it."""
+"""A decoder that crashes, hangs or eats memory costs one image; others are as without isolation."""
 
 import json
 import socket
@@ -36,7 +36,7 @@ def isolation() -> Iterator[Isolation]:
 
 
 def zygotes() -> set[psutil.Process]:
-    """The processes that have loaded the decoder and fork one for each thread."""
+    """Returns the processes that have loaded the decoder and fork one for each thread."""
     return {child for child in psutil.Process().children() if DECODER in child.cmdline()}
 
 
@@ -72,7 +72,7 @@ def test_what_is_lost_is_one_image(isolation: Isolation, data: bytes, reason: st
 
 
 def test_a_decoder_that_died_has_a_successor_at_once(isolation: Isolation) -> None:
-    """It is forked: nothing is loaded again."""
+    """It is forked without loading anything again."""
     isolation.decodable(saved(), OPTIONS)
     before = zygotes()
     assert len(before) == 1
@@ -95,7 +95,7 @@ def test_threads_have_decoders_of_their_own(isolation: Isolation) -> None:
 
 
 def test_a_default_timeout_of_the_program_changes_nothing(isolation: Isolation) -> None:
-    """The fixture sets one before the first process starts; so all tests of this module show it."""
+    """The fixture sets one before the first process starts: all tests of this module show it."""
     assert socket.getdefaulttimeout() == 60
     assert isolation.decodable(saved(), OPTIONS) == saved()
 

@@ -1,4 +1,4 @@
-"""Nobody chooses the decoder of a JPEG by what is odd about it: the pixels are libjpeg-turbo's, without Pillow."""
+"""Odd JPEGs do not choose their decoder: the pixels are libjpeg-turbo's, without Pillow."""
 
 import io
 import logging
@@ -27,7 +27,7 @@ STRAY = bytes(range(1, 40))
 
 
 def sampled(*factors: int) -> bytes:
-    """A JPEG whose frame states other subsampling; its pixels are noise, and every decoder's the same."""
+    """Makes a JPEG of noise with other subsampling in its frame; all decoders agree on its pixels."""
     data = bytearray(saved(RANDOM.integers(0, 256, (96, 96, 3), np.uint8), subsampling=0, icc_profile=P3))
     frame = data.index(b"\xff\xc0")
     data[frame + 11 : frame + 18 : 3] = bytes(factors)
@@ -35,7 +35,7 @@ def sampled(*factors: int) -> bytes:
 
 
 def adobe(data: bytes, transform: int | None) -> bytes:
-    """A JPEG of CMYK with another transform in Adobe's marker: 2 is YCCK; None: without the marker."""
+    """Makes a CMYK JPEG with another transform in Adobe's marker: 2 is YCCK; None: without the marker."""
     place = data.index(b"\xff\xee\0\x0eAdobe")
     return (
         data[:place]
@@ -78,7 +78,7 @@ CASES = [
 
 
 def in_srgb(picture: Picture.Image, profile: bytes) -> np.ndarray:
-    """The picture's pixels by LittleCMS."""
+    """Returns the picture's pixels by LittleCMS."""
     flags, intent = ImageCms.Flags.BLACKPOINTCOMPENSATION, ImageCms.Intent.RELATIVE_COLORIMETRIC
     source, goal = ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB")
     return np.asarray(ImageCms.profileToProfile(picture, source, goal, intent, "RGB", flags=flags))

@@ -1,4 +1,4 @@
-"""Raw values and lists of them: stored as they are."""
+"""Raw values and lists, stored unchanged."""
 
 from typing import Any
 

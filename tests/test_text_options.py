@@ -1,4 +1,4 @@
-"""A text's options: which go together, what they say in the manifest, and the words that a reader makes of it."""
+"""A text's options: valid combinations, their description in the manifest, and the reader's words."""
 
 from pathlib import Path
 from typing import Any

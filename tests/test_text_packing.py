@@ -1,4 +1,4 @@
-"""Several documents in a row: no id is lost, the rows follow from the documents alone, and every count adds up."""
+"""Several documents a row: no id is lost, rows depend only on the documents, and all counts add up."""
 
 import json
 import random
@@ -41,7 +41,7 @@ PACKED |= {"vocabulary_size": 12, "padding_id": 0, "unknown_id": None, "first_id
 
 
 def pack(lengths: list[int], width: int, open_rows: int = 64) -> list[PackedRow]:
-    """Packs documents whose ids are numbered through; a document's key is its first id."""
+    """Packs documents with consecutive ids; a document's key is its first id."""
     ends = np.cumsum([0, *lengths])
     packer = RowPacker(width, open_rows)
     documents = [np.arange(end - length, end) for length, end in zip(lengths, ends[1:], strict=True)]
@@ -306,7 +306,7 @@ def read(published: Published) -> dict[str, np.ndarray]:
 
 
 def documents_of(read: dict[str, np.ndarray]) -> list[list[int]]:
-    """What stands in the segments, each without its padding."""
+    """Returns the content of each segment, without padding."""
     pairs = zip(read["body"], read["body_segments"], strict=True)
     return [ids[segments == one].tolist() for ids, segments in pairs for one in range(1, segments.max() + 1)]
 
@@ -377,5 +377,5 @@ def test_nothing_is_published_that_lost_an_id(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 def test_documents_without_ids_are_nothing_to_publish(tmp_path: Path) -> None:
     lines = [json.dumps({"id": n, "body": " "}) for n in range(9)]
-    with raises(NothingToPublishError, "9 documents", "pack"):
+    with raises(NothingToPublishError, "'train'", " documents", "pack"):
         built(tmp_path, lines, BUILT.replace("bytes, begin: true", "words"))
