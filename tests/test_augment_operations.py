@@ -1,4 +1,4 @@
-"""Operations of pixels against Pillow's, geometry against its definition, choices against their papers."""
+"""Operations against Pillow, geometry against its definition, choices against their papers."""
 
 import math
 from collections.abc import Callable
@@ -36,20 +36,21 @@ from recordmill.transforms.numpy.augment import chain as augment
 from recordmill.transforms.numpy.augment import policies
 from recordmill.transforms.numpy.augment.affine import affine_numbers
 from recordmill.transforms.numpy.augment.colors import color_numbers
+from tests.messages import raises
 from tests.test_augment import _library, grey, image, uniforms, with_each_library  # noqa: F401 - a fixture
 
 SHAPES = [(1, 1, 3), (1, 1, 1), (1, 7, 3), (7, 1, 1), (2, 9, 3), (33, 20, 1), (40, 61, 3)]
 
 
 def samples(shape: tuple[int, int, int]) -> list[np.ndarray]:
-    """Noise, few levels, a ramp, and one level."""
+    """Noise, few levels, a ramp, and a single level."""
     noise = image(*shape)
     ramp = np.linspace(30, 190, math.prod(shape)).astype(np.uint8).reshape(shape)
     return [noise, noise // 60 * 50, ramp, np.full(shape, 77, np.uint8), noise | 255]
 
 
 def pillow(pixels: np.ndarray, change: Callable[[Image.Image], Image.Image]) -> np.ndarray:
-    """Makes a change of Pillow's, which knows no image [height, width, 1]."""
+    """Applies a change of Pillow's, which does not know images [height, width, 1]."""
     result = np.asarray(change(Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)))
     return result.reshape(*result.shape[:2], -1)
 
@@ -92,7 +93,7 @@ def test_many_pixels_are_counted_exactly() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("factor", [0.0, 0.25, 1.0, 1.5, 1.9])
 def test_factors_differ_from_pillows_by_a_level(shape: tuple[int, int, int], factor: float) -> None:
-    """Pillow cuts off where we round; its mean grey is of rounded luma."""
+    """Pillow truncates instead of rounding, and takes the mean of rounded luma."""
     one, none = np.ones(1), np.zeros(1)
     numbers = {
         ImageEnhance.Brightness: (color_numbers(factor * one, one, one, none), 1),
@@ -118,7 +119,7 @@ def test_smoothing_is_pillows(shape: tuple[int, int, int]) -> None:
 
 
 def exactly_blurred(pixels: np.ndarray, kernel: int, sigma: float) -> np.ndarray:
-    """Blurs in float64 as the definition says."""
+    """Blurs in float64 by definition."""
     offsets = np.arange(kernel) - kernel // 2
     taps = np.exp(-0.5 * (offsets / sigma) ** 2)
     taps /= taps.sum()
@@ -208,7 +209,7 @@ def test_quarter_turns_and_shifts_move_whole_pixels() -> None:
 @with_each_library
 @pytest.mark.parametrize("degrees", [-150, -30, 7, 45, 90])
 def test_rotation_is_pillows(degrees: float) -> None:
-    """Within a level inside of the image; where an edge is crossed, Pillow takes no share of the fill."""
+    """Equal to a level inside the image; at its edge Pillow ignores the fill."""
     ramp = np.add.outer(np.arange(60), 2 * np.arange(90)).astype(np.uint8)[..., np.newaxis]
     ours = changed(ramp, RandomRotation((degrees, degrees), fill=255)).astype(int)
     way = Image.Resampling.BILINEAR
@@ -236,7 +237,7 @@ def test_a_cropped_rotation_shows_no_fill(shape: tuple[int, int, int]) -> None:
 @given(st.integers(0, 2**32), st.sampled_from(WITH_MOVES))
 @settings(max_examples=200, deadline=None)
 def test_boxes_hold_the_moved_pixels(seed: int, change: Augmentation) -> None:
-    """A white rectangle on black: its pixels lie in the moved box, but for half of one that each step rounds."""
+    """The pixels of a white rectangle on black lie in the moved box, within half a pixel a step."""
     rng = np.random.default_rng(seed)
     height, width = rng.integers(20, 40, 2)
     (top, bottom), (left, right) = (np.sort(rng.choice(side + 1, 2, replace=False)) for side in (height, width))
@@ -303,7 +304,7 @@ def strengths(policy: RandAugment | TrivialAugmentWide) -> dict[str, np.ndarray]
 
 
 def test_the_spaces_are_those_of_torchvision() -> None:
-    """`_augmentation_space` of torchvision 0.20's `RandAugment` and `TrivialAugmentWide`, of 31 bins."""
+    """From `_augmentation_space` of torchvision 0.20's `RandAugment` and `TrivialAugmentWide`, with 31 bins."""
     rand, wide = strengths(RandAugment()), strengths(TrivialAugmentWide())
     last = {"ShearX": 0.3, "Rotate": 30, "Brightness": 0.9, "Color": 0.9, "Contrast": 0.9, "Sharpness": 0.9}
     for name, most in last.items():
@@ -322,7 +323,7 @@ def test_the_spaces_are_those_of_torchvision() -> None:
 
 
 def test_shear_keeps_the_upper_left_corner() -> None:
-    """As torchvision's, whose operation has `center=[0, 0]`."""
+    """As in torchvision, which has `center=[0, 0]`."""
     pixels = np.zeros((40, 60, 1), np.uint8)
     pixels[:, 30] = 255
     policy = RandAugment(1, 30)
@@ -375,5 +376,5 @@ def test_views_have_draws_of_their_own() -> None:
     np.testing.assert_array_equal(
         apply(pixels, None, [change], values[0], mask=True)[0].reshape(views[0].shape), views[0]
     )
-    with pytest.raises(ValueError, match=r"boxes belong to one: leave the boxes out, features=\[…\]"):
+    with raises(ValueError, "Views", "boxes", "features=[…]"):
         apply(pixels, np.zeros((1, 4), np.float32), [change], values[0])

@@ -1,4 +1,4 @@
-"""Parts of a file are counted before a library sees it: a file at a bound is read, one beyond it is not."""
+"""Parts of a file are counted before a library sees it: files at a bound are read, larger ones are not."""
 
 import io
 import re
@@ -23,11 +23,12 @@ from recordmill.pipeline.sources.formats.open_images import BoxTable
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
-from recordmill.transforms.contract.exif import RAW
 from recordmill.transforms.contract.image_header import check_header, check_tile, jpeg_segments, png_chunks
 from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode_original
+from tests.messages import assert_names, raises
 from tests.pictures import bmp, chunk, saved
 from tests.read_source import FILES
 from tests.test_image_header import box, more_scans
@@ -63,7 +64,7 @@ def in_webp(more: bytes, data: bytes = WEBP) -> bytes:
 
 
 def tiff(entries: list[Entry], tail: bytes = b"", start: bytes = b"II*\0", at: int = 8) -> bytes:
-    """A TIFF of one directory: tag, type, count and value or offset; the tail follows it."""
+    """Makes a TIFF of one directory: tag, type, count and value or offset; the tail follows."""
     order = "<" if start[:1] == b"I" else ">"
     body = b"".join(struct.pack(order + "HHII", *entry) for entry in entries)
     return start + struct.pack(order + "I", at) + bytes(at - 8) + struct.pack(order + "H", len(entries)) + body + tail
@@ -75,25 +76,25 @@ TABLES += sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at in j
 
 
 def shared(beyond: int) -> bytes:
-    """A TIFF whose two tags have one array, and so hold so many bytes more than the file."""
+    """Makes a TIFF with two tags that share an array, which adds bytes beyond the file's size."""
     size = 66 + beyond  # the file without the array has 58 bytes, of which the sides are 8
     return tiff([*SIDES, *[(60_000, 7, size - 16, 58)] * 2], bytes(size - 16))
 
 
 def tiles(beyond: int) -> bytes:
-    """A TIFF of two tiles of JPEG, which hold so many bytes more than the file's 86."""
+    """Makes a TIFF with two JPEG tiles that add bytes beyond the file's 86."""
     entries = [*SIDES, (259, 3, 1, 7), (324, 4, 2, 70), (325, 4, 2, 78)]
     return tiff(entries, struct.pack("<IIII", 0, 0, 1, 85 + beyond))
 
 
 def extents(count: int, length: int) -> bytes:
-    """An AVIF of one item more in a second list: of so many extents, each of so many bytes."""
+    """Makes an AVIF with a second list of one item, with this many extents of this size."""
     item = struct.pack(">HHH", 1, 0, count) + struct.pack(">II", 0, length) * count
     return saved(form="AVIF") + box(b"meta", bytes(4) + box(b"iloc", bytes(4) + b"\x44\0\0\1" + item))
 
 
 def twice(beyond: int) -> bytes:
-    """An AVIF whose items hold so many bytes more than the file."""
+    """Makes an AVIF with items that add bytes beyond the file's size."""
     padding = box(b"free", bytes(beyond))
     own = len(extents(2, 0))
     (image,) = re.findall(rb"iloc.{14}(.{4})(.{4})", saved(form="AVIF"), re.DOTALL)
@@ -142,10 +143,9 @@ CASES: dict[Bound, Callable[[int], bytes]] = {
 @pytest.mark.parametrize("bound", CASES, ids=lambda bound: f"{bound.of} {bound.what}")
 def test_a_file_at_a_bound_is_read_and_one_beyond_it_is_not(bound: Bound) -> None:
     check_header(CASES[bound](bound.most), 64_000_000)
-    with pytest.raises(ImageError, match=f"{bound.most + 1:,}|{bound.most + 1} scans") as error:
+    with raises(ImageError, f"{bound.most + 1:,}", f"{bound.most:,}") as error:
         check_header(CASES[bound](bound.most + 1), 64_000_000)
     assert error.value.reason == bound.reason
-    assert f"{bound.most:,}" in error.value.message
 
 
 BLOCK = tiff([(number, 5, 2_000, 8) for number in range(600)], bytes(16_000))
@@ -168,7 +168,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_exif_is_counted_wherever_it_is(place: str) -> None:
-    with pytest.raises(ImageError, match="tags") as error:
+    with raises(ImageError, "tags") as error:
         check_header(PLACES[place](BLOCK), 64_000_000)
     assert error.value.reason == "too_slow"
 
@@ -181,7 +181,7 @@ def test_directories_below_are_counted_in_every_order_of_bytes(start: bytes, tag
     below = struct.pack(order + "H", 600) + b"".join(
         struct.pack(order + "HHII", number, 5, 1_000, 26) for number in range(600)
     )
-    with pytest.raises(ImageError, match="bytes of tags"):
+    with raises(ImageError, "bytes of tags"):
         check_header(
             in_png(chunk(b"eXIf", tiff([(tag, kind, 1, value)], bytes(4) + below + bytes(9_000), start))), 1 << 20
         )
@@ -280,8 +280,7 @@ def test_annotations_at_a_bound_are_read_and_beyond_it_are_not(case: str) -> Non
     beyond = made(bound.most + 1)
     assert isinstance(beyond, Fault)
     assert beyond.reason == bound.reason
-    assert f"{bound.most + 1:,}" in beyond.message
-    assert f"{bound.most:,}" in beyond.message
+    assert_names(beyond.message, f"{bound.most + 1:,}", f"{bound.most:,}")
 
 
 def test_a_namespace_is_not_repeated_for_each_element() -> None:
@@ -297,7 +296,7 @@ def test_an_encoding_that_is_not_read_costs_its_row(name: str) -> None:
 
 
 class Id(int):
-    """An id that counts how often it is compared."""
+    """An id that counts its comparisons."""
 
     compared = 0
 
@@ -342,7 +341,7 @@ def test_a_path_is_looked_up_as_often_as_the_list_has_lengths() -> None:
 
 def test_names_in_yaml_are_counted() -> None:
     for text in ("names: [" + "a," * 100_000 + "a]", "names:\n" + "- a\n" * 100_001, "names: " + "a" * 10_000_100):
-        with pytest.raises(SourceError, match="100,000 are"):
+        with raises(SourceError, "data.yaml", "100,000"):
             _names(text, "data.yaml")
     assert len(_names("names: [" + "a," * 1_000 + "a]", "data.yaml")) == 1_001
 
@@ -365,7 +364,7 @@ def test_scans_of_jpegs_in_the_first_image_of_a_tiff_are_counted() -> None:
     entries, scan = [*SIDES, (259, 3, 1, 7), (324, 4, 1, 70)], b"\xff\xda"
     few, many = (tiff([*entries, (325, 4, 1, 2 * scans)], scan * 99) for scans in (20, 21))
     assert check_header(few, 81).scans == 20
-    with pytest.raises(ImageError, match="TIFF is of .* 21 scans"):
+    with raises(ImageError, "TIFF", "21 scans"):
         check_header(many, 81)
 
 
@@ -376,7 +375,7 @@ def test_what_follows_a_jpeg_has_no_scans() -> None:
 
 
 def test_a_tile_is_allocated_whole() -> None:
-    with pytest.raises(ImageError, match="1600000000 pixels"):
+    with raises(ImageError, "1600000000 pixels"):
         check_tile({322: 40_000, 323: 40_000}, 64_000_000)
 
 
@@ -393,7 +392,7 @@ def test_namespaces_cost_no_more_than_their_letters() -> None:
 
 def test_a_coco_of_images_without_names_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"images": [' + "{}," * 100_000 + "{}]}")
-    with pytest.raises(SourceError, match=r"a\.json.* 100,001 .*`file_name`"):
+    with raises(SourceError, "a.json", "100,001", "`file_name`"):
         read_coco(FILES, str(tmp_path), ["a.json"], None, ImageList(None))
 
 

@@ -1,4 +1,4 @@
-"""Boxes: moved as the pixels of their image are, whatever they are given in; cut, padded, read."""
+"""Boxes: moved with the pixels of their image, for every notation; cut, padded, read."""
 
 import io
 import json
@@ -24,6 +24,7 @@ from recordmill.transforms.contract.image_rules import placement
 from recordmill.transforms.tensorflow import boxes, image
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics
+from tests.messages import raises
 from tests.running import BOTH_WAYS, Run
 
 SIDES = (48, 64)
@@ -41,7 +42,7 @@ def image_feature(**keys: Any) -> Image:
 
 
 def file_with_thing(orientation: int) -> tuple[bytes, list[int]]:
-    """A PNG that is turned upright by its EXIF, and the rectangle as it lies in the file."""
+    """Makes a PNG that EXIF turns, and the coordinates of a rectangle in the file."""
     upright = np.zeros((*SIDES, 3), np.uint8)
     upright[THING[0] : THING[2], THING[1] : THING[3]] = (255, 0, 0)
     flip = (orientation - 1) % 4
@@ -88,7 +89,7 @@ def read_image(of: Image, file: bytes) -> np.ndarray:
 
 
 def check_things(options: Boxes, of: Image, orientations: range) -> None:
-    """Compares the moved boxes with where the coloured pixels are in what is read of the images."""
+    """Compares moved boxes with the coloured pixels of the images read."""
     files, lists = [], []
     for orientation in orientations:
         file, in_file = file_with_thing(orientation)
@@ -258,18 +259,14 @@ def test_the_column_is_four_numbers_a_box() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("imag", "there is no feature 'imag'; did you mean `image`?"),
-        ("label", "'label' is of kind category: boxes are of a feature of kind image"),
-    ],
+    ("name", "facts"), [("imag", ("'imag'", "`image`")), ("label", ("'label'", "kind category", "kind image"))]
 )
-def test_boxes_are_of_an_image(name: str, message: str) -> None:
+def test_boxes_are_of_an_image(name: str, facts: tuple[str, ...]) -> None:
     others: dict[str, Feature] = {"image": image_feature(size=8), "label": Category(kind="category")}
     feature().check(others)
-    with pytest.raises(WrongValueError) as error:
+    with raises(WrongValueError, *facts) as error:
         feature(image=name).check(others)
-    assert (str(error.value), error.value.path) == (message, ("image",))
+    assert error.value.path == ("image",)
 
 
 def test_tensorflow_datasets_reads_them(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Colours: the maps are what their formulas say, and every library rounds them as whole numbers are."""
+"""Colours: the maps follow their formulas, and every library rounds them like integers."""
 
 import numpy as np
 import pytest

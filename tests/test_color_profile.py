@@ -1,4 +1,4 @@
-"""Colours mean what their file says: profiles are found, recognised by their values, and applied as LittleCMS does."""
+"""Colour profiles are found, recognised by their values, and applied as by LittleCMS."""
 
 import io
 import struct
@@ -26,6 +26,7 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.color_profile import PRIMARIES, foreign_profile, profile_name
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image import stored_image
+from tests.messages import raises
 from tests.pictures import ORIENTATION, PIXELS, RANDOM, opened, options, photo, png, saved
 from tests.profiles import (
     ADOBE,
@@ -106,45 +107,28 @@ def described(**chunks: bytes) -> bytes:
     return png(PIXELS.astype(int), 8, 2, *((name.encode(), data) for name, data in chunks.items()))
 
 
-GAMMA, LINEAR = struct.pack(">I", 45_455), struct.pack(">I", 100_000)
-CHROMATICITIES = {
-    name: struct.pack(">8I", *(round(1e5 * number) for point in points for number in point))
-    for name, points in PRIMARIES.items()
-}
 ICC = b"name\0\0" + zlib.compress(P3)
+LINEAR = struct.pack(">I", 100_000)
+WIDE = struct.pack(">8I", *(round(1e5 * number) for point in PRIMARIES["Display P3"] for number in point))
 
 
 @pytest.mark.parametrize(
     ("chunks", "name"),
     [
-        ({"gAMA": GAMMA}, None),
-        ({"cHRM": CHROMATICITIES["Display P3"]}, None),  # as in browsers: one is not enough
-        ({"gAMA": GAMMA, "cHRM": CHROMATICITIES["sRGB"]}, None),
-        ({"gAMA": struct.pack(">I", 45_000), "cHRM": CHROMATICITIES["sRGB"]}, None),
-        ({"gAMA": GAMMA, "cHRM": CHROMATICITIES["Display P3"]}, "Display P3"),
-        ({"gAMA": LINEAR, "cHRM": CHROMATICITIES["sRGB"]}, "RGB"),
-        ({"gAMA": LINEAR, "cHRM": CHROMATICITIES["sRGB"], "sRGB": b"\0"}, None),
-        ({"gAMA": bytes(4), "cHRM": CHROMATICITIES["sRGB"]}, "broken"),
-        ({"gAMA": LINEAR, "cHRM": bytes(32)}, "broken"),
-        ({"gAMA": LINEAR, "cHRM": struct.pack(">8I", *[33_333] * 8)}, "broken"),
-        ({"gAMA": LINEAR, "cHRM": b"\0"}, "broken"),
-        ({"iCCP": ICC, "gAMA": GAMMA, "cHRM": CHROMATICITIES["sRGB"]}, "Display P3"),
+        ({"iCCP": ICC}, "Display P3"),
         ({"iCCP": b"name\0\0" + b"no zlib"}, "broken"),
         ({"iCCP": b""}, "broken"),
-        ({"cICP": b"\x0c\x0d\0\1"}, "Display P3"),
-        ({"cICP": b"\x09\x0d\0\1"}, "Rec. 2020"),
-        ({"cICP": b"\1\x0d\0\1", "iCCP": ICC}, None),
-        ({"cICP": b"\x09\x10\0\1"}, None),  # HDR is not mapped
-        ({"cICP": b"\x09\x10\0\1", "iCCP": ICC}, "Display P3"),
-        ({"cICP": b""}, None),
+        ({"gAMA": LINEAR, "cHRM": WIDE}, None),
+        ({"cICP": b"\x0c\x0d\0\1"}, None),
+        ({"cICP": b"\1\x0d\0\1", "iCCP": ICC, "gAMA": LINEAR, "sRGB": b"\0"}, "Display P3"),
     ],
 )
-def test_png_says_it_in_five_ways(chunks: dict[str, bytes], name: str | None) -> None:
+def test_png_is_srgb_unless_it_has_an_icc_profile(chunks: dict[str, bytes], name: str | None) -> None:
     assert (profile_name(profile) if (profile := foreign_profile(described(**chunks), "PNG")) else None) == name
 
 
 def converted(picture: Picture.Image, data: bytes, mode: str = "RGB") -> np.ndarray:
-    """The picture's pixels by LittleCMS."""
+    """Returns the picture's pixels by LittleCMS."""
     flags, intent = ImageCms.Flags.BLACKPOINTCOMPENSATION, ImageCms.Intent.RELATIVE_COLORIMETRIC
     source, goal = ImageCms.ImageCmsProfile(io.BytesIO(data)), ImageCms.createProfile("sRGB")
     return np.asarray(ImageCms.profileToProfile(picture, source, goal, intent, mode, flags=flags))
@@ -201,7 +185,7 @@ READER = BuildImageReader(BeamFiles(), [""], "")
 
 
 def loaded(data: bytes, **keys: Any) -> tuple[bytes, str | None]:
-    """Returns an image as it reaches the graph, and the name of its profile."""
+    """Returns an image as the graph gets it, and the name of its profile."""
     image = READER.load(0, inline(data), options(**keys))
     return image.data, dict(image.counts).get("profiles")
 
@@ -237,7 +221,7 @@ def test_profiles_are_counted_by_name() -> None:
     ],
 )
 def test_a_bomb_of_a_profile_costs_its_row(file: bytes) -> None:
-    with pytest.raises(ImageError, match=r"colour profile has more than \d+ MiB") as error:
+    with raises(ImageError, "colour profile", " MiB") as error:
         loaded(file)
     assert error.value.reason == "too_large"
     assert loaded(file, color="ignore")[1] is None

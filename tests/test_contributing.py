@@ -6,20 +6,36 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NEWEST = "array"
-MENTIONS = r"\bArray(Options|Description)\b|kind: array\b|\barrays\.md\b|\bfeatures\.array\b"
+KIND = r"\bArray(Options|Description)\b|kind: array\b|\barrays\.md\b|\bfeatures\.array\b"
+COLUMN_TYPE = r"\bColumnType\.ARRAY\b|\bARRAY = .array\b|\bArrayLayout\b|\b(column|known|self|wanted)\.array\b(?!\()"
+
+
+def row_of(change: str) -> tuple[str, set[str]]:
+    """Returns a row of the table, and the files that it names."""
+    (row,) = re.findall(rf"^\| {change}\b[^|]*\|(.*)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    paths = re.findall(r"`([\w/<>]+\.\w+)`", row)
+    return row, {path.replace("<kind>", NEWEST).replace("<type>", NEWEST) for path in paths}
+
+
+def touched(mentions: str) -> set[str]:
+    """Returns the files that mention the newest kind, or its column type."""
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    files = {path for path in done.stdout.decode().split() if path.endswith((".py", ".md", ".yml"))}
+    files -= {"CHANGELOG.md", "tests/test_contributing.py"}
+    existing = [path for path in files if (ROOT / path).is_file() and not (ROOT / path).is_symlink()]
+    return {path for path in existing if re.search(mentions, path + (ROOT / path).read_text())}
 
 
 def test_a_kind_touches_the_files_that_its_row_names() -> None:
-    (row,) = re.findall(r"^\| a kind of feature \|(.*)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
-    named = {path.replace("<kind>", NEWEST) for path in re.findall(r"`([\w/<>]+\.\w+)`", row)}
-    others = {"CHANGELOG.md", "tests/test_contributing.py"}
-    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
-    files = [path for path in done.stdout.decode().split() if path.endswith((".py", ".md", ".yml"))]
-    touched = {
-        path
-        for path in files
-        if not (ROOT / path).is_symlink() and path not in others and re.search(MENTIONS, (ROOT / path).read_text())
-    }
-    assert touched == named
+    row, named = row_of("a kind of feature")
+    assert touched(KIND) == named
     (count,) = re.findall(r"(\d+) files, and", row)
-    assert len(touched) == int(count) + 2
+    assert len(named) == int(count) + 2
+
+
+def test_a_column_type_touches_the_files_that_its_row_names() -> None:
+    (row, named), (_, of_kind) = row_of("a column type"), row_of("a kind of feature")
+    assert touched(COLUMN_TYPE) - of_kind == named
+    (count, in_all) = re.findall(r"(\d+) files, with those of its kind (\d+)", row)[0]
+    assert (len(named), len(named | of_kind) - 2) == (int(count), int(in_all))
+    assert int(in_all) <= 16

@@ -1,4 +1,4 @@
-"""JPEGs as the build encodes them: markers that a reader cuts at, and the pixels of the graph's own encoder."""
+"""JPEGs of the build: restart markers for cutting, and the same pixels as the graph's encoder."""
 
 import io
 from typing import Any
@@ -18,7 +18,7 @@ from tests.test_jpeg_parts import drawn
 
 
 def stored(images: list[bytes], **given: Any) -> tuple[list[bytes], list[bytes]]:
-    """The files that the graph encodes, and those that a worker makes of its pixels."""
+    """Returns the files encoded by the graph, and those that a worker makes from its pixels."""
     image = options(**given)
     parts = prepare(image, tf.constant(images), Context()).store(Statistics())
     return parts[""].numpy().tolist(), [as_jpeg(data, image) for data in parts[UNENCODED].numpy().tolist()]

@@ -25,7 +25,7 @@ def saved(form: str) -> bytes:
 
 
 def tiff(entries, order="<", offset=8, count=None, mark=None):
-    """An EXIF structure; entries are (tag, type, count, the value's four bytes or a number to be put there)."""
+    """Makes an EXIF structure; entries are (tag, type, count, the value's four bytes or a number)."""
     mark = mark if mark is not None else {"<": b"II*\0", ">": b"MM\0*"}[order]
     head = mark + struct.pack(order + "I", offset) + bytes(max(offset - 8, 0))
     body = struct.pack(order + "H", len(entries) if count is None else count)
@@ -113,7 +113,7 @@ def test_where_exif_may_stand_in_a_png(make, expected):
 
 
 def webp(*chunks: tuple[bytes, bytes], flags: int = 8) -> bytes:
-    """An extended WebP's header and chunks; an image is not looked for."""
+    """Makes an extended WebP's header and chunks, without an image."""
     pieces = [(b"VP8X", bytes([flags]) + bytes(9)), *chunks]
     return b"RIFF\0\0\0\0WEBP" + b"".join(
         name + struct.pack("<I", len(payload)) + payload + bytes(len(payload) % 2) for name, payload in pieces

@@ -1,4 +1,4 @@
-"""The transform graph on its way from the driver to its workers."""
+"""The transform graph, sent from the driver to its workers."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -27,6 +27,7 @@ from recordmill.pipeline.sources.paths import Inside
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from tests.constants import constants
+from tests.messages import assert_names, raises
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -40,7 +41,7 @@ def source(folder: object) -> SourceReader[Any]:
 
 
 def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
-    """Makes empty-looking images, and metadata files: `csv`, `jsonl`, or below a folder `x__csv`."""
+    """Makes stand-ins for images, and metadata files: `csv`, `jsonl`, or in a subfolder `x__csv`."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"12345")
@@ -53,7 +54,7 @@ def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
 
 
 def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """The rows, with image paths in place of references and `at` in place of their position; and the rejects."""
+    """Returns rows, with image paths for references and `at` for their position; and rejects."""
     images = source(folder)
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     for chunk in images.plan(FILES, columns, chunk_bytes).chunks:
@@ -90,6 +91,11 @@ def plan(folder: Path, columns: Columns = IMAGE) -> Plan:
 
 def found(rejects: list[Reject]) -> list[tuple[int, str, str | None]]:
     return [(reject.position, reject.reason, reject.column) for reject in rejects]
+
+
+def values(notes: list[str]) -> list[str]:
+    """Returns the part of each note after its words."""
+    return [note.rpartition(": ")[2] for note in notes]
 
 
 def test_class_folders(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ BOTH = pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 
 
 def metadata(suffix: str, *rows: dict[str, Any]) -> str:
-    """The rows as a file; in CSV a cell is empty where a row lacks it."""
+    """Returns the rows as a file; missing values are empty cells of CSV."""
     if suffix == "jsonl":
         return "".join(json.dumps(row) + "\n" for row in rows)
     file = io.StringIO()
@@ -218,12 +224,8 @@ def test_the_plan_of_metadata_tells_what_is_left_out(tmp_path: Path, suffix: str
     assert made.rows == 4
     assert [file.path for file in made.inputs] == ["a.png", f"metadata.{suffix}", "odd.bin"]
     assert made.bytes == 10 + len(text)
-    assert made.notes == [
-        "images that several rows name: 1 (a.png)",
-        f"images without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png and 1 more)",
-        "other files, left out: 1 (notes.txt)",
-        "columns that nothing reads: t",
-    ]
+    assert values(made.notes) == ["1 (a.png)", "4 (b.png, c.png, d.png and 1 more)", "1 (notes.txt)", "t"]
+    assert_names(made.notes[1], f"metadata.{suffix}")
 
 
 def test_a_category_of_integers_and_booleans_in_metadata(tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ def test_a_quote_that_is_never_closed(tmp_path: Path) -> None:
     rows, rejects = read(fill(tmp_path, csv='file_name,t\na.png,x\nb.png,"y\nc.png,z\n'), {"t": TEXT})
     assert [row["t"] for row in rows] == ["x"]
     assert found(rejects) == [(2, "malformed_row", None)]
-    assert rejects[0].message == "the record is not CSV: unexpected end of data"
+    assert_names(rejects[0].message, "CSV", "unexpected end of data")
 
 
 @settings(deadline=None, max_examples=40)
@@ -316,49 +318,43 @@ def test_csv_and_json_lines_give_the_same_rows(
 
 
 @pytest.mark.parametrize(
-    ("texts", "columns", "message"),
+    ("texts", "columns", "facts"),
     [
-        ({}, IMAGE, r"holds no metadata file and no image \(\.avif, \.bmp"),
-        ({"csv": ""}, IMAGE, "metadata.csv has no column 'file_name'; it has none"),
-        ({"csv": "filename,t\na,b\n"}, IMAGE, "no column 'file_name'; it has filename, t; did you mean 'filename'"),
-        ({"csv": "file_name,t,t\na,b,c\n"}, {"t": TEXT}, "two columns 't'"),
-        ({"tsv": "file_name\n", "parquet": "x"}, IMAGE, "holds both metadata.parquet and metadata.tsv; keep one"),
-        ({"parquet": "x"}, IMAGE, "cannot read .*metadata.parquet as Parquet"),
-        ({"csv": "depth_file_name\na\n"}, IMAGE, "no column 'image' in its metadata; it has depth_file_name, depth$"),
-        ({"csv": "file_name\na\n", "x__csv": "a_file_name\na\n"}, IMAGE, "x/metadata.csv has no column 'file_name'"),
-        ({"csv": 'file_name,"t"x\n'}, IMAGE, "the header is not CSV"),
-        ({"csv": "file_name\n\n"}, IMAGE, "metadata.csv holds no row"),
-        (
-            {"csv": "file_name,text\na,b\n"},
-            {"tex": TEXT},
-            r"no column 'tex' in its metadata; .*, image, label, split; did you mean 'text'",
-        ),
-        ({"jsonl": "x\n"}, IMAGE, "metadata.jsonl holds no JSON object"),
-        ({"jsonl": '{"a": 1}\n'}, IMAGE, "metadata.jsonl has no column 'file_name'; it has a"),
-        ({"csv": "file_name\n", "jsonl": "{}"}, IMAGE, "holds both metadata.csv and metadata.jsonl"),
+        ({}, IMAGE, ("metadata", ".avif, .bmp")),
+        ({"csv": ""}, IMAGE, ("metadata.csv", "'file_name'")),
+        ({"csv": "filename,t\na,b\n"}, IMAGE, ("'file_name'", "filename, t", "'filename'")),
+        ({"csv": "file_name,t,t\na,b,c\n"}, {"t": TEXT}, ("metadata.csv", "'t'")),
+        ({"tsv": "file_name\n", "parquet": "x"}, IMAGE, ("metadata.parquet and metadata.tsv",)),
+        ({"parquet": "x"}, IMAGE, ("metadata.parquet", "Parquet")),
+        ({"csv": "depth_file_name\na\n"}, IMAGE, ("'image'", "depth_file_name, depth")),
+        ({"csv": "file_name\na\n", "x__csv": "a_file_name\na\n"}, IMAGE, ("x/metadata.csv", "'file_name'")),
+        ({"csv": 'file_name,"t"x\n'}, IMAGE, ("metadata.csv", "header", "CSV")),
+        ({"csv": "file_name\n\n"}, IMAGE, ("metadata.csv", "no row")),
+        ({"csv": "file_name,text\na,b\n"}, {"tex": TEXT}, ("'tex'", ", image, label, split", "'text'")),
+        ({"jsonl": "x\n"}, IMAGE, ("metadata.jsonl", "JSON object")),
+        ({"jsonl": '{"a": 1}\n'}, IMAGE, ("metadata.jsonl", "'file_name'", " a")),
+        ({"csv": "file_name\n", "jsonl": "{}"}, IMAGE, ("metadata.csv and metadata.jsonl",)),
     ],
 )
-def test_metadata_that_cannot_be_read(tmp_path: Path, texts: dict[str, str], columns: Columns, message: str) -> None:
-    with pytest.raises(SourceError, match=message):
+def test_metadata_that_cannot_be_read(
+    tmp_path: Path, texts: dict[str, str], columns: Columns, facts: tuple[str, ...]
+) -> None:
+    with raises(SourceError, *facts):
         plan(fill(tmp_path, **texts), columns)
 
 
 def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="nowhere: no such folder"):
+    with raises(SourceError, "nowhere", "folder"):
         plan(tmp_path / "nowhere")
     fill(tmp_path, "a.png", "a.zip", csv="")
-    with pytest.raises(
-        SourceError, match=f"metadata.csv is a file: give the folder that it lies in, `path: {tmp_path}`"
-    ):
+    with raises(SourceError, "metadata.csv", f"`path: {tmp_path}`"):
         plan(tmp_path / "metadata.csv")
-    with pytest.raises(SourceError, match="a.zip is an archive: unpack it"):
+    with raises(SourceError, "a.zip", "unpack"):
         plan(tmp_path / "a.zip")
     (tmp_path / "metadata.csv").unlink()
-    with pytest.raises(
-        SourceError, match=r"no column 'text' and no metadata file.*; it has image, file_name, label, split$"
-    ):
+    with raises(SourceError, "'text'", "metadata", "image, file_name, label, split"):
         plan(tmp_path, {"text": TEXT})
-    with pytest.raises(SourceError, match="did you mean 'label'"):
+    with raises(SourceError, "'lable'", "'label'"):
         plan(tmp_path, {"lable": CATEGORY})
 
 
@@ -367,7 +363,7 @@ def test_a_folder_that_fails_while_it_is_listed(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(BeamFiles, "match", fail)
-    with pytest.raises(SourceError, match=f"cannot read {tmp_path}: Permission denied"):
+    with raises(SourceError, tmp_path, "Permission denied"):
         plan(tmp_path)
 
 
@@ -408,15 +404,8 @@ def test_captions_in_text_files(tmp_path: Path) -> None:
     ]
     made = plan(tmp_path, IMAGE | {"text": TEXT})
     assert [file.path for file in made.inputs if not file.path.endswith("g")] == ["a.txt", "b.txt", "c.txt", "d.txt"]
-    assert made.notes == [
-        "images without a .txt beside them: 2",
-        ".txt without an image, left out: 1 (z.txt)",
-        "files beside images that nothing reads: 1 (a.json)",
-    ]
-    assert plan(tmp_path).notes == [
-        "files beside images that nothing reads: 5 (a.json, a.txt, b.txt and 2 more)",
-        "other files, left out: 1 (z.txt)",
-    ]
+    assert values(made.notes) == ["2", "1 (z.txt)", "1 (a.json)"]
+    assert values(plan(tmp_path).notes) == ["5 (a.json, a.txt, b.txt and 2 more)", "1 (z.txt)"]
     write_beside(tmp_path, e_txt=b"7", f_txt=b" 2.5\n")
     number = Column(ColumnType.NUMBER, optional=True)
     rows, rejects = read(tmp_path, {"text": number})
@@ -444,10 +433,8 @@ def test_captions_in_json_files(tmp_path: Path) -> None:
         (4, "malformed_row", None),
         (5, "missing_value", "n"),
     ]
-    assert rejects[1].message == "the .json beside the image is no JSON object: Expecting ',' delimiter, character 8"
-    with pytest.raises(
-        SourceError, match="no column 'm' in the first .json files beside its images; .*, o.t, mask, text"
-    ):
+    assert_names(rejects[1].message, ".json", "',' delimiter, character 8")
+    with raises(SourceError, "'m'", ".json", ", o.t, mask, text"):
         plan(tmp_path, {"m": TEXT})
     with constants(text_source, MAX_LINE_BYTES=30):
         assert [reject.reason for reject in read(tmp_path, columns)[1]].count("too_large") == 1
@@ -461,14 +448,14 @@ def test_a_caption_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "a.txt").unlink()
     [block] = images.read(chunk, FILES, columns, None)
     assert (found(block.rejects), block.table["text"].to_pylist()) == ([(0, "unreadable", "text")], ["y"])
-    assert block.rejects[0].message == "the .txt beside the image cannot be read: No such file or directory"
+    assert_names(block.rejects[0].message, ".txt", "No such file or directory")
     assert block.rejects[0].path == "a.txt"
 
     def fail(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(BeamFiles, "open", fail)
-    with pytest.raises(OSError, match="Too many open files"):
+    with raises(OSError, "Too many open files"):
         list(images.read(chunk, FILES, columns, None))
 
 
@@ -492,7 +479,7 @@ def test_metadata_of_all_formats_together(tmp_path: Path) -> None:
         ("y/c.png", None, 3, [1, 2], "y/metadata.parquet"),
         ("a.png", None, None, [], "y/metadata.parquet"),
     ]
-    assert plan(tmp_path, columns).notes == ["images that several rows name: 1 (a.png)"]
+    assert values(plan(tmp_path, columns).notes) == ["1 (a.png)"]
     assert plan(tmp_path, columns).names == ["image", "t", "n", "boxes", "boxes.at", "file_name", "label", "split"]
 
 
@@ -515,9 +502,11 @@ def test_several_images_a_row(tmp_path: Path) -> None:
     ]
     made = plan(tmp_path, {"in": one})
     assert [file.path for file in made.inputs] == ["2.png", "i.png", "metadata.jsonl"]
-    assert made.notes == ["images without a row in metadata.jsonl, left out: 1 (3.png)"]
+    assert values(made.notes) == ["1 (3.png)"]
     rows, rejects = read(tmp_path, {"images": one, "in": many})
-    assert {reject.message for reject in rejects if reject.column == "images"} == {"wanted one image, found a list"}
+    messages = {reject.message for reject in rejects if reject.column == "images"}
+    assert_names(messages, "one image", "list")
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize(

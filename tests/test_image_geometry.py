@@ -1,4 +1,4 @@
-"""Placement of an image, and of its pixels, by every way to fit and every method."""
+"""Placement of an image and its pixels, for every fit and every method."""
 
 import numpy as np
 import pytest

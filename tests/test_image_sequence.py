@@ -1,4 +1,4 @@
-"""Image sequences: every item is made as an image's, the lists cut, padded and read."""
+"""Image sequences: items as single images, lists cut, padded and read."""
 
 import io
 import json
@@ -17,6 +17,7 @@ from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.transforms.tensorflow import image
 from recordmill.transforms.tensorflow.features import KINDS, parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics
+from tests.messages import raises
 from tests.running import BOTH_WAYS, Run
 
 
@@ -47,7 +48,7 @@ def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
 
 
 def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
-    """Gives the images as kind image stores them, and as it reads them."""
+    """Returns the images as kind `image` stores and reads them."""
     options = Image(kind="image", **{"size": (6, 8), **keys})
     stored = image.prepare(options.options(), tf.constant(files), Context())
     parts = stored.store(Statistics())
@@ -132,17 +133,17 @@ def test_the_description_is_an_images_with_lengths() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("keys", "facts"),
     [
-        ({"size": None}, "size"),
-        ({"size": None, "shorter_side": 9}, "size"),
-        ({"fit": "none"}, "'pad', 'crop' or 'stretch'"),
-        ({"store": "original"}, "'auto', 'jpeg', 'png' or 'raw'"),
-        ({"length": 2, "max_length": 3}, "`length` and `max_length` exclude each other"),
+        ({"size": None}, ("size",)),
+        ({"size": None, "shorter_side": 9}, ("size",)),
+        ({"fit": "none"}, ("'pad', 'crop' or 'stretch'",)),
+        ({"store": "original"}, ("'auto', 'jpeg', 'png' or 'raw'",)),
+        ({"length": 2, "max_length": 3}, ("`length`", "`max_length`")),
     ],
 )
-def test_what_a_sequence_cannot_be(keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message) as error:
+def test_what_a_sequence_cannot_be(keys: dict[str, Any], facts: tuple[str, ...]) -> None:
+    with raises(ValidationError, *facts) as error:
         feature(**keys)
     assert error.value.error_count() == 1
 

@@ -1,4 +1,4 @@
-"""Parts of JPEGs with restart markers: the same pixels as the whole image's, and nothing worse of hostile bytes."""
+"""Parts of JPEGs with restart markers: the pixels of the whole image, and only errors for hostile bytes."""
 
 import io
 import math
@@ -18,12 +18,13 @@ from recordmill.transforms.numpy.augment.base import Window
 from recordmill.transforms.numpy.image_decode import DecodeError, jpeg
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.jpeg_parts import JpegLayout, read_layout
+from tests.messages import raises
 
 SAMPLINGS = {"4:4:4": (8, 8), "4:2:0": (16, 16), "4:2:2": (8, 16)}
 
 
 def drawn(height: int, width: int, seed: int = 0) -> Image.Image:
-    """An image of coarse and fine noise, so that colours differ everywhere."""
+    """Makes an image of coarse and fine noise, with different colours everywhere."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(0, 256, (height // 8 + 2, width // 8 + 2, 3), np.uint8)
     smooth = np.asarray(Image.fromarray(coarse).resize((width, height)), np.int64)
@@ -31,7 +32,7 @@ def drawn(height: int, width: int, seed: int = 0) -> Image.Image:
 
 
 def marked(image: Image.Image, sampling: str = "4:2:0", *, interval: int | None = None) -> bytes:
-    """A JPEG with a marker every `interval` MCUs; by default at the end of each row of them."""
+    """Makes a JPEG with a marker every `interval` MCUs, by default at each row's end."""
     unit = 8 if image.mode == "L" else SAMPLINGS[sampling][1]
     blocks = math.ceil(image.width / unit) if interval is None else interval
     file = io.BytesIO()
@@ -135,7 +136,7 @@ def test_a_window_that_reaches_beyond_the_image_has_the_part_inside() -> None:
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
 def test_hostile_bytes(seed: int, changes: int) -> None:
-    """No bytes make more than an error of decoding."""
+    """Bytes cause at most an error of decoding."""
     rng = np.random.default_rng(seed)
     file = np.frombuffer(HOSTILE, np.uint8).copy()
     early = rng.integers(0, 2) == 0  # headers are where it hurts
@@ -206,5 +207,5 @@ def test_a_file_that_is_cut_off_is_a_rows_error() -> None:
         stored="bytes", encoding="jpeg", shape=(176, 240, 3), dtype="uint8", offset=(0.0,) * 3, scale=(1.0,) * 3
     )
     reader = ImageReader("image", description, augment=chain.Augment(chain.check([CenterCrop(50)]), np.zeros((1, 0))))
-    with pytest.raises(RowError, match="the image 'image' cannot be decoded"):
+    with raises(RowError, "'image'", "decoded"):
         reader.images([file[:-300]])

@@ -1,4 +1,4 @@
-"""The logarithm: as exact as the C library's, and the same bits at any place of a batch of any length."""
+"""The logarithm: as exact as the C library's, with the same bits anywhere in any batch."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,8 @@
-"""Why Beam's `multi_threading` is refused: it loses elements and says nothing. When this fails, Beam has mended it.
+"""Beam's `multi_threading` is refused because it silently loses elements. If this fails, Beam has fixed it.
 
-In that mode every element passes `TimeBasedBufferingClosableOutputStream`, whose flusher thread takes the buffer,
-hands it on and then clears it, while the worker goes on writing into it: what was written in between is gone. A whole
-pipeline loses about 1 % of some millions of elements; here the hand-over itself writes, as the worker may meanwhile.
+In that mode every element passes `TimeBasedBufferingClosableOutputStream`: its flusher thread takes the buffer, hands
+it on and then clears it, while the worker goes on writing to it, and loses what it writes in between: about 1 % of some
+millions of elements of a whole pipeline. Here the hand-over itself writes, as the worker may meanwhile.
 """
 
 from apache_beam.runners.worker.data_plane import TimeBasedBufferingClosableOutputStream

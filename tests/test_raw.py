@@ -1,4 +1,4 @@
-"""Raw values and lists of them: stored as they are."""
+"""Raw values and lists, stored unchanged."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.transforms.tensorflow import features
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Statistics
+from tests.messages import raises
 from tests.running import BOTH_WAYS, Run
 
 VALUES: list[Any] = [
@@ -71,5 +72,5 @@ def test_the_description_tells_what_is_stored(type_: str, values: Any, padding: 
 
 @pytest.mark.parametrize("option", [{"length": 2}, {"max_length": 2}, {"separator": ";"}])
 def test_options_of_lists_need_lists(option: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="is of lists: give `many: true`"):
+    with raises(ValidationError, f"`{next(iter(option))}`", "`many: true`"):
         Raw(kind="raw", **option)

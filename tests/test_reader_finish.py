@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from recordmill.augment import RandomFlip
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.transforms.contract import array_layout
-from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds import array, read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError, stored_features
 from recordmill.transforms.numpy.augment.chain import Augment, check
@@ -199,7 +198,7 @@ def test_without_its_package_bfloat16_is_an_error_that_says_what_to_do(monkeypat
     def nothing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(array_layout.importlib, "import_module", nothing)
+    monkeypatch.setattr(array.importlib, "import_module", nothing)
     with pytest.raises(DatasetError, match="pip install ml_dtypes"):
         finished({"x": {**IMAGE, "encoding": "raw"}}, {"x": []}, FinishOptions(dtype="bfloat16"))
 

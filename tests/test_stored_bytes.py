@@ -1,4 +1,4 @@
-"""JPEGs that fit, and originals, keep their bytes; their metadata is left out."""
+"""JPEGs that fit, and originals, keep their bytes, without metadata."""
 
 import io
 import itertools
@@ -25,7 +25,7 @@ WIDTH, HEIGHT = 160, 120
 
 
 def exif(orientation: int = 1) -> Picture.Exif:
-    """EXIF that says more than a user wants to publish."""
+    """Makes EXIF with facts that a user would not publish."""
     tags = Picture.Exif()
     tags[0x010F], tags[ORIENTATION] = "SECRET phone", orientation
     return tags
@@ -177,6 +177,6 @@ def test_a_dataset_holds_metadata_only_where_it_is_kept(tmp_path: Path) -> None:
 
 
 def telling(example: tf.train.Example) -> set[str]:
-    """The features of a record that hold the EXIF of their image."""
+    """Returns the features of a record with the EXIF of their image."""
     features = example.features.feature.items()
     return {name for name, feature in features if any(b"SECRET phone" in value for value in feature.bytes_list.value)}

@@ -1,6 +1,6 @@
-"""tf.Transform's own classes read a version: what its schema parses of the shards is what the records hold.
+"""tf.Transform's own classes read a version: their schema parses shards to the records' values.
 
-The other side is protocol buffers, the vocabularies' lines and the raw rows; no reader of ours takes part.
+The other side is protocol buffers, vocabulary lines and raw rows, without our reader.
 """
 
 from collections.abc import Iterator
@@ -35,14 +35,14 @@ def records(every_kind: tuple[Path, Published]) -> list[bytes]:
 
 
 def stored(record: bytes) -> dict[str, list[Any]]:
-    """A record's values by feature, as protocol buffers have them."""
+    """Returns a record's values by feature, from protocol buffers."""
     features = tf.train.Example.FromString(record).features.feature
     kinds = {name: feature.WhichOneof("kind") for name, feature in features.items()}
     return {name: [*getattr(features[name], kind).value] if kind else [] for name, kind in kinds.items()}
 
 
 def rows_of(tensors: dict[str, Any]) -> Iterator[dict[str, list[Any]]]:
-    """The values of each row of parsed or transformed tensors."""
+    """Returns each row's values from parsed or transformed tensors."""
     lists = {name: tensor.to_list() if hasattr(tensor, "to_list") else tensor for name, tensor in tensors.items()}
     for row in range(len(next(iter(lists.values())))):
         yield {name: np.ravel(each[row]).tolist() for name, each in lists.items()}
@@ -82,7 +82,7 @@ def test_vocabularies_are_found_by_their_features_and_files(
 
 
 def example(row: dict[str, Any], spec: dict[str, Any]) -> bytes:
-    """A raw row as TFX's `ExampleGen` gives it."""
+    """Returns a raw row as TFX's `ExampleGen` makes it."""
     columns = {feature: column for column, features in COLUMNS.items() for feature in features}
     made = tf.train.Example()
     for name, each in spec.items():

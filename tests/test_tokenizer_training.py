@@ -1,4 +1,4 @@
-"""Tokenizers that are learned: the same from the same words in any order, and read back as they are given."""
+"""Trained tokenizers: equal for equal words in any order, and read back unchanged."""
 
 import io
 import random
@@ -134,7 +134,7 @@ def test_the_files_of_a_version(tmp_path: Path, given: dict[str, Any]) -> None:
 
 
 def foreign(**ids: int) -> bytes:
-    """A SentencePiece model with ids, normalization and a piece of another maker's."""
+    """Makes a foreign SentencePiece model, with its own ids, normalization and a user-defined piece."""
     data = io.BytesIO()
     lines = iter(["ab abc", "b c abc"] * 9)
     SentencePieceTrainer.train(

@@ -1,4 +1,4 @@
-"""Cleaning and tokenizers: the same eagerly, inside `Dataset.map`, alone and in a batch."""
+"""Cleaning and tokenizers: equal eagerly, inside `Dataset.map`, alone and in a batch."""
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""One table of (wanted type, value's type) holds in every format, and a row's outcome is its own."""
+"""One table of (wanted type, value's type) holds in every format, independently of other rows."""
 
 import io
 import json
@@ -35,6 +35,7 @@ from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit
 from recordmill.pipeline.sources.user_code import UserCode
+from tests.messages import raises
 from tests.read_source import CATEGORY, FILES, INTEGER, NUMBER, TEXT
 from tests.test_tfrecord_source import example
 
@@ -121,7 +122,7 @@ MIXED: dict[str, Callable[[Path, list[Any]], SourceOptions]] = {
 
 
 def outcomes(source: SourceOptions, column: Column, chunk_bytes: int = 1 << 20) -> list[Any]:
-    """The value of each row, or the reason of its reject."""
+    """Returns each row's value, or its reject reason."""
     result, columns = dict[tuple[int, int], Any](), {"v": column}
     for number, chunk in enumerate(reader_of(source).plan(FILES, columns, chunk_bytes).chunks):
         for block in reader_of(source).read(chunk, FILES, columns, None):
@@ -179,7 +180,7 @@ def test_a_parquet_column_of_a_wrong_type_ends_the_build_and_others_give_the_tab
         if expected != NO or not misfit(column, pa.array([value]).type):
             assert outcomes(source, column) == [expected], name
         else:
-            with pytest.raises(SourceError, match="column 'v': wanted"):
+            with raises(SourceError, "'v'", "wanted"):
                 outcomes(source, column)
 
 
@@ -250,7 +251,7 @@ def test_an_odd_line_has_the_same_outcome_beside_any_other(tmp_path: Path, line:
 
 
 def by_python(value: Any, name: str, column: Column) -> Any:
-    """The outcome of a row of a function."""
+    """Returns the outcome of a function's row."""
     faults: Faults = {}
     typed = typed_objects(name, column, [python_field({"v": value}, name)], ("", ""), faults)
     [checked] = check_column(name, column, typed, faults).to_pylist()

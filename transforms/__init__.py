@@ -2,6 +2,5 @@
 
 if __name__ == "transforms":
     raise ImportError(
-        "`transforms` is a folder of recordmill: import `recordmill.transforms`, "
-        "so that there is one copy of every class, such as `UserError`"
+        "`transforms` is a folder of recordmill: import `recordmill.transforms`, or classes will exist twice"
     )

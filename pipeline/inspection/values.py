@@ -29,8 +29,8 @@ from recordmill.pipeline.dataset.paths import locate, open_file
 from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.color_profile import foreign_profile
-from recordmill.transforms.contract.exif import RAW
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_tile, read_header
+from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.image_rules import is_transposed
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Decoding, Description

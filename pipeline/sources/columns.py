@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recordmill.transforms.contract.array_layout import ArrayLayout
+from recordmill.transforms.contract.kinds.array import ArrayLayout
 
 
 class ColumnType(StrEnum):
@@ -25,9 +25,17 @@ class ColumnType(StrEnum):
     IMAGE = "image"
     """A place or bytes, delivered as Arrow `binary`: a reference of `sources.images`."""
     ARRAY = "array"
-    """Numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `contract.array_layout`."""
+    """Numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `kinds.array`."""
 
 
+ARROW_NAMES: Mapping[ColumnType, str] = {
+    ColumnType.TEXT: "string",
+    ColumnType.CATEGORY: "string",
+    ColumnType.NUMBER: "float64",
+    ColumnType.INTEGER: "int64",
+    ColumnType.IMAGE: "binary",
+    ColumnType.ARRAY: "binary",
+}
 INT64 = range(-(1 << 63), 1 << 63)
 """Values of an INTEGER."""
 
@@ -51,6 +59,23 @@ class Column:
     array: ArrayLayout | None = None
     presence: bool = False
     """Whether only the presence of an IMAGE matters: a source may give any reference instead of reading the bytes."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether a row may have several values: a list, or an array."""
+        return self.many or self.array is not None
+
+    @property
+    def is_blob(self) -> bool:
+        """Whether the bytes of a single value, such as a `.npy` file, may hold all values of a row."""
+        return self.array is not None
+
+    @property
+    def innermost(self) -> str:
+        """The Arrow name of the innermost values, where a source has them in nested lists."""
+        if self.array is None:
+            return ARROW_NAMES[self.type]
+        return "int64" if self.array.holds_integers else "float64"
 
     def __str__(self) -> str:
         """Returns the type as messages show it: `number`, `list of number (length 3)`, `parsed number`."""

@@ -287,7 +287,7 @@ class Spec(Options):
         by = self.split_by.read_column if self.split_by else None
         for column in filter(None, [*(self.key_columns or ()), by, self.content_key]):
             known = columns.setdefault(column, Column(ColumnType.CATEGORY))
-            if known.many or known.array is not None:
+            if known.is_list:
                 raise WrongValueError(f"column '{column}' is a {known}: a key or a split is one value", "features")
             columns[column] = replace(known, optional=False)
         if by and columns[by].type is ColumnType.IMAGE and not (self.split_by and self.split_by.group):

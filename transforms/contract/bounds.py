@@ -1,13 +1,13 @@
-"""Bounds of the parts of a file of somebody else, which are counted before a library sees it.
+"""Limits on the parts of a foreign file, checked before a library opens it.
 
-A small file holds millions of parts, or a hundred that share their bytes. `docs/security.md` prints this table.
+A small file can hold millions of parts, or a hundred that share their bytes. `docs/security.md` prints this table.
 """
 
 from typing import NamedTuple
 
 
 class ImageError(Exception):
-    """An image that is rejected before the graph sees it."""
+    """An image rejected before the graph."""
 
     def __init__(self, reason: str, message: str, path: str | None = None) -> None:
         super().__init__(message)
@@ -15,11 +15,11 @@ class ImageError(Exception):
         """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.faults`."""
         self.message = message
         self.path = path
-        """The path in its source of a file that was not there or could not be opened; None otherwise."""
+        """The path in the source of a file that was missing or could not be opened."""
 
 
 class Bound(NamedTuple):
-    """The most of something that a file may hold, and the reject's reason, or the end, of one that holds more."""
+    """A limit on the parts of a file, and the reject reason or consequence beyond it."""
 
     of: str
     what: str
@@ -27,19 +27,19 @@ class Bound(NamedTuple):
     reason: str = "too_slow"
 
     def check(self, count: int) -> None:
-        """Refuses an image of more. Raises: ImageError: its reason."""
+        """Refuses an image beyond the limit. Raises: ImageError: the limit's reason."""
         if count > self.most:
             raise ImageError(self.reason, self.beyond(count))
 
     def beyond(self, count: int) -> str:
-        """Returns the message of a file of more."""
-        return f"the {self.of} has {count:,} {self.what} or more, where {self.most:,} are the limit"
+        """Returns the message for a file beyond the limit."""
+        return f"the {self.of} has {count:,} {self.what} or more, above the limit of {self.most:,}"
 
 
 JPEG_SEGMENTS = Bound("JPEG", "segments before its pixels", 10_000)  # real files have some hundreds
 JPEG_LOOSE = Bound("JPEG", "bytes between segments, and of tables and frames", 1 << 20)  # taken singly by Pillow
 JPEG_EXIF = Bound("JPEG", "segments of EXIF", 64)  # Pillow copies those before for each
-JPEG_SCANS = Bound("JPEG", "scans", 100)  # each costs about a nanosecond a pixel, and the time that its bytes take
+JPEG_SCANS = Bound("JPEG", "scans", 100)  # each costs about a nanosecond a pixel, plus the time for its bytes
 PNG_CHUNKS = Bound("PNG", "chunks", 250_000)
 PNG_PROFILES = Bound("PNG", "colour profiles", 16)  # Pillow inflates each, for 2 ms
 PNG_TEXTS = Bound("PNG", "texts that may be compressed", 32)  # each is up to 8 MB once inflated
@@ -50,12 +50,12 @@ BMP_RUNS = Bound("BMP of run lengths", "bytes", 16 << 20)
 WEBP_CHUNKS = Bound("WebP", "chunks", 10_000)
 EXIF_TAGS = Bound("TIFF or EXIF", "tags", 4_096)  # real ones hold about 100
 EXIF_NUMBERS = Bound("TIFF or EXIF", "numbers in tags", 300_000)  # such as the places of strips, 11 µs each
-EXIF_SHARED = Bound("TIFF or EXIF", "bytes of tags beyond its own", 1 << 20)  # of tags that share an array
+EXIF_SHARED = Bound("TIFF or EXIF", "bytes of tags beyond its own", 1 << 20)  # tags may share an array
 EXIF_HEADS = Bound("EXIF", "heads", 16)  # Pillow copies what follows for each
 TIFF_SHARED = Bound("TIFF of JPEGs", "bytes of strips or tiles beyond its own", 1 << 20)
 ISO_EXIF = Bound("AVIF or HEIF", "blocks of EXIF", 100)
 ISO_EXTENTS = Bound("AVIF or HEIF", "items and their extents", 10_000)
-ISO_SHARED = Bound("AVIF or HEIF", "bytes of items beyond its own", 1 << 20)  # of extents that share their bytes
+ISO_SHARED = Bound("AVIF or HEIF", "bytes of items beyond its own", 1 << 20)  # extents may share their bytes
 ISO_BOXES = Bound("AVIF or HEIF", "boxes", 10_000)  # a phone's photo has about 100
 FILE_BYTES = Bound("annotation of Pascal VOC or YOLO", "bytes", 4 << 20, "too_large")
 VOC_ELEMENTS = Bound("annotation of Pascal VOC", "elements and attributes", 100_000, "too_large")

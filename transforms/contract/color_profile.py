@@ -1,8 +1,8 @@
-"""The colour profile of an image: read from the file without decoding it, and recognised by its values.
+"""The colour profile of an image: read from the file without decoding, and recognised by its values.
 
-Pixels are sRGB's, unless the file has a profile (ICC.1, or code points of H.273) that says otherwise. A profile is
-sRGB's, whatever its name, where it moves no colour by more than `TOLERANCE` levels. The others are applied before the
-graph (`transforms.numpy.color`); this module looks at numbers, and no decoder sees a profile here.
+Pixels are sRGB unless the file has a profile (ICC.1, or code points of H.273) that says otherwise. A profile counts as
+sRGB, whatever its name, if it moves no colour by more than `TOLERANCE` levels. Others are applied before the graph
+(`transforms.numpy.color`); this module only looks at numbers, and no decoder sees a profile here.
 
 >>> profile_name(made_profile(PRIMARIES["Display P3"], SRGB_CURVE))
 'Display P3'
@@ -21,26 +21,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.exif import tiff_values
 from recordmill.transforms.contract.image_header import APP2, ImageError, jpeg_segments, png_chunks, segment_end
-from recordmill.transforms.contract.iso_media import leaf_boxes
+from recordmill.transforms.contract.image_parts import leaf_boxes, tiff_values
 
 Array = npt.NDArray[np.float64]
 
-MOST_BYTES = 16 << 20  # 16 MiB: 255 segments of a JPEG hold no more; profiles of presses have some 2 MiB
+MOST_BYTES = 16 << 20  # 16 MiB, the most that 255 JPEG segments hold; press profiles have about 2 MiB
 MOST_INFLATED = 1 << 20  # 1 MiB, Pillow's limit for a profile inside a PNG
 MOST_TAGS = 256
 SMALL = 64 << 10  # 64 KiB: larger profiles are tables, never sRGB's primaries and curve
 TOLERANCE = 2.0  # of 255 levels; sRGB's variants differ by 0.5, a curve of 2.2 by 7
 ICC_MARK = b"ICC_PROFILE\0"
 TIFF_TAG = 34_675
-NAMES = {b"RGB ": "RGB", b"GRAY": "grey", b"CMYK": "CMYK"}  # the names of profiles' colour spaces that are applied
-BROKEN = b"broken"  # stands for a profile that cannot be read; no decoder takes it
+NAMES = {b"RGB ": "RGB", b"GRAY": "grey", b"CMYK": "CMYK"}  # the supported colour spaces
+BROKEN = b"broken"  # stands for an unreadable profile
 
-D65, D50 = (0.3127, 0.3290), (0.9642, 1.0, 0.8249)
-"""The white of displays, as chromaticity, and that of profiles, in XYZ."""
-Primaries = tuple[tuple[float, float], ...]
-"""The chromaticities x, y of white, red, green and blue."""
+D65, D50 = (0.3127, 0.3290), (0.9642, 1.0, 0.8249)  # the white of displays, as chromaticity, and of profiles, in XYZ
+Primaries = tuple[tuple[float, float], ...]  # chromaticities x, y of white, red, green and blue
 PRIMARIES: Mapping[str, Primaries] = {
     "sRGB": (D65, (0.64, 0.33), (0.30, 0.60), (0.15, 0.06)),
     "Display P3": (D65, (0.68, 0.32), (0.265, 0.69), (0.15, 0.06)),
@@ -49,26 +46,20 @@ PRIMARIES: Mapping[str, Primaries] = {
     "Rec. 2020": (D65, (0.708, 0.292), (0.170, 0.797), (0.131, 0.046)),
 }
 CODED_PRIMARIES = {1: "sRGB", 9: "Rec. 2020", 12: "Display P3"}
-Curve = tuple[float, ...]
-"""The numbers g, a, b, c and d of ICC's parametric curve 3: (ax + b) ** g from d on, cx below."""
+Curve = tuple[float, ...]  # numbers g, a, b, c and d of ICC's parametric curve 3: (ax + b) ** g from d on, cx below
 SRGB_CURVE: Curve = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 CODED_CURVES = {4: (2.2, 1.0, 0.0, 0.0, 0.0), 8: (1.0, 1.0, 0.0, 0.0, 0.0), 13: SRGB_CURVE}
-"""The transfer functions of H.273 that are applied; those of video and HDR are not."""
-SRGB_GAMMA, GAMMA_SPREAD = 45_455, 0.05  # of PNG's `gAMA`; libpng takes what is so near for sRGB's curve
+"""The supported transfer functions of H.273: neither video nor HDR."""
 BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
 LEVELS = np.arange(0, 256, 15)
-SAME = 0.01  # the greatest difference of a matrix's numbers from those of primaries that have a name
+SAME = 0.01  # greatest difference between the matrices of equal primaries
 
 
 def foreign_profile(data: bytes, form: str) -> bytes:
-    """Returns the ICC profile of an image whose colours are not sRGB's; nothing for any other image.
+    """Returns the ICC profile of an image in other colours than sRGB; empty for any other image.
 
-    Args:
-        data: the file, whose header was checked.
-        form: its format's name, as `image_header.Header` has it.
-
-    Raises:
-        ImageError: `too_large`: the profile has more bytes than any that is in use; nothing else, whatever the bytes.
+    The header must be checked; `form` is as in `Header`. Raises: ImageError: `too_large`, a profile above any size in
+    use; no other error, whatever the bytes.
     """
     profile = FINDERS[form](data) if form in FINDERS else b""
     if len(profile) > MOST_BYTES:
@@ -81,7 +72,7 @@ def _too_large(form: str, most: int) -> ImageError:
 
 
 def _of_jpeg(data: bytes) -> bytes:
-    """Joins the pieces by their numbers; a missing one makes a broken profile."""
+    """Joins the numbered pieces; a missing piece makes a broken profile."""
     pieces = dict[int, bytes]()
     for marker, offset in jpeg_segments(data):
         if marker == APP2 and data[offset + 4 : offset + 16] == ICC_MARK and len(data) > offset + 18:
@@ -90,15 +81,9 @@ def _of_jpeg(data: bytes) -> bytes:
 
 
 def _of_png(data: bytes) -> bytes:
-    """Takes `cICP`, else `iCCP`, else `sRGB`, else `gAMA` with `cHRM`, in the order of PNG's third edition."""
-    chunks = dict[bytes, bytes]()
-    for kind, start, end in takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data)):
-        if kind in (b"cICP", b"iCCP", b"sRGB", b"gAMA", b"cHRM"):
-            chunks.setdefault(kind, data[start:end])
-    coded = _of_code_points(*chunks.get(b"cICP", b"")[:2])
-    if coded or (profile := chunks.get(b"iCCP")) is None:
-        return coded or (b"" if b"sRGB" in chunks else _of_gamma(chunks.get(b"gAMA"), chunks.get(b"cHRM")))
-    return _inflated(profile.partition(b"\0")[2][1:])
+    chunks = takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data))
+    profile = next((data[start:end] for kind, start, end in chunks if kind == b"iCCP"), None)
+    return b"" if profile is None else _inflated(profile.partition(b"\0")[2][1:])
 
 
 def _inflated(data: bytes) -> bytes:
@@ -109,20 +94,6 @@ def _inflated(data: bytes) -> bytes:
     if len(profile) > MOST_INFLATED:
         raise _too_large("PNG", MOST_INFLATED)
     return profile or BROKEN
-
-
-@lru_cache(maxsize=64)
-def _of_gamma(gamma: bytes | None, chromaticities: bytes | None) -> bytes:
-    """Makes a profile of PNG's exponent and chromaticities, each in 100,000ths; of one alone none, as browsers do."""
-    if gamma is None or chromaticities is None:
-        return b""
-    try:
-        (exponent,), points = struct.unpack(">I", gamma), np.array(struct.unpack(">8I", chromaticities)) / 1e5
-        is_usual = abs(exponent / SRGB_GAMMA - 1) < GAMMA_SPREAD
-        curve = SRGB_CURVE if is_usual else (1e5 / exponent, 1.0, 0.0, 0.0, 0.0)
-        return made_profile(tuple((x, y) for x, y in points.reshape(4, 2).tolist()), curve)
-    except (struct.error, ArithmeticError, ValueError):
-        return BROKEN
 
 
 @lru_cache(maxsize=64)
@@ -143,7 +114,7 @@ def _of_tiff(data: bytes) -> bytes:
 
 
 def _of_boxes(data: bytes) -> bytes:
-    """Takes the first profile of an AVIF or HEIF, else its first code points."""
+    """Returns the first profile of an AVIF or HEIF, else its first code points."""
     colours = [data[start:end] for name, start, end in leaf_boxes(data) if name == b"colr"]
     profiles = (colour[4:] or BROKEN for colour in colours if colour[:4] in (b"prof", b"rICC"))
     codes = (_of_code_points(colour[5], colour[7]) for colour in colours if colour[:4] == b"nclx" and len(colour) > 7)
@@ -158,7 +129,7 @@ FINDERS: Mapping[str, Callable[[bytes], bytes]] = {
     "AVIF": _of_boxes,
     "HEIF": _of_boxes,
 }
-"""The readers of profiles, by the format's name."""
+"""The readers of profiles, by format."""
 
 
 def profile_name(profile: bytes) -> str:
@@ -170,9 +141,9 @@ def profile_name(profile: bytes) -> str:
 
 
 @lru_cache(maxsize=64)
-@np.errstate(all="ignore")  # numbers of hostile bytes move colours beyond all bounds
+@np.errstate(all="ignore")  # hostile numbers overflow
 def _recognised(profile: bytes) -> str | None:
-    """Names the primaries of a profile without tables; None where they have no name, or sRGB's have another curve."""
+    """Names the primaries of a profile without tables; None if unknown, or if sRGB's have another curve."""
     tags = _tags(profile)
     if profile[20:24] != b"XYZ " or any(re.match(rb"[AD]2B\d", tag) for tag in tags):
         return None
@@ -198,12 +169,12 @@ def _tags(profile: bytes) -> dict[bytes, bytes]:
 
 
 def _fixed(tag: bytes, count: int, offset: int = 8) -> Array:
-    """Reads numbers of 16 bits before the point and 16 behind. Raises: struct.error: the tag is cut off."""
+    """Reads 16.16 fixed-point numbers. Raises: struct.error: the tag is cut off."""
     return np.array(struct.unpack_from(f">{count}i", tag, offset)) / 65_536
 
 
 def _linear(tag: bytes) -> Array:
-    """Returns the light that a curve makes of `LEVELS`. Raises: ValueError, struct.error: it is of a rarer form."""
+    """Returns a curve's light at `LEVELS`. Raises: ValueError, struct.error: an unsupported curve."""
     x, kind = LEVELS / 255, tag[:4] + tag[8:10]
     if kind in (b"para\0\3", b"para\0\4"):
         g, a, b, c, d, e, f = _fixed(tag, 7 if kind[-1] == 4 else 5, 12).tolist() + [0.0] * (4 - kind[-1]) * 2
@@ -218,7 +189,7 @@ def _linear(tag: bytes) -> Array:
 
 
 def _moved(linear: Array, levels: npt.NDArray[np.int64]) -> float:
-    """Returns the greatest distance between levels and those that sRGB has for some light."""
+    """Returns the greatest distance between levels and sRGB's levels for some light."""
     light = linear.clip(0, 1)
     encoded = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
     return float(np.abs(255 * encoded - levels).max())
@@ -226,7 +197,7 @@ def _moved(linear: Array, levels: npt.NDArray[np.int64]) -> float:
 
 @lru_cache(maxsize=64)
 def _matrix(primaries: Primaries) -> Array:
-    """Returns the way from linear RGB to XYZ under D50, adapted as Bradford does: float64 [3, 3]."""
+    """Returns linear RGB to XYZ under D50, adapted by Bradford's method: float64 [3, 3]."""
     x, y = np.array(primaries).T
     white, *colours = np.stack([x, y, 1 - x - y], 1) / y[:, None]
     columns = np.array(colours).T
@@ -237,10 +208,9 @@ def _matrix(primaries: Primaries) -> Array:
 
 
 def made_profile(primaries: Primaries, curve: Curve) -> bytes:
-    """Makes a profile (ICC.1, version 4) of a display's primaries and one curve for all colours.
+    """Makes a display profile (ICC.1, version 4) from primaries and one curve for all colours.
 
-    Raises:
-        struct.error, ArithmeticError, ValueError: a number is out of range, or the primaries are on one line.
+    Raises: struct.error, ArithmeticError, ValueError: a number is out of range, or the primaries lie on one line.
     """
 
     def fixed(numbers: Any) -> bytes:

@@ -1,6 +1,6 @@
-"""Facts of images that are counted: transcoded formats, colour profiles, and losses, by their headers.
+"""Facts of images to count, read from headers: transcoded formats, colour profiles, and losses.
 
-A loss is what a file holds and its pixels, grey or RGB of 8 bits a value, do not.
+A loss is information in a file that its pixels, grey or RGB with 8 bits a value, do not keep.
 
 >>> losses(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005 1000"), "PNG")
 ('16 bits',)
@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from recordmill.transforms.contract.bounds import GIF_BLOCKS
-from recordmill.transforms.contract.exif import tiff_numbers, tiff_values
 from recordmill.transforms.contract.image_header import png_chunks
-from recordmill.transforms.contract.iso_media import leaf_boxes
+from recordmill.transforms.contract.image_parts import leaf_boxes, tiff_numbers, tiff_values
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
 
-COUNTS = ("transcoded", "profiles", "losses")  # the statistics of a feature's images, of a shard and of a version
+COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 ARRAY = "read NumPy arrays as kind `array` from Parquet, WebDataset or `format: python`"
 MASK = "save np.asarray(Image.open(file)) as a grey PNG, for `channels: 1, resize: nearest, store: png`"
 LOSSES = {
@@ -33,11 +32,11 @@ LOSSES = {
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "save each as a file, for a row or for `kind: image_sequence`"),
 }
-"""The fate of each, and what keeps it; empty where pixels are right. The number of bits stands before `bits`."""
+"""Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
-"""The first colours of Pascal VOC's palette, also DAVIS' and labelme's; in Windows' the eighth or ninth is another."""
+"""The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
-PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # a GIF's, their bytes by flags
+PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # bytes of a GIF's palette, by flags
 
 
 def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
@@ -51,26 +50,26 @@ def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def loss_lines(counts: Mapping[str, int]) -> Iterator[str]:
-    """Describes the losses of pixels, and what keeps them."""
+    """Describes the losses of pixels, with remedies."""
     return (f"{what}; to keep all, {instead}" for what, instead in loss_words(counts) if instead)
 
 
 def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Describes each loss, and what keeps the pixels: empty where no pixel is lost."""
+    """Describes each loss and its remedy, which is empty if no pixel is lost."""
     for name, images in sorted(counts.items()):
         becomes, instead = LOSSES.get("bits" if name.endswith(" bits") else name, ("lost", "see a later Recordmill"))
         yield f"{images:,} with {name}, {becomes}", instead
 
 
 def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
-    """Names the losses of a file of one of `FORMATS`, whose header was checked. Raises: ImageError: as that check."""
+    """Names the losses of a file of one of `FORMATS`, with a checked header. Raises: ImageError: as that check."""
     found = READERS[form](data) if form in READERS else ()
     names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
     return tuple(sorted({*names} - {""}))
 
 
 def _of_palette(colours: bytes, options: PixelOptions) -> str:
-    """Names the loss: none of grey, but of masks, which `resize: nearest` is for, unless an index is its grey."""
+    """Names a palette's loss: none for greys, except for masks (`resize: nearest`), unless each index is its grey."""
     red, green, blue = (colours[part::3] for part in range(3))
     is_mask, is_grey = options.resize == "nearest", red == green == blue
     if is_grey and (not is_mask or red == bytes(range(256))[: len(red)]):
@@ -125,8 +124,8 @@ def _bmp(data: bytes) -> Iterator[str | bytes]:
 
 def _tiff(data: bytes) -> Iterator[str | bytes]:
     (bits, space, samples), tags = tiff_numbers(data, 258, 262, 277), tiff_values(data, 320, 338)
-    extra = max(0, samples - {2: 3, 5: 4, 6: 3, 8: 3}.get(space, 1))  # behind RGB, CMYK, YCbCr, Lab or grey
-    alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # not stated, one is alpha, as Pillow has it
+    extra = max(0, samples - {2: 3, 5: 4, 6: 3, 8: 3}.get(space, 1))  # after RGB, CMYK, YCbCr, Lab or grey
+    alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # by default one is alpha, as in Pillow
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
     width, kind = tiff_numbers(data, 256, 254, is_second=True)
     yield from ["further frames"] * (width > 0 and not kind & 0b101)  # neither a smaller copy nor a mask
@@ -147,4 +146,4 @@ def _iso(data: bytes) -> Iterator[str | bytes]:
 
 
 READERS = {"PNG": _png, "GIF": _gif, "WebP": _webp, "BMP": _bmp, "TIFF": _tiff, "AVIF": _iso, "HEIF": _iso}
-"""By the format's name. They yield the names of losses, and palettes, RGB."""
+"""By format; they yield names of losses, and RGB palettes."""

@@ -1,11 +1,11 @@
-"""The image formats, and an image's header: its format, its size, and whether the graph decodes it as it is.
+"""The image formats, and an image's header: format, size, and whether the graph can decode it.
 
-A format needs a row in `FORMATS`, a function in `READERS` that reads its size, and a test. Where the graph does not
-decode it, Pillow makes PNG of it before (`pipeline.build.images.transcode`).
+A new format needs a row in `FORMATS`, a function in `READERS` that reads its size, and a test. If the graph cannot
+decode it, Pillow makes a PNG first (`pipeline.build.images.transcode`).
 
-A header is read from the bytes alone. Nothing is decoded or allocated, so that hostile bytes may come here first.
-(Pillow's `open` would: it fills the canvas of an animated PNG before it looks at its size, and its warnings cannot be
-silenced for one thread.) Parts that cost a decoder time or memory are counted (`bounds`), also those of metadata.
+A header is read from the bytes alone. Nothing is decoded or allocated, so hostile bytes may come here first. (Pillow's
+`open` fills the canvas of an animated PNG before it checks the size, and its warnings cannot be silenced for one
+thread.) Parts that cost a decoder time or memory are counted (`bounds`), including metadata.
 
 >>> read_header(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005"))
 Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
@@ -18,29 +18,21 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from recordmill.transforms.contract import bounds
+from recordmill.transforms.contract import bounds, image_parts
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.exif import check_exif, jpeg_parts, tiff_numbers
-from recordmill.transforms.contract.iso_media import Box, check_blocks, largest_size
 
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """A format that is read."""
+    """A supported format."""
 
     name: str
-    suffixes: tuple[str, ...]
-    """The ends of file names in small letters, with the dot."""
-    magic: bytes
-    """A regular expression that the first bytes match."""
-    pillow: str
-    """Pillow's name of the format; no other of its openers is tried."""
-    turned_by_pillow: bool = False
-    """Whether Pillow applies the EXIF orientation by itself when it loads the pixels."""
-    plugin: str = ""
-    """The module that teaches Pillow the format when it is imported; empty where Pillow knows it by itself."""
-    extra: str = ""
-    """The extra of `recordmill` that installs the plugin."""
+    suffixes: tuple[str, ...]  # in lower case, with the dot
+    magic: bytes  # pattern of the first bytes
+    pillow: str  # Pillow's name, the only opener to try
+    turned_by_pillow: bool = False  # Pillow itself applies the EXIF orientation
+    plugin: str = ""  # module to import before Pillow reads the format
+    extra: str = ""  # extra of `recordmill` with the plugin
 
 
 FORMATS = (
@@ -62,8 +54,7 @@ FORMATS = (
 )
 NAMED = {each.name: each for each in FORMATS}
 _MAGIC = {each.name: re.compile(each.magic, re.DOTALL) for each in FORMATS}
-SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)
-"""The suffixes of files that are listed as images, in any case."""
+SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)  # the suffixes of image files, in any case
 OTHERS = {
     rb"\0\0\x01\0": "ICO",
     rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": "JPEG 2000",
@@ -72,96 +63,88 @@ OTHERS = {
     rb"%PDF": "PDF",
     rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
 }
-"""The names of formats that are not read, for messages."""
-HEAD = 512  # bytes that are searched for a name of OTHERS
+"""Unsupported formats, for messages."""
+HEAD = 512  # bytes to search for OTHERS
 
 
 def format_of(data: bytes) -> ImageFormat | None:
-    """Returns the format of a file by its first bytes; None for one that is not read."""
+    """Returns the format of a file by its first bytes; None if unsupported."""
     return next((each for each in FORMATS if _MAGIC[each.name].match(data)), None)
 
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
 FROM_JPEG = b"Source\0JPEG"
-"""A text of PNGs that the build makes of JPEGs in another colour space: what is made of them is stored as JPEG."""
-LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg refuses
+"""Marks a PNG that the build made from a JPEG in another colour space, to be stored as JPEG again."""
+LOSSLESS = 0xC3  # the only 8-bit frame header that TensorFlow's libjpeg refuses
 PROGRESSIVE = (0xC2, 0xCA)
 END, SCAN, APP0, APP1, APP2 = 0xD9, 0xDA, 0xE0, 0xE1, 0xE2  # markers of JPEG
-MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # not those that stand alone, nor bytes that fill
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # neither standalone markers nor fill bytes
 AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
-"""The marker that ends a scan: not a stuffed byte, not a restart, nor a damaged byte that a decoder skips."""
+"""The marker that ends a scan, unlike stuffed bytes, restarts, and damaged bytes that decoders skip."""
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
+FULL_SCANS = 20  # for `max_pixels`, more for smaller images; programs write 10, for CMYK 18
 TURNED = re.compile(rb"\x01\x12\0\x03\0{3}\x01\0[\x05-\x08]|\x12\x01\x03\0\x01\0{3}[\x05-\x08]\0|irot")
-"""EXIF's tag of an orientation that swaps width and height, in either byte order, and HEIF's box that turns."""
+"""EXIF's tag of an orientation that swaps width and height, in either byte order, and HEIF's rotation box."""
 WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
 
-Size = tuple[int, int] | None
-"""Width and height in pixels, or None where the header does not state them."""
+Size = tuple[int, int] | None  # width and height in pixels; None if the header lacks them
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The facts that an image's header states."""
+    """The facts in an image's header."""
 
-    format: str
-    """The name of one of `FORMATS`."""
+    format: str  # a name in `FORMATS`
     width: int
-    """In pixels as they are stored, before EXIF turns them; at least 1. Of AVIF and HEIF the largest image's."""
+    """In stored pixels, before EXIF turns them; at least 1. The largest image's in AVIF and HEIF."""
     height: int
-    in_graph: bool
-    """Whether the graph decodes it, and rightly; `pipeline.build.images.transcode` makes a PNG of any other."""
-    scans: int = 1
-    """The number of passes of a decoder over the pixels: more than one for a JPEG of several scans."""
+    in_graph: bool  # the graph decodes it correctly; `pipeline.build.images.transcode` converts others to PNG
+    scans: int = 1  # a decoder's passes over the pixels, several for some JPEGs
 
 
 def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
-    """Refuses images that no decoder may see: of a format that is not read, of too many pixels, parts or scans.
+    """Refuses images before any decoder: an unsupported format, or too many pixels, parts or scans.
 
-    Where an annotation states a width and height, `200 x 100`, it refuses an image of others: its boxes lie elsewhere.
-
-    Raises:
-        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; nothing else, whatever the
-            bytes.
+    Also refuses another size than an annotation's, `stated` as `200 x 100`: its boxes would lie elsewhere. Raises:
+    ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; no other.
     """
     header = read_header(data)
     check_pixels(header.width, header.height, max_pixels)
     has, turned = f"{header.width} x {header.height}", f"{header.height} x {header.width}"
     if stated not in ("", has) and not (stated == turned and TURNED.search(data)):
-        wrong = f"the annotation states {stated} pixels, and the image has {has}: mend the size that boxes are of"
+        wrong = f"the annotation states {stated} pixels, and the image has {has}: correct the annotation's size"
         raise ImageError("malformed_row", wrong)
     allowed = min(bounds.JPEG_SCANS.most, FULL_SCANS * max_pixels // (header.width * header.height))
     if header.scans > allowed:
         size = f"{header.width} x {header.height} pixels in {header.scans} scans"
-        raise ImageError("too_slow", f"the {header.format} is of {size}; of this size {allowed} are allowed")
+        raise ImageError("too_slow", f"the {header.format} has {size}, above the limit of {allowed} for this size")
     return header
 
 
 def check_pixels(width: int, height: int, max_pixels: int) -> None:
-    """Refuses a size of too many pixels. Raises: ImageError: `too_many_pixels`."""
+    """Refuses too many pixels. Raises: ImageError: `too_many_pixels`."""
     if width * height > max_pixels:
         size = f"{width} x {height} = {width * height} pixels"
         raise ImageError("too_many_pixels", f"the header states {size}; max_pixels allows {max_pixels}")
 
 
 def check_tile(tags: Mapping[int, Any], max_pixels: int) -> None:
-    """Refuses a TIFF's tile, which is allocated whole, of too many pixels. Raises: ImageError: `too_many_pixels`."""
+    """Refuses a TIFF with too large tiles, which are allocated whole. Raises: ImageError: `too_many_pixels`."""
     check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)
 
 
 def read_header(data: bytes) -> Header:
     """Reads the header of an image's first frame, and counts the file's parts.
 
-    Raises:
-        ImageError: `unsupported_format`, `too_slow`; nothing else, whatever the bytes.
+    Raises: ImageError: `unsupported_format` or `too_slow`; no other, whatever the bytes.
     """
     form = format_of(data)
     if form is None:
         raise _unsupported(data)
     size, in_graph, scans = READERS[form.name](data)
     if size is None or not all(size):
-        raise ImageError("unsupported_format", f"the file begins as {form.name}, but its header states no size")
+        raise ImageError("unsupported_format", f"the file begins as {form.name}, but its header lacks the size")
     return Header(form.name, *size, in_graph, scans)
 
 
@@ -172,12 +155,11 @@ def _unsupported(data: bytes) -> ImageError:
     return ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
 
 
-Read = tuple[Size, bool, int]
-"""A header's size, whether the graph decodes the image, and rightly, and its scans."""
+Read = tuple[Size, bool, int]  # `Header`'s size, in_graph and scans
 
 
 def _jpeg(data: bytes) -> Read:
-    """Finds the frame header as libjpeg does, and counts the scans."""
+    """Finds the frame header as libjpeg does, and counts scans."""
     frame, size, components, scans, exif, previews = 0, None, 0, 1, list[bytes](), list[bytes]()
     for marker, offset in jpeg_segments(data):
         if marker in FRAMES and not frame:
@@ -188,13 +170,13 @@ def _jpeg(data: bytes) -> Read:
         elif marker in (APP1, APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
             (exif if marker == APP1 else previews).append(data[offset + 8 : segment_end(data, offset)])
             bounds.JPEG_EXIF.check(len(exif))
-    for block in (b"".join(piece[2:] for piece in exif), *previews):  # as Pillow joins it
-        check_exif(block)
+    for block in (b"".join(piece[2:] for piece in exif), *previews):  # joined as Pillow does
+        image_parts.check_exif(block)
     return size, frame != LOSSLESS, scans
 
 
 def _scans(data: bytes, offset: int) -> int:
-    """Counts a JPEG's scans from its first one on, up to the image's end, behind which a film may stand."""
+    """Counts a JPEG's scans from the first to the image's end; a film may follow."""
     scans, segments = 0, count(1)
     while data[offset + 1 : offset + 2] not in (bytes([END]), b""):
         bounds.JPEG_SEGMENTS.check(next(segments))
@@ -205,15 +187,14 @@ def _scans(data: bytes, offset: int) -> int:
 
 
 def segment_end(data: bytes, segment: int) -> int:
-    """Returns where a JPEG's segment ends, by the length behind its marker."""
+    """Returns the end of a JPEG segment, by the length after its marker."""
     return segment + 2 + int.from_bytes(data[segment + 2 : segment + 4], "big")
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yields a JPEG's markers with their offsets, up to its first scan, 10 bytes before the end or more.
+    """Yields a JPEG's markers and offsets up to the first scan, at least 10 bytes before the end.
 
-    Raises:
-        ImageError: `too_slow`, of segments, or of bytes in or between them, without end.
+    Raises: ImageError: `too_slow`: too many segments, or bytes in or between them.
     """
     end, loose = 2, 0
     for number in count():
@@ -235,7 +216,7 @@ def _png(data: bytes) -> Read:
     profiles = texts = 0
     for kind, start, end in png_chunks(data):
         if kind == b"eXIf":
-            check_exif(data[start:end])
+            image_parts.check_exif(data[start:end])
         profiles += kind == b"iCCP"
         texts += kind in (b"zTXt", b"iTXt")
         bounds.PNG_PROFILES.check(profiles)
@@ -244,8 +225,8 @@ def _png(data: bytes) -> Read:
     return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
 
 
-def png_chunks(data: bytes) -> Iterator[Box]:
-    """Yields a PNG's chunks, as boxes. Raises: ImageError: `too_slow`, of chunks without end."""
+def png_chunks(data: bytes) -> Iterator[image_parts.Box]:
+    """Yields a PNG's chunks as boxes. Raises: ImageError: `too_slow`: too many chunks."""
     start, kind, chunks = len(PNG) + 8, b"", count(1)
     while start <= len(data) and kind != b"IEND":
         bounds.PNG_CHUNKS.check(next(chunks))
@@ -255,7 +236,7 @@ def png_chunks(data: bytes) -> Iterator[Box]:
 
 
 def _gif(data: bytes) -> Read:
-    """Counts the blocks before the first frame, as Pillow reads them."""
+    """Counts blocks before the first frame, as Pillow reads them."""
     offset = 13 + (6 << (data[10] & 7) if data[10:11] >= b"\x80" else 0)
     blocks = comments = 0
     while data[offset : offset + 1] not in (b",", b";", b""):
@@ -278,14 +259,14 @@ def _webp(data: bytes) -> Read:
         bounds.WEBP_CHUNKS.check(next(chunks))
         kind, size = struct.unpack_from("<4sI", data, start - 8)
         if kind == b"EXIF":
-            check_exif(data[start : start + size])
+            image_parts.check_exif(data[start : start + size])
         start += size + size % 2 + 8
     is_animated = data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
     return _webp_size(data), not is_animated, 1
 
 
 def _webp_size(data: bytes) -> Size:
-    """Returns the size of an extended file's canvas, else of the one frame."""
+    """Returns the canvas size of an extended file, else the frame's."""
     kind = data[12:16]
     if len(data) < 30:
         return None
@@ -302,7 +283,7 @@ def _webp_size(data: bytes) -> Size:
 
 def _bmp(data: bytes) -> Read:
     size = _bmp_size(data)
-    if size and data[30:34] in (b"\1\0\0\0", b"\2\0\0\0"):  # run lengths, which Pillow expands in Python
+    if size and data[30:34] in (b"\1\0\0\0", b"\2\0\0\0"):  # run lengths; Pillow expands them in Python
         bounds.BMP_WIDTH.check(size[0])
         bounds.BMP_RUNS.check(len(data))
     return size, _is_plain_bmp(data), 1
@@ -318,7 +299,7 @@ def _bmp_size(data: bytes) -> Size:
 
 
 def _is_plain_bmp(data: bytes) -> bool:
-    """Whether TensorFlow decodes it rightly: 24 bits, uncompressed, and nothing after its pixels."""
+    """Whether TensorFlow decodes it correctly: 24 bits, uncompressed, and no bytes after the pixels."""
     if len(data) < 54:
         return False
     start, head, width, height, _, bits, compression = struct.unpack_from("<IIiiHHI", data, 10)
@@ -327,21 +308,21 @@ def _is_plain_bmp(data: bytes) -> bool:
 
 
 def _tiff(data: bytes) -> Read:
-    check_exif(data)
-    width, height, bits, bands, kind = tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
-    if bits > 16 or bands > 6 or kind in (2, 3):  # Pillow reads none of them as colours
+    image_parts.check_exif(data)
+    width, height, bits, bands, kind = image_parts.tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
+    if bits > 16 or bands > 6 or kind in (2, 3):  # Pillow cannot read these as colours
         form = {2: " with a sign", 3: " of floating point"}.get(kind, "")
         what = f"the TIFF has {bits} bits{form} in each of {bands or 1} bands"
         raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read arrays as kind `array`")
-    parts = jpeg_parts(data)
+    parts = image_parts.jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
     scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)
     return (width, height), False, max(1, scans // max(1, len(parts)))
 
 
 def _iso(data: bytes) -> Read:
-    check_blocks(data)
-    return largest_size(data), False, 1
+    image_parts.check_blocks(data)
+    return image_parts.largest_size(data), False, 1
 
 
 READERS: Mapping[str, Callable[[bytes], Read]] = {
@@ -354,4 +335,4 @@ READERS: Mapping[str, Callable[[bytes], Read]] = {
     "AVIF": _iso,
     "HEIF": _iso,
 }
-"""The readers of headers, by the format's name (`FORMATS`)."""
+"""The readers of headers, by format (`FORMATS`)."""

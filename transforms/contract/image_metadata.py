@@ -1,7 +1,7 @@
-"""Leaves out what an image file says besides its pixels: where, when and with what it was taken, its colour profile.
+"""Removes an image file's metadata: place, time, device, previews and colour profile.
 
-A file that is stored as it came (`store: original`, or a JPEG that already fits) would carry a phone's position into a
-dataset. The bytes that decode to pixels stay as they are, so every decoder gives the same pixels.
+A file stored unchanged (`store: original`, or a JPEG that already fits) would carry a phone's position into a dataset.
+The bytes that decode to pixels stay, so every decoder gives the same pixels.
 
 >>> without_metadata(b"neither JPEG nor PNG nor WebP")
 b'neither JPEG nor PNG nor WebP'
@@ -14,14 +14,14 @@ from itertools import count
 from recordmill.transforms.contract.bounds import JPEG_SEGMENTS
 from recordmill.transforms.contract.image_header import AFTER_SCAN, END, MARKER, PNG, SCAN, png_chunks, segment_end
 
-METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}  # JPEG's markers of application segments and comments
+METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}  # markers of application segments and comments
 KEPT_CHUNKS = frozenset(b"IHDR PLTE IDAT IEND tRNS gAMA cHRM sRGB sBIT bKGD pHYs acTL fcTL fdAT".split())
 KEPT_WEBP = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF"))
-WEBP_FLAGS = 0x20 | 0x08 | 0x04  # the bits of VP8X that announce a profile, EXIF and XMP
+WEBP_FLAGS = 0x20 | 0x08 | 0x04  # VP8X's bits for a profile, EXIF and XMP
 
 
 def without_metadata(data: bytes) -> bytes:
-    """Returns a JPEG, PNG or WebP without metadata, and without what follows its end; any other file as it is."""
+    """Returns a JPEG, PNG or WebP without metadata and trailing bytes; any other file unchanged."""
     if data.startswith(b"\xff\xd8\xff"):
         return b"\xff\xd8" + b"".join(_jpeg_pieces(data))
     if data.startswith(PNG):
@@ -33,9 +33,9 @@ def without_metadata(data: bytes) -> bytes:
 
 
 def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
-    """Yields the bytes that stay. A metadata segment longer than the file stops a decoder as the file's end does.
+    """Yields the bytes to keep. A truncated metadata segment ends the file, as it does for a decoder.
 
-    What follows more segments than any real file has stays as it is.
+    After more segments than any real file has, the rest is kept unchanged.
     """
     match, segments = MARKER.search(data, 2), count()
     while match is not None:
@@ -59,7 +59,7 @@ def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _colours(segment: bytes) -> bytes:
-    """Returns what an application segment says of how components are colours; JFIF's thumbnail is left out."""
+    """Returns a segment's facts about colour components; removes JFIF's thumbnail."""
     if segment[1] == 0xE0 and segment[4:9] == b"JFIF\0" and len(segment) >= 18:
         return segment[:2] + b"\0\x10" + segment[4:16] + b"\0\0"
     if segment[1] == 0xEE and segment[4:9] == b"Adobe" and len(segment) >= 16:

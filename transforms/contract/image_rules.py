@@ -1,14 +1,14 @@
-"""Rules of images for both engines: how pixels become upright, where they go in the result, what their grey is.
+"""Image geometry for both engines: orientation, placement in the result, and grey.
 
-The functions take integers, arrays and tensors alike, and compute in whole numbers, so that an image, its boxes and its
-points move by one rule in NumPy and in TensorFlow. EXIF orientations, 1 to 8, transpose first and then mirror.
+The functions take integers, arrays and tensors, and compute in whole numbers: images, boxes and points move by the same
+rule in NumPy and TensorFlow. EXIF orientations, 1 to 8, transpose first and then mirror.
 
 >>> is_transposed(6), mirrored(6)
 (True, (False, True))
 
-`placement` gives the box that is cut out of an image, the size that it is scaled to, and where it is in the result. It
-takes one image, shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or y, x. A point of the
-upright source goes to `(point - start) * scaled / box + offset`, outside of the result where the image was cut.
+`placement` gives the box to cut from an image, the size to scale it to, and its offset in the result. It takes one
+image, shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or y, x. A point of the upright source
+goes to `(point - start) * scaled / box + offset`, outside the result if the image was cut there.
 
 >>> placement(np.array([300, 400]), PixelOptions(size=(64, 64))).scaled.tolist()
 [48, 64]
@@ -20,52 +20,42 @@ import numpy as np
 
 from recordmill.transforms.contract.kinds.image import MAX_SIDE, PixelOptions
 
-TAG = 0x0112  # the number of EXIF's tag
+TAG = 0x0112  # EXIF's tag
 
 
 def is_transposed(orientation: Any) -> Any:
-    """Returns True where height and width change places: from 5 on."""
+    """Returns True for orientations that swap height and width: from 5 on."""
     return orientation >= 5
 
 
 def mirrored(orientation: Any) -> tuple[Any, Any]:
-    """Returns whether top and bottom, and whether left and right, change places; 5..8 mirror as 1..4 do."""
+    """Returns whether top and bottom, and left and right, are swapped; 5..8 mirror as 1..4 do."""
     turn = (orientation - 1) % 4
     return turn >= 2, (turn == 1) | (turn == 2)
 
 
-MAX_STRIP = 64
-"""The greatest length of a strip, in widths, before it is scaled and its centre cut; the rest is cut first."""
+MAX_STRIP = 64  # longest strip to scale, in widths; its ends are cut first
 
 
 class Placement(NamedTuple):
     """Pairs of int64, each of the source's shape: [2] or [rows, 2]."""
 
-    start: Any
-    """The first pixel of the box that is cut out of the upright source."""
-    box: Any
-    """The box's size."""
-    scaled: Any
-    """The size that the box is scaled to."""
-    offset: Any
-    """The scaled box's first pixel in the result: below 0 where the box is cut again."""
-    output: Any
-    """The result's size."""
+    start: Any  # first pixel of the box in the upright source
+    box: Any  # box's size
+    scaled: Any  # the scaled box's size
+    offset: Any  # its first pixel in the result; negative if it is cut again
+    output: Any  # result's size
 
 
 def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:
-    """Places images of some size, by `size`, `fit` and `shorter_side`.
+    """Places images with these sides, heights and widths of upright images, int64; `xp` is their module.
 
-    Args:
-        sides: heights and widths of upright images, int64; a side of 0 counts as 1.
-        options: an image's.
-        xp: the module of `sides`, NumPy or TensorFlow.
-
-    Sides are rounded half up, to 1 pixel at least; an odd margin has its larger half below and to the right.
+    A side of 0 counts as 1. Results are rounded half up, to at least 1 pixel; an odd margin has its larger half below
+    and to the right.
     """
 
     def divided(dividend: Any, divisor: Any) -> Any:
-        """Divides whole numbers, rounded half up, 1 at least."""
+        """Divides integers, rounded half up, at least 1."""
         return xp.maximum((2 * dividend + divisor) // (2 * divisor), 1)
 
     sides = xp.maximum(sides, 1)
@@ -84,7 +74,7 @@ def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:
         scaled = xp.minimum(size, divided(sides * turned, swapped))
         return Placement(nothing, sides, scaled, (size - scaled) // 2, size)
     if shorter is None:
-        # Cut before it is scaled: a strip of 1 x 16,000 pixels, scaled to fill, would be of millions.
+        # Cut before scaling: a strip of 1 x 16,000 pixels, scaled to fill, would have millions.
         box = xp.minimum(sides, divided(swapped * size, turned))
         return Placement((sides - box) // 2, box, size, nothing, size)
     start = xp.maximum(sides - MAX_STRIP * swapped, 0) // 2
@@ -94,10 +84,10 @@ def placement(sides: Any, options: PixelOptions, xp: Any = np) -> Placement:
 
 
 def upright(sides: Any, orientation: Any, xp: Any = np) -> Any:
-    """Swaps the sides, shape [2] or [rows, 2], of images that their orientation (shape [] or [rows]) transposes."""
+    """Swaps the sides, shape [2] or [rows, 2], for transposing orientations, shape [] or [rows]."""
     return xp.where(is_transposed(orientation)[..., None], sides[..., ::-1], sides)
 
 
 def luma(red: Any, green: Any, blue: Any) -> Any:
-    """Grey of ITU-R BT.601 in 16 bits, as Pillow rounds it; of integers or integer arrays or tensors of 0..255."""
+    """Grey of ITU-R BT.601 in 16 bits, rounded as Pillow does; takes integers, arrays or tensors of 0..255."""
     return (19_595 * red + 38_470 * green + 7_471 * blue + 32_768) // 65_536

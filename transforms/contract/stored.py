@@ -1,6 +1,4 @@
-"""From a record to a model's input, in both engines: stored parts by name, a batch's columns, choices of their form.
-
-`stored_features` says what a record holds, `Column` how a batch holds it, `FinishOptions` how it becomes model-ready.
+"""From records to a model's input, for both engines: stored parts by name, columns of a batch, and forms.
 
 >>> from recordmill.transforms.contract.kinds.number import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none", indicator=True)
@@ -22,23 +20,22 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Stored
 
-KEY = "key"  # the Example's feature that holds the row's key; no feature of the spec has this name
+KEY = "key"  # feature of an Example with the row's key, a reserved name
 
-UNENCODED = "@pixels"
-"""The end of the name by which the transform graph gives a feature's images before they are encoded as JPEG."""
+UNENCODED = "@pixels"  # suffix of the graph's output of images before JPEG encoding
 
-LENGTHS = "lengths"  # the end of a served input's name: how many values each row of a list has
+LENGTHS = "lengths"  # suffix of a served input: the number of values in each row's list
 
-IMAGES = ("image", "image_sequence")  # the kinds whose column is images
+IMAGES = ("image", "image_sequence")  # kinds with a column of images
 
 
 def part_name(feature: str, part: str) -> str:
-    """Returns the name of a part in a record: `caption` itself, `caption_length`; of `UNENCODED`, `photo@pixels`."""
+    """Returns a part's name in a record: `caption`, `caption_length`; for `UNENCODED`, `photo@pixels`."""
     return f"{feature}_{part}" if part and part != UNENCODED else feature + part
 
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:
-    """Returns what the features store by the names in a record, and with `with_key` the row's key."""
+    """Returns the stored parts by their names in a record, with `with_key` also the row's key."""
     named = {
         part_name(name, part): stored
         for name, description in features.items()
@@ -48,12 +45,12 @@ def stored_features(features: Mapping[str, Description], *, with_key: bool = Fal
 
 
 class Ragged(NamedTuple):
-    """Lists of different lengths, one a row: row i holds `values[splits[i] : splits[i + 1]]`."""
+    """Lists of varying length, one a row: row i holds `values[splits[i] : splits[i + 1]]`."""
 
     values: Any
-    """An array, or a list of bytes: the values of all rows, one after another."""
+    """The concatenated values of all rows: an array, or a list of bytes."""
     splits: npt.NDArray[np.int64]
-    """int64 [rows + 1], from 0, never falling."""
+    """int64 [rows + 1], from 0, ascending."""
 
     def lengths(self) -> npt.NDArray[np.int64]:
         """Counts the values of each row: int64 [rows]."""
@@ -61,24 +58,23 @@ class Ragged(NamedTuple):
         return lengths
 
 
-Bytes: TypeAlias = Sequence[bytes | memoryview]
-"""One value a row of a feature of bytes; memoryviews show the shard's own memory."""
+Bytes: TypeAlias = Sequence[bytes | memoryview]  # one value a row; memoryviews point into the shard's memory
 Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
 """A stored part: [rows, *shape] of int64 or float32, bytes, or lists of these."""
 
 
 class ArraySpec(NamedTuple):
-    """Shape and dtype of an array of a batch; in `ragged` ones the second dimension differs from row to row."""
+    """Shape and dtype of an array in a batch; in `ragged` arrays the second dimension varies by row."""
 
     shape: tuple[int | None, ...]
-    """The first is the rows; None where it differs from batch to batch."""
+    """Rows first; None varies by batch."""
     dtype: str
-    """A NumPy name, `bfloat16`, or `bytes`: an object array of bytes, which TensorFlow has as strings."""
+    """A NumPy name, `bfloat16`, or `bytes`: an object array of bytes, TensorFlow's strings."""
     ragged: bool = False
 
 
 class RowError(Exception):
-    """One row of a batch cannot be read; `row` is its position in the batch, from 0."""
+    """A row of a batch that cannot be read; `row` is its position in the batch, from 0."""
 
     def __init__(self, row: int, message: str) -> None:
         super().__init__(message)
@@ -92,7 +88,7 @@ TYPES = {bool: "True or False", int: "a whole number", str: "a string", Path: "a
 
 @dataclass(frozen=True, kw_only=True)
 class FinishOptions:
-    """Forms of images and texts; the defaults are the serving model's. Raises: DatasetError: a value is not allowed."""
+    """Forms of images and texts, by default the serving model's. Raises: DatasetError: an invalid value."""
 
     CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {
         "dtype": ("uint8", "float32", "bfloat16"),
@@ -100,21 +96,21 @@ class FinishOptions:
         "captions": ("all", "first", "random"),
     }
     dtype: str | None = None
-    """The dtype of images: `uint8` as stored, `float32` or `bfloat16` normalized; None as the spec says."""
+    """The dtype of images: `uint8` as stored, `float32` or `bfloat16` normalized; None: the spec's."""
     text: str = "padded"
-    """The form of texts: `padded` to one length; `bucketed`, padded in batches of like sizes; `ragged`; `packed`, the
-    batch's documents in the fewest rows of `text_length` ids."""
+    """The form of texts: `padded` to one length; `bucketed`, padded in batches of similar length; `ragged`; `packed`,
+    the batch's documents in few rows of `text_length` ids."""
     text_length: int | str | None = None
     """The length of padded texts: a number of ids, or `longest` for the batch's longest; by default the feature's
     `max_length`, else the batch's longest."""
     captions: str = "all"
-    """The texts of a row that has several: `all`; the `first`; or a `random` one, another each epoch."""
+    """From rows with several texts: `all`, the `first`, or a `random` one, another each epoch."""
     masks: bool = False
-    """Adds `<feature>_mask` to padded texts: bool, True where there is a token."""
+    """Adds `<feature>_mask` to padded texts: bool, True for tokens."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            if isinstance(getattr(self, each.name), np.generic):  # a state that holds it is JSON
+            if isinstance(getattr(self, each.name), np.generic):  # a reader's state is JSON
                 object.__setattr__(self, each.name, getattr(self, each.name).item())
             if not isinstance(each.type, str):
                 _check_type(each.name, getattr(self, each.name), get_args(each.type) or (each.type,))
@@ -126,7 +122,7 @@ class FinishOptions:
             raise DatasetError(f"text_length is a number of ids, at least 1, or '{LONGEST}', got {length!r}")
 
     def length_of(self, max_length: int | None) -> int | None:
-        """Returns the length of padded rows of a text with this `max_length`; None for the batch's longest."""
+        """Returns the padded length of a text with this `max_length`; None: the batch's longest."""
         if self.text_length is None:
             return max_length
         return self.text_length if isinstance(self.text_length, int) else None

@@ -1,8 +1,8 @@
-"""Memory for batches: page-aligned, and used again when no view of a batch is left.
+"""Memory for batches: page-aligned, and reused after the last view of a batch is gone.
 
-A large array has an anonymous memory map of its own. When the array and all its views are gone, the map waits for
-the next array of about its size: its pages are there already, so the kernel need not clear new ones. The alignment lets
-TensorFlow take an array as it is, without a copy.
+A large array has its own anonymous memory map. After the array and all its views are gone, the map waits for the next
+array of about its size, which saves the kernel clearing new pages. The alignment lets TensorFlow use an array without a
+copy.
 
 >>> memory = BatchMemory()
 >>> batch = memory.empty((256, 224, 224, 3), np.uint8)
@@ -23,13 +23,13 @@ Array: TypeAlias = npt.NDArray[Any]
 Empty: TypeAlias = Callable[[Sequence[int], npt.DTypeLike], Array]
 """Returns an uninitialized array of a shape and a dtype: `numpy.empty`, or `BatchMemory.empty`."""
 
-SMALL = 64 << 10  # 64 KiB: below, the allocator of C keeps pages itself
+SMALL = 64 << 10  # 64 KiB: below, C's allocator keeps pages
 STREAMED = 32  # bytes, see `pixels_read_soon`
-SPARE, SPARE_BYTES = 8, 32 << 20  # maps of a size that wait, or 32 MiB: more came from batches that a user collected
+SPARE, SPARE_BYTES = 8, 32 << 20  # waiting maps of a size, or 32 MiB: more come from batches that a user collected
 
 
+# Private to the process, as unnamed maps are on Windows.
 PRIVATE = {"flags": maps.MAP_PRIVATE | maps.MAP_ANONYMOUS} if hasattr(maps, "MAP_PRIVATE") else {}
-"""Makes a map private to the process, as one without a name is on Windows."""
 
 
 def _private_map(size: int) -> mmap:
@@ -40,32 +40,32 @@ def _private_map(size: int) -> mmap:
 
 
 class BatchMemory:
-    """Returns arrays for batches. Threads may share it; a forked process writes into pages of its own."""
+    """Allocates arrays for batches. Threads may share it; a forked process writes to its own pages."""
 
     new_map: ClassVar[Callable[[int], mmap | memoryview]] = staticmethod(_private_map)
-    """Returns memory of so many bytes; a worker process takes it from what it shares with its parent."""
+    """Allocates bytes; a worker process takes them from the memory shared with its parent."""
 
     def __init__(self) -> None:
         _keep_freed_memory()
-        # Maps by their size in bytes. Single operations on a dict and a list need no lock, and there may be none: the
-        # collector can end an array at any point of any thread, also inside `empty`.
+        # Maps by size in bytes. Single operations on a dict and a list need no lock, and a lock could deadlock: the
+        # collector can free an array at any point of any thread, also inside `empty`.
         self._spare: dict[int, list[mmap | memoryview]] = {}
         self._closed = False
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
-        """Returns an uninitialized array; its memory returns when its last view is gone."""
+        """Returns an uninitialized array; its memory is reused after its last view is gone."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
         if size < SMALL or dtype.hasobject:
             return np.empty(shape, dtype)
-        memory = self._take(1 << (size - 1).bit_length())  # pages that nothing is written to cost nothing
-        # Views hold on to this array: NumPy ends a chain of views at the array that stands on another's buffer.
+        memory = self._take(1 << (size - 1).bit_length())  # untouched pages are free
+        # All views keep this array alive: NumPy's chain of bases ends at an array on a foreign buffer.
         root = np.frombuffer(memory, np.uint8, size)
         weakref.finalize(root, _give_back, weakref.ref(self), memory).atexit = False
         return root.view(dtype).reshape(shape)
 
     def close(self) -> None:
-        """Frees the waiting memory; memory in use goes with its arrays. `empty` still gives arrays."""
+        """Frees waiting memory; memory in use goes with its arrays. `empty` still works."""
         self._closed = True
         self._spare.clear()
 
@@ -83,10 +83,10 @@ class BatchMemory:
 
 
 def pixels_read_soon(shape: Sequence[int]) -> Array:
-    """Returns memory for decoded pixels that are read again at once: uint8 of a shape, uninitialized.
+    """Returns memory for decoded pixels to be read again at once: uint8 of a shape, uninitialized.
 
-    libjpeg-turbo stores rows that begin at a multiple of 32 bytes (of 16 without AVX2) past the processor's cache:
-    `vmovntdq` in its jdcolext-avx2.asm. These begin beside one, which takes 6 to 10 % less of an image's time.
+    libjpeg-turbo writes rows at multiples of 32 bytes (16 without AVX2) past the processor's cache: `vmovntdq` in
+    jdcolext-avx2.asm. Rows beside a multiple save 6 to 10 % of an image's time.
     """
     size = math.prod(shape)
     memory = np.empty(size + STREAMED, np.uint8)
@@ -98,8 +98,8 @@ def pixels_read_soon(shape: Sequence[int]) -> Array:
 def _keep_freed_memory() -> None:
     """Makes glibc keep freed memory for the next allocation, once a process.
 
-    By default it hands larger pieces back to the kernel and faults them in again. A large piece that was freed raises
-    the sizes from which it does so (`mallopt`, M_MMAP_THRESHOLD: dynamic, to 32 MiB at most).
+    By default it returns larger pieces to the kernel and faults them in again. Freeing a large piece raises the
+    threshold (`mallopt`, M_MMAP_THRESHOLD: dynamic, to 32 MiB at most).
     """
     np.empty((32 << 20) - 8192, np.uint8)
 

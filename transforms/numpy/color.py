@@ -1,7 +1,7 @@
-"""Applies an image's colour profile: its pixels become sRGB's, by LittleCMS as Pillow has it, as browsers show them.
+"""Converts pixels to sRGB by an image's colour profile: LittleCMS through Pillow, with the result of browsers.
 
-The intent is relative colorimetric with black point compensation. A profile that LittleCMS does not read, or of other
-colours than the image's, is ignored.
+The intent is relative colorimetric with black point compensation. Unreadable profiles, and profiles for other colours
+than the image's, are ignored.
 
     convert = to_srgb(profile, image.mode)
     pixels = convert(image) if convert else image
@@ -13,22 +13,16 @@ from functools import lru_cache, partial
 
 from PIL import Image, ImageCms
 
-MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}
-"""Pillow's modes of the pixels that profiles of a colour space are for."""
+MODES = {b"RGB ": "RGB", b"GRAY": "L", b"CMYK": "CMYK"}  # Pillow's modes by a profile's colour space
 GREY = ("1", "L", "LA", "La", "I;16", "I;16B")
 FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION
 
 
 def to_srgb(profile: bytes, mode: str) -> Callable[[Image.Image], Image.Image] | None:
-    """Returns the function of images that applies a profile; None where it cannot be applied.
+    """Returns a function that applies a profile (`contract.color_profile`); None if it cannot be applied.
 
-    Args:
-        profile: as `contract.color_profile.foreign_profile` found it.
-        mode: Pillow's mode of the pixels as the file has them.
-
-    Returns:
-        The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or grey where the profile is grey's; with
-        the alpha that it got.
+    `mode` is Pillow's of the file's pixels. The function takes grey, RGB, RGBA or CMYK of 8 bits, and returns RGB, or
+    grey for a grey profile, keeping alpha.
     """
     space, own = MODES.get(profile[16:20]), "CMYK" if mode == "CMYK" else "L" if mode in GREY else "RGB"
     transform = _transform(profile, space) if space == own or (space, own) == ("RGB", "L") else None

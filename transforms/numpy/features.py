@@ -1,6 +1,6 @@
-"""Stored values to model-ready NumPy arrays, equal to `transforms.tensorflow.features` bit for bit.
+"""Stored values to model-ready NumPy arrays, bit for bit as `transforms.tensorflow.features`.
 
-Images that are scaled while they are read may differ by one level (`images`). `KINDS` lists a function for each kind.
+Images scaled by the reader may differ by one level (`images`). `KINDS` lists a function for each kind.
 
 >>> from recordmill.transforms.contract.kinds.number import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none")
@@ -10,6 +10,8 @@ Images that are scaled while they are read may differ by one level (`images`). `
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,8 +31,7 @@ from recordmill.transforms.numpy.images import ImageReader, ReadImages
 from recordmill.transforms.numpy.texts import Shares, padded, strings, texts
 
 Features: TypeAlias = Mapping[str, Description]
-Parts: TypeAlias = Mapping[str, Any]
-"""Columns or arrays, by part."""
+Parts: TypeAlias = Mapping[str, Any]  # columns or arrays, by part
 
 BOX = 4  # numbers
 
@@ -47,20 +48,20 @@ def finish(
     """Makes a batch of stored features model-ready: decoded, augmented, normalized, padded.
 
     Args:
-        features: the features' descriptions; their order is the result's.
-        columns: the columns of each of their parts, and the rows' keys where they are wanted.
+        features: descriptions, in the order of the result.
+        columns: the columns of their parts, and optionally the rows' keys.
         options: the forms of images and texts.
-        augment: changes of images, by feature; the boxes of an image move with it.
-        shares: float64 [rows] in [0, 1): choose one of a row's texts where not all are read; 0 chooses the first.
-        memory: memory for large arrays; None: each its own.
+        augment: changes of images, by feature; an image's boxes move with it.
+        shares: float64 [rows] in [0, 1): choose a text of each row if not all are read; 0 chooses the first.
+        memory: for large arrays; None: each its own.
 
     Returns:
-        By the parts' names, in the features' order: arrays [rows, …]; strings as object arrays of bytes;
-        ragged texts as `Ragged`. No rows give arrays of no rows.
+        By part name: arrays [rows, …]; strings as object arrays of bytes; ragged texts as `Ragged`. Zero rows are
+        valid.
 
     Raises:
         RowError: a row does not fit its feature's description.
-        DatasetError: bfloat16 needs ml_dtypes, which is not installed.
+        DatasetError: bfloat16 without ml_dtypes.
     """
     empty = np.empty if memory is None else memory.empty
     batch = Batch(features, columns, options, augment or {}, empty, shares)
@@ -71,28 +72,25 @@ def finish(
     return {**named, KEY: strings(columns[KEY])} if KEY in columns else named
 
 
+@dataclass
 class Batch:
-    """The arguments of `finish`, and the boxes that images move."""
+    """The arguments of `finish`, and the boxes to move with images."""
 
-    def __init__(
-        self,
-        features: Features,
-        columns: Mapping[str, Column],
-        options: FinishOptions,
-        augment: Mapping[str, Augment],
-        empty: Empty,
-        shares: Shares,
-    ) -> None:
-        self.columns, self.options, self.augment, self.empty = columns, options, augment, empty
-        self.shares = shares
-        self.boxes = {
-            name: (description.image, _boxes(name, columns[name]))
-            for name, description in features.items()
-            if isinstance(description, BoxesDescription)
-        }
+    features: Features
+    columns: Mapping[str, Column]
+    options: FinishOptions
+    augment: Mapping[str, Augment]
+    empty: Empty
+    shares: Shares
+
+    @cached_property
+    def boxes(self) -> dict[str, tuple[str, Ragged]]:
+        """The image and the writable boxes of each feature of boxes."""
+        boxes = {name: each for name, each in self.features.items() if isinstance(each, BoxesDescription)}
+        return {name: (each.image, _boxes(name, self.columns[name])) for name, each in boxes.items()}
 
     def stored(self, name: str, description: Description) -> dict[str, Any]:
-        """Returns the columns of a feature, by part."""
+        """Returns a feature's columns, by part."""
         return {part: self.columns[part_name(name, part)] for part in description.parts()}
 
     def images(self, name: str, description: ReadImages) -> ImageReader:
@@ -102,12 +100,12 @@ class Batch:
 
 
 def _boxes(name: str, column: Any) -> Ragged:
-    """Returns boxes of four numbers, float32 [boxes, 4], that may be written to."""
+    """Returns writable boxes of four numbers, float32 [boxes, 4]."""
     values, splits = column
     wrong = np.flatnonzero(splits % BOX)
     if len(wrong):
         row = int(wrong[0]) - 1
-        raise RowError(row, f"'{name}' holds {splits[row + 1] - splits[row]} numbers, which are no boxes of {BOX}")
+        raise RowError(row, f"'{name}' holds {splits[row + 1] - splits[row]} numbers, not boxes of {BOX}")
     return Ragged(np.array(values, np.float32).reshape(-1, BOX), splits // BOX)
 
 
@@ -116,7 +114,7 @@ def _values(batch: Batch, name: str, description: Description) -> Parts:
 
 
 def _array(values: Any) -> Array:
-    """Returns values as an array: bytes, or views of them, as `bytes`."""
+    """Returns values as an array, with bytes or views of them as `bytes`."""
     return strings(values) if isinstance(values, list) or values.dtype == object else values
 
 
@@ -135,7 +133,7 @@ def _filled(batch: Batch, rows: Ragged, length: int | None, padding: int | None 
 
 
 def _with_length(description: Padded, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
-    """Returns lists of the length that all have; or as wide as their limit, and their lengths."""
+    """Returns lists of a common length; or padded to their limit, with their lengths."""
     if isinstance(description.length, int):
         return {"": full(description.length)}
     return {"": full(description.max_length), "length": rows.lengths()}
@@ -168,7 +166,7 @@ def _categories(batch: Batch, name: str, description: CategoriesDescription) -> 
 
 
 def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
-    """Returns 1 at each id that a row holds, else 0: float32 [rows, size]. Ids below 0, of no name, are left out."""
+    """Returns 1 at each id of a row, else 0: float32 [rows, size]. Skips negative ids."""
     lengths = rows.lengths()
     of_row = np.repeat(np.arange(len(lengths)), lengths)
     wrong = np.flatnonzero(rows.values >= size)
@@ -222,4 +220,4 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     RawDescription: _raw,
     OwnDescription: _own,
 }
-"""The functions of the kinds, which take a batch, a feature's name and its description."""
+"""By kind: the function of a batch, a feature's name and its description."""

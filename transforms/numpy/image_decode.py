@@ -1,8 +1,8 @@
-"""Decoding of images without TensorFlow: equal to `transforms.tensorflow.image_decode` bit for bit.
+"""Image decoding without TensorFlow, bit for bit as `transforms.tensorflow.image_decode`.
 
-JPEG by libjpeg-turbo's accurate integer DCT with smooth chroma, through simplejpeg, and OpenCV for what that refuses;
-where they are not installed, through Pillow: the same pixels. PNG, WebP and BMP by Pillow. The rules for alpha, grey,
-CMYK, palettes, 16 bits and EXIF are those of `transforms.tensorflow.image_decode`.
+JPEG by libjpeg-turbo's accurate integer DCT with smooth chroma, through simplejpeg, with OpenCV for files that it
+refuses; or by Pillow, with the same pixels. PNG, WebP and BMP by Pillow. The rules for alpha, grey, CMYK, palettes,
+16 bits and EXIF are those of `transforms.tensorflow.image_decode`.
 
 >>> decode(data, 3).shape  # doctest: +SKIP
 (256, 256, 3)
@@ -29,7 +29,7 @@ from recordmill.transforms.numpy.pixels import placed
 
 try:
     import simplejpeg
-except ImportError:  # Pillow decodes the same pixels, and takes longer
+except ImportError:  # Pillow decodes the same pixels, slower
     simplejpeg = None  # type: ignore[assignment]
 
 Data: TypeAlias = bytes | memoryview
@@ -37,38 +37,31 @@ Data: TypeAlias = bytes | memoryview
 RATIOS = (8, 4, 2)  # this and the next two as in `transforms.tensorflow.image_decode`
 LARGE = 256
 SPARE = 2
-DEPTH = 24  # where a PNG states the bits of a sample
+DEPTH = 24  # offset of a PNG's bits per sample
 INKS = ("CMYK", "YCCK")
 SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
 UNREAD = (ValueError, KeyError)  # simplejpeg's errors; KeyError: it has no name for a subsampling
-ROWS = 64  # of an image that are converted at once, since values in between take more memory
-FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
+ROWS = 64  # to convert at once, to limit intermediate memory
+FORMATS = ("PNG", "WEBP", "BMP")  # the only openers of Pillow to try
 
 
 @cache
 def warn_of_old_pillow() -> None:
-    """Warns once a process, before Pillow opens an image of somebody else."""
+    """Warns once a process, before Pillow opens a foreign image."""
     if int(PIL.__version__.partition(".")[0]) < 13:
         text = 'Pillow %s opens images here, whose JPEG decoder has a known heap overflow: pip install "pillow>=13"'
         logging.getLogger("recordmill").warning(text, PIL.__version__)
 
 
 class DecodeError(ValueError):
-    """The bytes are no image, or a damaged one."""
+    """The bytes are not an image, or a damaged one."""
 
 
 def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST_PIXELS) -> Array:
-    """Decodes an image that the build encoded, JPEG or PNG: uint8 [height, width, channels].
+    """Decodes an image encoded by the build, JPEG or PNG: uint8 [height, width, channels].
 
-    Args:
-        data: the stored bytes.
-        channels: 1 or 3.
-        out: memory to decode into, uint8 [height, width, channels]; it is used, and is the result, where its shape is
-            the image's, and it may be overwritten where it is not.
-        most: pixels; an image whose header states more is not decoded.
-
-    Raises:
-        DecodeError: the bytes are neither, or damaged, or too many pixels.
+    `out` is memory to decode into: the result if its shape fits, else possibly overwritten. Raises: DecodeError:
+    another format, a damaged file, or a header of more than `most` pixels.
     """
     if data[:3] == JPEG:
         return jpeg(data, channels, out, most=most)
@@ -80,15 +73,10 @@ def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST
 
 
 def decode_original(data: Data, options: PixelOptions, orientation: int) -> Array:
-    """Decodes a file as a user gave it and turns it upright: uint8 [height, width, channels].
+    """Decodes a user's JPEG, PNG, WebP or BMP and turns it upright: uint8 [height, width, channels].
 
-    Args:
-        data: JPEG, PNG, WebP or BMP.
-        options: an image's. The sides are a half, a quarter or an eighth of the file's where the options allow it.
-        orientation: 1..8, as EXIF says it.
-
-    Raises:
-        DecodeError: the bytes are none of these, or damaged.
+    If the options allow it, sides are a half, a quarter or an eighth of the file's. `orientation` is 1..8, as in EXIF.
+    Raises: DecodeError: another format, or a damaged file.
     """
     if data[:3] == JPEG:
         pixels = _original_jpeg(data, options, orientation)
@@ -99,7 +87,7 @@ def decode_original(data: Data, options: PixelOptions, orientation: int) -> Arra
 
 
 def upright(pixels: Array, orientation: int) -> Array:
-    """Turns an image, [h, w, channels], as EXIF says: a view, [w, h, channels] for orientations 5..8."""
+    """Turns an image, [h, w, channels], by EXIF's orientation: a view, [w, h, channels] for 5..8."""
     if is_transposed(orientation):
         pixels = np.swapaxes(pixels, 0, 1)
     vertical, horizontal = mirrored(orientation)
@@ -114,37 +102,35 @@ def grey(rgb: Array) -> Array:
 def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, most: int = MOST_PIXELS) -> Array:
     """Decodes a JPEG without turning it: uint8 [height / ratio, width / ratio, channels].
 
-    `out` and `most` are as in `decode`; of CMYK there are 4 channels, the numbers as the file has them.
-
-    Raises:
-        DecodeError: it is cut off or damaged.
+    `out` and `most` are as in `decode`; 4 channels are a CMYK file's numbers. Raises: DecodeError: it is cut off or
+    damaged.
     """
     if simplejpeg is not None:
         try:
             high, wide = simplejpeg.decode_jpeg_header(data)[:2] if out is None else (0, 0)
             _check_pixels(high * wide // ratio**2, most)
-            # Neither the fast DCT nor fast chroma; the least sides make libjpeg choose the ratio.
+            # No fast DCT, no fast chroma; the minimum sides make libjpeg choose the ratio.
             least = (high // ratio, wide // ratio) if ratio > 1 else (0, 0)
             pixels = simplejpeg.decode_jpeg(data, SPACES[channels], False, False, *least, buffer=out)
             return pixels if out is None or pixels.shape != out.shape else out
         except DecodeError:
             raise
-        except UNREAD:  # `out` is too small, libjpeg warns of what it could make good, or the subsampling is rare
+        except UNREAD:  # `out` is too small, a recoverable warning of libjpeg, or rare subsampling
             if (pixels := _mended(bytes(data), channels, ratio, most)) is not None:
                 return pixels
     image, mode = _opened(data, ("JPEG",), load=False), {1: "L"}.get(channels, SPACES[channels])
     _check_pixels(image.width * image.height // ratio**2, most)
-    # Grey is the file's own luma, not computed from its colours again.
+    # Grey is the file's luma, not computed from colours.
     image.draft(mode, (image.width // ratio, image.height // ratio))
     pixels = _channels(_loaded(image).convert(mode))
     return 255 - pixels if mode == "CMYK" else pixels
 
 
 def _mended(data: bytes, channels: int, ratio: int, most: int) -> Array | None:
-    """Decodes a JPEG with stray bytes or of a rare subsampling, as the graph does; None where OpenCV is missing."""
+    """Decodes a JPEG with stray bytes or rare subsampling as the graph does; None without OpenCV."""
     high, wide, _ = _jpeg_header(data)
     _check_pixels(high * wide // ratio**2, most)
-    data, least = without_metadata(data), (high // ratio, wide // ratio)  # and without stray bytes before the pixels
+    data, least = without_metadata(data), (high // ratio, wide // ratio)  # also without stray bytes before the pixels
     if data.endswith(b"\xff\xd9"):
         with suppress(*UNREAD):
             return simplejpeg.decode_jpeg(data, SPACES[channels], False, False, *least, strict=False)
@@ -186,13 +172,13 @@ def _jpeg_header(data: Data) -> tuple[int, int, bool]:
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
         return height, width, space in INKS
-    except (AttributeError, *UNREAD):  # simplejpeg is not there, or knows no such header
+    except (AttributeError, *UNREAD):  # simplejpeg is missing, or refuses the header
         image = _opened(data, ("JPEG",), load=False)
         return image.height, image.width, image.mode == "CMYK"
 
 
 def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
-    """Returns the divisor of an upright JPEG's size while it is decoded (as in `tensorflow.image_decode`)."""
+    """Returns the divisor of an upright JPEG's size for decoding (as `tensorflow.image_decode`)."""
     least = min(options.size) if options.size else options.shorter_side
     if least is None or not options.dct_scaling or options.resize not in ("auto", "area"):
         return 1
@@ -207,18 +193,18 @@ def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
 
 
 def _check_pixels(pixels: int, most: int) -> None:
-    """Refuses an image that would be too large in memory, before any is taken: 700 bytes may state 65,500 x 65,500."""
+    """Refuses a too large image before allocation: 700 bytes may state 65,500 x 65,500."""
     if pixels > most:
-        raise DecodeError(f"its header states {pixels:,} pixels, and at most {most:,} are decoded")
+        raise DecodeError(f"its header states {pixels:,} pixels, above the limit of {most:,}")
 
 
 def _opened(data: Data, formats: tuple[str, ...], load: bool = True) -> Image.Image:
     warn_of_old_pillow()
     try:
-        read_header(bytes(data))  # counts what would hold Pillow up
+        read_header(bytes(data))  # counts parts that slow Pillow down
         image = Image.open(io.BytesIO(data), formats=formats)
-    except Exception as error:  # hostile bytes bring out any: struct.error, SyntaxError, MemoryError, …
-        raise DecodeError(f"it is no {' or '.join(formats)}, or is cut off or damaged") from error
+    except Exception as error:  # hostile bytes raise any: struct.error, SyntaxError, MemoryError, …
+        raise DecodeError(f"it is not {' or '.join(formats)}, or is cut off or damaged") from error
     return _loaded(image) if load else image
 
 
@@ -246,12 +232,12 @@ def _eight_bits(image: Image.Image) -> Array:
 
 
 def _colours_and_alpha(image: Image.Image, depth: int) -> tuple[Array, Array]:
-    """Returns the colours, int32 [h, w, 3], and the alpha, int32 [h, w, 1], of an image of samples of `depth` bits."""
+    """Returns colours, int32 [h, w, 3], and alpha, int32 [h, w, 1], of an image with `depth` bits a sample."""
     clear = image.info.get("transparency")
     if clear is None or image.mode == "P" or depth in (1, 8):
         rgba = np.asarray(image.convert("RGBA")).astype(np.int32)
         return rgba[..., :3], rgba[..., 3:]
-    # A PNG whose one clear colour Pillow compares with pixels of 8 bits, which these were not.
+    # Pillow compares this PNG's transparent colour with 8-bit pixels, which these were not.
     if image.mode == "RGB":
         raise DecodeError("it is a PNG of 16 bits with a clear colour, which TensorFlow alone decodes: `store: png`")
     samples = np.asarray(image)[..., np.newaxis].astype(np.int32)

@@ -1,7 +1,7 @@
 """Stored images to a batch of pixels without TensorFlow: decoded, augmented and normalized into the batch's memory.
 
-Equal to `tensorflow.image` bit for bit, but for originals that are scaled when they are read and for augmentations that
-scale: these differ by one level at most (`pixels`, `augment.movements`).
+Bit for bit as `tensorflow.image`, except that originals scaled by the reader and scaling augmentations differ by at
+most one level (`pixels`, `augment.movements`).
 
 >>> reader = ImageReader("image", description, "uint8")  # doctest: +SKIP
 >>> reader.images(encoded)[""].shape  # doctest: +SKIP
@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.array_layout import numpy_dtype
+from recordmill.transforms.contract.kinds.array import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import ImagePart, Shape
@@ -27,25 +27,25 @@ from recordmill.transforms.numpy.texts import mask
 
 ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
 
-SMALL = 16 << 10  # 16 KiB: raw images of fewer bytes are quicker joined and then read as one
+SMALL = 16 << 10  # 16 KiB: smaller raw images are joined and read as one
 
 
 class MovingBoxes:
-    """The boxes of images, which move with their pixels: the lists of one feature, or of several."""
+    """The boxes that move with images: the lists of one or several features."""
 
     def __init__(self, lists: Sequence[Ragged]) -> None:
-        """Takes lists of float32 [boxes, 4], which are written to."""
+        """Takes lists of float32 [boxes, 4], to be written to."""
         self._lists = lists
 
     def of(self, row: int) -> Array | None:
-        """Returns a row's boxes, of all lists: float32 [n, 4]; None where there are no lists."""
+        """Returns a row's boxes of all lists: float32 [n, 4]; None without lists."""
         return np.concatenate(self._rows(row)) if self._lists else None
 
     def put(self, row: int, boxes: Array | None) -> None:
         """Writes them back."""
         offset = 0
         for part in self._rows(row):
-            part[...] = boxes[offset : offset + len(part)]  # type: ignore[index] # there are boxes where there are lists
+            part[...] = boxes[offset : offset + len(part)]  # type: ignore[index] # not None, as `_rows` has lists
             offset += len(part)
 
     def _rows(self, row: int) -> list[Array]:
@@ -53,14 +53,13 @@ class MovingBoxes:
 
 
 class _Image(NamedTuple):
-    """An image that is to be read."""
+    """An image to read."""
 
     row: int
     data: Data
     turn: int
     changes: Sequence[Acting]
-    part: JpegPart | None
-    """The part that the first change needs, where that is less than the whole."""
+    part: JpegPart | None  # for the first change, if it needs less than the whole
 
 
 class ImageReader:
@@ -75,18 +74,15 @@ class ImageReader:
         boxes: Sequence[Ragged] = (),
         empty: Empty = np.empty,
     ) -> None:
-        """Takes the feature and its options.
+        """Takes the feature and its options. Raises: DatasetError: bfloat16 without ml_dtypes.
 
         Args:
-            name: the feature's, for errors.
+            name: the feature's.
             description: the feature's.
-            dtype: `uint8` as the pixels are; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: as described.
-            augment: changes of the pixels before they are normalized.
-            boxes: lists of boxes, float32 [boxes, 4], that move with the pixels; they are written to.
-            empty: gives the memory of the results.
-
-        Raises:
-            DatasetError: bfloat16 needs ml_dtypes, which is not installed.
+            dtype: `uint8` pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: the description's.
+            augment: changes of the pixels before normalization.
+            boxes: lists of boxes, float32 [boxes, 4], to be moved with the pixels in place.
+            empty: allocates the results.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._boxes = MovingBoxes(boxes)
@@ -96,38 +92,26 @@ class ImageReader:
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = numpy_dtype(dtype or description.dtype, ", or take dtype='float32'")
         self._normalize = normalizer(description.offset, description.scale, self._dtype, description.channel_order)
-        # Pixels on their way are here: memory that is used again at once stays in the processor's cache.
+        # Intermediate pixels: memory reused at once stays in the processor's cache.
         is_constant = None not in (*self._stored, *self._shape)
         self._scratch = pixels_read_soon(self._stored) if is_constant else None  # type: ignore[arg-type] # no None
 
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
-        """Reads one image a row.
+        """Reads one image a row, or none for empty bytes of an `optional` one; `turns` orient originals, 1..8.
 
-        Args:
-            encoded: stored bytes; empty for a missing image of a feature that is `optional`.
-            turns: their orientations, 1..8, where originals are stored.
-
-        Returns:
-            The part "", [rows, height, width, channels]; zeros for a missing one. Where images have their own sizes,
-            height and width are the largest of these (0 of none), with zeros below and to the right. Where the
-            description gives no common size, the part `shape` too, int64 [rows, 2]: each one's height and width.
-
-        Raises:
-            RowError: bytes that do not fit the description.
+        Returns the part "", [rows, height, width, channels]; zeros for a missing image. Images of varying size are
+        padded with zeros, below and to the right, to the largest (0 if none). Without a common size in the description,
+        the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes that do not fit
+        the description.
         """
         turns = [1] * len(encoded) if turns is None else turns
         batch, sides = self._of_any_size(encoded, turns) if None in self._shape else self._of_one_size(encoded, turns)
         return {"": batch, "shape": sides} if None in self._stored else {"": batch}
 
     def sequences(self, encoded: Ragged, length: int | None) -> Array:
-        """Reads any number of images a row: [rows, length, height, width, channels], zeros after a row's last.
+        """Reads any number of images a row: [rows, length, height, width, channels], padded with zeros.
 
-        Args:
-            encoded: lists of stored bytes.
-            length: the images to read of each row; None for the longest row's.
-
-        Raises:
-            RowError: bytes that do not fit the description.
+        `length` None is the longest row's. Raises: RowError: bytes that do not fit the description.
         """
         width = int(encoded.lengths().max(initial=0)) if length is None else length
         present = mask(encoded, width)
@@ -149,7 +133,7 @@ class ImageReader:
         return batch, present[:, np.newaxis] * np.array(self._shape[:2], np.int64)
 
     def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
-        """Reads raw images all at once, where they are small and none is missing; returns whether it did."""
+        """Reads small raw images at once, if none is missing; returns whether it did."""
         size = math.prod(batch.shape[1:])
         if self._description.encoding != "raw" or self._augment is not None or size > SMALL:
             return False
@@ -171,7 +155,7 @@ class ImageReader:
         return batch, sides
 
     def _prepared(self, rows: Iterable[int], files: Bytes, turns: Iterable[int]) -> list[_Image]:
-        """Cuts all JPEGs before any is decoded: the code of each step then stays in the processor's cache."""
+        """Cuts all JPEGs before decoding any: each step's code then stays in the processor's cache."""
         return [self._image(*image) for image in zip(rows, files, turns, strict=True)]
 
     def _image(self, row: int, data: Data, turn: int) -> _Image:
@@ -181,7 +165,7 @@ class ImageReader:
         return _Image(row, data, turn, changes, self._cut(data, changes))
 
     def _cut(self, data: Data, changes: Sequence[Acting]) -> JpegPart | None:
-        """Cuts out the part of a JPEG that the first crop needs; None where the whole image is to be decoded."""
+        """Cuts out the part of a JPEG for the first crop; None if the whole image is needed."""
         if self._description.encoding not in ("auto", "jpeg"):
             return None
         self._layout = layout = read_layout(data, self._layout)
@@ -200,7 +184,7 @@ class ImageReader:
         return not len(data) and self._description.optional
 
     def _pixels(self, image: _Image, out: Array | None = None) -> Array:
-        """Decodes and augments one image: uint8 [height, width, channels], which is `out` where that is given."""
+        """Decodes and augments one image: uint8 [height, width, channels], in `out` if given."""
         if self._augment is None:
             return self._whole(image, out if out is not None else self._scratch)
         part = self._part(image.part)
@@ -215,7 +199,7 @@ class ImageReader:
             return None
         try:
             pixels = jpeg(part.data, self._stored[2], self._scratch, most=self._description.most_pixels)
-        except DecodeError:  # the whole image's error says more
+        except DecodeError:  # decoding the whole image gives a better error
             return None
         return ImagePart(pixels, *part[1:])
 
@@ -238,5 +222,5 @@ class ImageReader:
             return decode(data, self._stored[2], out, self._description.most_pixels)
         size = math.prod(side or 0 for side in self._stored)  # raw images have one size
         if len(data) != size:
-            raise DecodeError(f"it is of {len(data):,} bytes, not {size:,}")
+            raise DecodeError(f"it has {len(data):,} bytes, not {size:,}")
         return np.frombuffer(data, np.uint8).reshape(self._stored)  # type: ignore[arg-type] # no None

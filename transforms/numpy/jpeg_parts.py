@@ -1,8 +1,8 @@
-"""Parts of JPEGs, cut out of the files without decoding the rest; their pixels are those of the whole, bit by bit.
+"""Parts of JPEGs, cut out without decoding the rest; their pixels equal those of the whole, bit by bit.
 
-A JPEG may hold a restart marker every few blocks. Between two markers nothing depends on what came before (ITU-T T.81,
-B.2.1 and E.1.4), so the segments that a part does not touch can be left out: what is left, with a smaller height and
-width in the header and the markers numbered anew, is a smaller JPEG that any decoder reads. The build writes such JPEGs
+A JPEG may hold a restart marker every few blocks. Decoding after a marker does not depend on earlier data (ITU-T T.81,
+B.2.1 and E.1.4), so segments outside a part can be dropped: with a smaller height and width in the header and
+renumbered markers, the rest is a smaller JPEG for any decoder. The build writes such JPEGs
 (`pipeline.build.images.transcode`).
 
 >>> layout = read_layout(data)                  # doctest: +SKIP
@@ -23,64 +23,50 @@ from recordmill.transforms.numpy.augment.base import Window, overlap
 Offsets = npt.NDArray[np.int64]
 BASELINE, HUFFMAN, SCAN, QUANTIZATION, INTERVAL = 0xC0, 0xC4, 0xDA, 0xDB, 0xDD
 SKIPPED = {HUFFMAN, QUANTIZATION, 0xFE, *range(0xE0, 0xF0)}  # tables, comments, applications' data
-FIRST_RESTART = 0xD0  # the second byte of the first of eight markers, one after another
-END = b"\xd9"  # the last one's
-WHOLE_SCAN = b"\x00\x3f\x00"  # all coefficients, all bits: what a sequential scan states
+FIRST_RESTART = 0xD0  # second byte of the first of eight consecutive markers
+END = b"\xd9"  # second byte of the last one
+WHOLE_SCAN = b"\x00\x3f\x00"  # a sequential scan: all coefficients, all bits
 LONGEST_FRAME = 19  # bytes of the header of three components
 BLOCK = 8
 WORD = 8  # bytes
-MARGIN = 2  # pixels around a part whose colours decide those of its border, where chroma is coarser
-LEAST_WIDTH = 16  # libjpeg makes chroma of narrower images finer in another way
+MARGIN = 2  # pixels around a part that affect its border's colours, for subsampled chroma
+LEAST_WIDTH = 16  # libjpeg upsamples chroma of narrower images differently
 
 
 class JpegPart(NamedTuple):
-    """A JPEG of some of an image's segments."""
+    """A JPEG of some segments of an image."""
 
     data: memoryview
-    y: int
-    """The place of its first row in the image, in pixels."""
-    x: int
-    """The place of its first column."""
-    height: int
-    """The image's height in pixels."""
+    y: int  # its first row in the image, in pixels
+    x: int  # its first column
+    height: int  # image's height in pixels
     width: int
-    window: Window
-    """The window that the segments were chosen by."""
+    window: Window  # the window that selected the segments
 
 
 @dataclass(frozen=True)
 class JpegLayout:
-    """The header of a baseline JPEG of one scan whose restart markers divide each row of MCUs into segments.
+    """The header of a baseline, single-scan JPEG with restart markers that divide each row of MCUs into segments.
 
-    An MCU is what the scan codes at a time: blocks of all components. Images that a build brought to one size have the
-    same header.
+    An MCU is the unit of coding: blocks of all components. Images that a build resized to one size share a header.
     """
 
-    header: bytes
-    """All bytes before the first segment."""
+    header: bytes  # all bytes before the first segment
     height: int
     width: int
-    unit: tuple[int, int]
-    """Height and width in pixels of an MCU."""
-    interval: int
-    """MCUs between two restart markers."""
-    frame: int
-    """The offset of the frame header."""
+    unit: tuple[int, int]  # height and width in pixels of an MCU
+    interval: int  # MCUs between two restart markers
+    frame: int  # offset of the frame header
 
     @cached_property
     def grid(self) -> tuple[int, int]:
-        """Counts the lines of segments, and the segments of a line."""
+        """The lines of segments, and the segments of a line."""
         return -(-self.height // self.unit[0]), -(-self.width // (self.unit[1] * self.interval))
 
     def part(self, data: bytes | memoryview, window: Window) -> JpegPart | None:
-        """Cuts out the segments that a window touches.
+        """Cuts out the segments that a window touches, which may reach beyond the image.
 
-        Args:
-            data: a JPEG that begins with the header.
-            window: may reach beyond the image.
-
-        Returns:
-            None where the markers do not fit the header, nothing could be left out, or the window is beyond the image.
+        None if markers do not fit the header, all segments are needed, or the window is outside the image.
         """
         high, step = self.unit[0], self.unit[1] * self.interval
         lines, columns = self.grid
@@ -101,11 +87,11 @@ class JpegLayout:
 
 
 def _bounds(data: bytes | memoryview, start: int, count: int) -> Offsets | None:
-    """Returns the offset of each segment, and one more behind the last; None where markers are not in order."""
+    """Returns the offset of each segment, and the end; None if markers are out of order."""
     scan = np.frombuffer(data, np.uint8)[start:]
     is_marker = np.zeros(-(-len(scan) // WORD) * WORD, np.bool_)
     np.equal(scan[:-1], 0xFF, out=is_marker[: len(scan) - 1])
-    is_marker[: len(scan) - 1] &= scan[1:].view(np.bool_)  # a byte of 255 that is no marker has a zero behind it
+    is_marker[: len(scan) - 1] &= scan[1:].view(np.bool_)  # other bytes of 255 are followed by 0
     marks = _places(is_marker)
     if len(marks) != count or scan.take(marks + 1).tobytes() != _markers(count):
         return None
@@ -116,7 +102,7 @@ def _bounds(data: bytes | memoryview, start: int, count: int) -> Offsets | None:
 
 
 def _places(mask: npt.NDArray[np.bool_]) -> Offsets:
-    """Returns the places of the few that are True of a multiple of 8, in a third of the time of `np.flatnonzero`."""
+    """Returns the indices of rare True values, a multiple of 8 long, in a third of the time of `np.flatnonzero`."""
     words = mask.view(np.uint64)
     some = words.astype(np.bool_).nonzero()[0]
     inner = words.take(some).view(np.bool_).nonzero()[0]
@@ -124,10 +110,7 @@ def _places(mask: npt.NDArray[np.bool_]) -> Offsets:
 
 
 def _joined(header: bytes, data: bytes | memoryview, starts: Offsets, ends: Offsets) -> bytearray:
-    """Joins lines of segments behind a header, by each line's start and the segments' ends.
-
-    Each segment ends in a marker, which is numbered anew.
-    """
+    """Joins lines of segments behind a header, by lines' starts and segments' ends, and renumbers their end markers."""
     stops = ends[:, -1]
     sizes = stops - starts
     shifts = sizes.cumsum()
@@ -141,22 +124,20 @@ def _joined(header: bytes, data: bytes | memoryview, starts: Offsets, ends: Offs
 
 @lru_cache(maxsize=256)
 def _markers(count: int) -> bytes:
-    """Returns the second bytes of the markers in which so many segments end."""
+    """Returns the second bytes of the end markers of so many segments."""
     return bytes(FIRST_RESTART + number % 8 for number in range(count - 1)) + END
 
 
 def _touched(start: int, length: int, side: int, margin: int, step: int) -> tuple[int, int]:
-    """Returns the first and the end of the steps of a side that a line of pixels touches; (0, 0) for none."""
+    """Returns the first and end step of a side that a line of pixels touches; (0, 0) for none."""
     first, end, _ = overlap(start, length, side)
     return (max(first - margin, 0) // step, -(-min(end + margin, side) // step)) if first < end else (0, 0)
 
 
 def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> JpegLayout | None:
-    """Reads a JPEG's header; None where it is no JPEG, or has no restart markers that it can be cut at.
+    """Reads a JPEG's header; None for other files, and JPEGs without usable restart markers.
 
-    Args:
-        data: the file.
-        latest: another file's, which is given again where this file has the same header.
+    `latest`, another file's layout, is returned if this file has the same header.
     """
     if latest is not None and bytes(data[: len(latest.header)]) == latest.header:
         return latest
@@ -177,11 +158,11 @@ def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> J
 
 
 def _unit(data: bytes | memoryview, offset: int) -> tuple[int, int] | None:
-    """Returns the height and width in pixels of an MCU, of a frame header; None for one that is rare."""
+    """Returns the height and width in pixels of a frame header's MCU; None for a rare one."""
     bits, components = data[offset + 4], data[offset + 9]
     if bits != 8 or components not in (1, 3) or data[offset + 3] != 8 + 3 * components or data[offset + 2]:
         return None
-    if components == 1:  # the scan has one block at a time, whatever the factors
+    if components == 1:  # the scan has single blocks, whatever the factors
         return BLOCK, BLOCK
     factors = [data[offset + 11 + 3 * component] for component in range(3)]
     wide, high = factors[0] >> 4, factors[0] & 15

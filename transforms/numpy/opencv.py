@@ -1,6 +1,6 @@
-"""OpenCV where it is installed, else None: NumPy then makes the same pixels, but for scaled ones.
+"""OpenCV if installed, else None: NumPy then makes the same pixels, except scaled ones.
 
-OpenCV and NumPy scale with weights that are rounded in different ways: they differ by one of 255 levels at most.
+OpenCV and NumPy round scaling weights differently, by at most one of 255 levels. Tests replace `cv2` here.
 """
 
 from typing import Any
@@ -11,6 +11,6 @@ try:
 except ImportError:
     cv2 = None
 else:
-    cv2.setNumThreads(1)  # the reader has threads, each with its own image
+    cv2.setNumThreads(1)  # the reader's threads have an image each
 
-TIE = 2.0**-12  # a quarter of the maps' unit, so that no sum lies between two levels, which OpenCV rounds in two ways
+TIE = 2.0**-12  # a quarter of the maps' unit: avoids ties, which OpenCV rounds in two ways

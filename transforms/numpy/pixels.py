@@ -1,13 +1,13 @@
-"""Decoded pixels brought to their size and normalized without TensorFlow, as `tensorflow.image_decode` and `image` do.
+"""Decoded pixels resized and normalized without TensorFlow, as `tensorflow.image_decode` and `image` do.
 
-Scaled pixels are weighted sums, rounded half to even: those of `nearest` are TensorFlow's, of every other
-method they differ from them by one level at most, because the sums are made in another order.
+Scaled pixels are weighted sums, rounded half to even. `nearest` equals TensorFlow; other methods differ by at most one
+level, because they sum in another order.
 
 >>> resize(np.zeros((32, 16, 3), np.uint8), PixelOptions(size=(64, 64))).shape
 (64, 64, 3)
 
-Normalized pixels are as they are, or `(pixel - offset) * scale` in float32 or bfloat16. The bits are those of
-`tensorflow.image`: float32 in every step, and bfloat16 is the float32 result rounded to even.
+Normalized pixels are uint8, or `(pixel - offset) * scale` in float32 or bfloat16, with the bits of `tensorflow.image`:
+float32 in every step; bfloat16 is the float32 result rounded to even.
 
 >>> normalize = normalizer([0.0], [0.5], np.dtype(np.float32))
 >>> out = np.empty((1, 2, 1), np.float32)
@@ -28,19 +28,18 @@ from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 
-Sides = tuple[int, int]
-"""Height and width in pixels, or y and x."""
+Sides = tuple[int, int]  # height and width in pixels, or y and x
 
 
 @lru_cache(maxsize=1024)
 def placed(sides: Sides, options: PixelOptions) -> Placement:
-    """Places an image of some size, in Python's integers; most images of a dataset have few sizes."""
+    """Places an image, in Python's integers; cached, as datasets have few sizes."""
     pairs = placement(np.array(sides, np.int64), options)
     return Placement(*(tuple(pair.tolist()) for pair in pairs))
 
 
 def resize(pixels: Array, options: PixelOptions) -> Array:
-    """Brings an image, uint8 [h, w, channels], to its size: uint8 [height, width, channels]."""
+    """Resizes an image, uint8 [h, w, channels]: uint8 [height, width, channels]."""
     goal = placed((pixels.shape[0], pixels.shape[1]), options)
     if options.size is None or options.fit != "crop":
         pixels = scale(pixels, goal.scaled, options.resize, options.antialias)
@@ -62,14 +61,10 @@ def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
 
 
 def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array | None = None) -> Array:
-    """Scales an image, uint8 [h, w, channels], to a height and width: uint8.
+    """Scales an image, uint8 [h, w, channels], not empty, to a height and width, at least (1, 1): uint8.
 
-    Args:
-        pixels: at least one.
-        size: at least (1, 1).
-        method: one of an image's `resize`. `auto`: area averaging if that has fewer pixels or as many, else bilinear.
-        antialias: whether a method's kernel widens when it shrinks; without effect on `auto`, `area` and `nearest`.
-        out: memory of the result's shape that may be used for it.
+    `auto` averages areas, or is bilinear if the result has more pixels. `antialias` widens a method's kernel when
+    shrinking, except for `auto`, `area` and `nearest`. `out` is optional memory of the result's shape.
     """
     sides = pixels.shape[:2]
     if size == sides:
@@ -89,7 +84,7 @@ def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array |
 
 
 def _by_opencv(method: str, antialias: bool, sides: Sides, size: Sides) -> int | None:
-    """Returns OpenCV's way to scale, where it has one that differs from TensorFlow's by one level at most."""
+    """Returns OpenCV's method if it differs from TensorFlow's by at most one level."""
     if method == "area" and size[0] <= sides[0] and size[1] <= sides[1]:
         return int(opencv.cv2.INTER_AREA)
     return int(opencv.cv2.INTER_LINEAR) if method == "bilinear" and not antialias else None
@@ -101,7 +96,7 @@ def _nearest(source: int, target: int) -> Array:
 
 
 Weights = tuple[Array, Array]
-"""The source pixels of each pixel of the result, int64 [target, taps], and their shares, float32 [target, taps]."""
+"""Source pixels of each result pixel, int64 [target, taps], and their shares, float32 [target, taps]."""
 
 
 def _summed(pixels: Array, weights: Weights) -> Array:
@@ -117,7 +112,7 @@ def _weights(method: str, antialias: bool, source: int, target: int) -> Weights:
 
 
 def _area(source: int, target: int) -> Weights:
-    """Weighs each source pixel by its area in a pixel of the result."""
+    """Weighs source pixels by their area in a result pixel."""
     step = np.float32(source) / np.float32(target)
     start = np.arange(target, dtype=np.float32) * step
     end = np.arange(1, target + 1, dtype=np.float32) * step
@@ -129,9 +124,9 @@ def _area(source: int, target: int) -> Weights:
 
 
 def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, source: int, target: int) -> Weights:
-    """Weighs pixels by a kernel about each point, wider by the factor of shrinking, cut at the edges.
+    """Weighs pixels by a kernel around each point, widened by the shrinking factor, cut at the edges.
 
-    In float32 as TensorFlow's ScaleAndTranslate, so that the same pixels lie within the kernel.
+    In float32 as TensorFlow's ScaleAndTranslate, which selects the same pixels.
     """
     step = 1 / (np.float32(target) / np.float32(source))
     wider = max(step, np.float32(1)) if antialias else np.float32(1)
@@ -152,7 +147,7 @@ def _cubic(x: Array) -> Array:
 
 
 def _mitchell(x: Array) -> Array:
-    """Mitchell's and Netravali's kernel of 1988 with B = C = 1/3."""
+    """Mitchell and Netravali's kernel of 1988 with B = C = 1/3."""
     near, far = ((7 / 6 * x - 2) * x) * x + 8 / 9, ((-7 / 18 * x + 2) * x - 10 / 3) * x + 16 / 9
     return np.where(x < 1, near, np.where(x < 2, far, 0))
 
@@ -169,19 +164,18 @@ KERNELS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
     "lanczos3": (_lanczos(3), 3.0),
     "lanczos5": (_lanczos(5), 5.0),
 }
-"""A kernel by the distance in pixels, and how far it reaches."""
-
+"""A kernel of the distance in pixels, and its radius."""
 
 Normalize: TypeAlias = Callable[[Array, Array], None]
-"""Writes pixels, uint8 [..., width, channels], into an array of their shape."""
+"""Writes pixels, uint8 [..., width, channels], into an array of that shape."""
 
 
 def normalizer(
     offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]", channel_order: str = "rgb"
 ) -> Normalize:
-    """Returns a function that writes an image's pixels as numbers of a dtype, by the offset and scale of each channel.
+    """Returns a function that writes pixels as numbers of a dtype, by each channel's offset and scale.
 
-    Its argument may be its result already, where that is uint8. With the order `bgr`, red and blue change places first.
+    Its uint8 argument may already be the result. The order `bgr` swaps red and blue first.
     """
     in_order = _in_order(offset, scale, dtype)
     return in_order if channel_order == "rgb" else lambda pixels, out: in_order(_reversed(pixels), out)
@@ -195,7 +189,7 @@ def _in_order(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[
 
 
 def _reversed(pixels: Array) -> Array:
-    """Copies pixels, red and blue in each other's place."""
+    """Copies pixels with red and blue swapped."""
     if opencv.cv2 is None or not pixels.size:
         return np.ascontiguousarray(pixels[..., ::-1])
     rows = pixels.reshape(-1, *pixels.shape[-2:])  # several images, one below the other
@@ -211,7 +205,7 @@ def _as_they_are(pixels: Array, out: Array) -> None:
 def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
     @lru_cache(maxsize=8)
     def rows(width: int) -> tuple[Array, Array]:
-        """Repeats the channels' numbers for a row of pixels: with three numbers NumPy takes several times as long."""
+        """Repeats the channels' numbers for a row of pixels: three numbers alone take NumPy several times as long."""
         first, second = (np.tile(np.array(numbers, np.float32), (width, 1)) for numbers in (offset, scale))
         return first, second
 
@@ -225,7 +219,7 @@ def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
 
 
 def _rounded(to_float: Normalize, dtype: "np.dtype[Any]", channels: int) -> Normalize:
-    """Rounds by a table of every pixel: rounding each number takes twice as long, and holds Python's lock."""
+    """Rounds by a table of all levels: rounding each number takes twice as long, and holds Python's lock."""
     levels = np.arange(256, dtype=np.uint8)
     numbers = np.empty((1, 256, channels), np.float32)
     to_float(np.stack([levels] * channels, -1)[np.newaxis], numbers)

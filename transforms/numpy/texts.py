@@ -1,6 +1,6 @@
-"""Lists of a batch made rectangular, and texts in the forms that models take: padded, ragged, or packed.
+"""Lists of a batch made rectangular, and texts as models take them: padded, ragged or packed.
 
-Everything is done for all rows at once, without TensorFlow; the padded form is that of `transforms.tensorflow.text`.
+All rows are processed at once, without TensorFlow; padding is as in `transforms.tensorflow.text`.
 
 >>> padded(Ragged(np.array([7, 8, 9]), np.array([0, 2, 2, 3])), None, 0, np.empty)
 array([[7, 8],
@@ -18,10 +18,9 @@ from recordmill.transforms.contract.kinds.text import TextDescription, TextsDesc
 from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.buffers import Array, Empty
 
-Shares: TypeAlias = npt.NDArray[np.float64] | float
-"""A number in [0, 1) a row, or one for all rows."""
+Shares: TypeAlias = npt.NDArray[np.float64] | float  # in [0, 1): one a row, or one for all
 ID = np.dtype("<i4")  # the dtype of ids in packed rows
-WIDE = 128  # values a row: above, rows are copied one by one; below, all at once by a mask
+WIDE = 128  # values a row: wider rows are copied one by one, others at once by a mask
 
 
 def texts(
@@ -32,25 +31,12 @@ def texts(
     empty: Empty,
     shares: Shares = 0.0,
 ) -> dict[str, Any]:
-    """Returns a text's ids in the form of the options; of several texts a row all, or one.
+    """Returns a text's ids, by part, in the form of the options; with several texts a row all, or one (`shares`).
 
-    Args:
-        name: the feature's, for errors.
-        description: the feature's.
-        stored: its parts: int64 lists, and others.
-        options: the form, the length, and whether padded ids have the part `mask`.
-        empty: gives the arrays' memory.
-        shares: choose the text of each row that has several (`one_text`).
-
-    Returns:
-        By part. All of several texts: `all_texts`. Padded: int64 [rows, length]; `mask`, bool of that shape, True where
-        there is an id of the text. Ragged: `Ragged` of int64, cut where a number is given as length. Packed here or by
-        the build: `packed_rows`, and fewer rows than texts where it is packed here. The part `length` stays as it is
-        stored, but of texts that are packed here.
-
-    Raises:
-        RowError: as `packed_rows`.
-        ValueError: texts are to be packed, but nothing says how long a row is.
+    All of several texts: `all_texts`. Padded: int64 [rows, length]; `mask`, bool of that shape, True for ids of the
+    text. Ragged: `Ragged` of int64, cut at a given length. Packed here or by the build: `packed_rows`; packing here
+    gives fewer rows than texts, and drops the stored part `length`. Raises: RowError: as `packed_rows`. ValueError:
+    packing without a row length.
     """
     if isinstance(description, TextsDescription):
         _check_rows(name, stored[""], stored["lengths"])
@@ -62,7 +48,7 @@ def texts(
         return packed_rows(name, unpacked(name, ids), stored["lengths"], description.packed, padding, empty)
     if options.text == "packed":
         if length is None:
-            raise ValueError(f"to pack '{name}', which has no max_length, give text_length, the ids of a row")
+            raise ValueError(f"to pack '{name}', which lacks max_length, give text_length, the ids of a row")
         return packed_rows(name, *first_fit(ids, length), length, padding, empty)
     if options.text == "ragged":
         return {**stored, "": ids if length is None else cut(ids, length)}
@@ -73,13 +59,12 @@ def texts(
 def all_texts(
     description: TextsDescription, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
 ) -> dict[str, Any]:
-    """Returns all texts of each row, padded or ragged.
+    """Returns all texts of each row, padded or ragged, by part.
 
-    Returns:
-        By part. Padded: "" the ids, int64 [rows, texts, length]; `lengths`, int64 [rows, texts]: the ids of each text,
-        0 after a row's last; `length`, int64 [rows]: the texts of each row, where their number varies; with `masks`
-        also `mask`, bool of the ids' shape. Both sides are as long as the longest where nothing limits them. Ragged:
-        "" the ids of a row's texts, one after another, and `lengths`, both `Ragged` of int64.
+    Padded: "" the ids, int64 [rows, texts, length]; `lengths`, int64 [rows, texts]: the ids of each text, 0 as padding;
+    `length`, int64 [rows]: the texts of each row, if their number varies; with `masks` also `mask`, bool of the ids'
+    shape. Without limits both sides are those of the longest. Ragged: "" the concatenated ids of a row's texts, and
+    `lengths`, both `Ragged` of int64.
     """
     splits, length = stored["lengths"].splits, options.length_of(description.max_length)
     of_text = Ragged(stored[""].values, _splits(stored["lengths"].values))
@@ -102,31 +87,24 @@ def all_texts(
 
 
 def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: Shares) -> Ragged:
-    """Chooses a text of each row, int64 ids; the empty text, with its begin and end, where a row has none.
+    """Chooses a text of each row, int64 ids; an empty text, with begin and end, for rows without texts.
 
-    Args:
-        description: the feature's.
-        stored: its parts.
-        shares: float64 [rows], or one for all, in [0, 1): of n texts, the one at `floor(n * share)`, so 0 chooses the
-            first. Features that have as many texts in a row give the same one of them.
+    `shares`, float64 [rows] or one for all, in [0, 1), choose text `floor(n * share)` of n, so 0 the first. Features
+    with equally many texts in a row get the same one.
     """
     ids, lengths, without = stored[""], stored["lengths"], description.empty_text
     counts = lengths.lengths()
     chosen = lengths.splits[:-1] + np.floor(counts * shares).astype(np.int64)
-    chosen[counts == 0] = len(lengths.values)  # the empty text, which is put after all others
+    chosen[counts == 0] = len(lengths.values)  # the empty text, after all others
     values = np.concatenate([ids.values, np.array(without, ids.values.dtype)])
     starts, sizes = _splits(lengths.values), np.append(lengths.values, len(without))
     return Ragged(values[_positions(starts[chosen], sizes[chosen])], _splits(sizes[chosen]))
 
 
 def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Array:
-    """Pads lists at their end, and cuts those that are longer: [rows, length, …] of the values' dtype.
+    """Pads lists of values of any shape at the end, and cuts longer ones: [rows, length, …] of the values' dtype.
 
-    Args:
-        rows: lists of values, which may have a shape of their own.
-        length: None for the longest list's; 0 of no rows.
-        padding: the value after a list's end.
-        empty: gives the result's memory.
+    The default `length` is the longest list's, 0 for zero rows; `empty` allocates the result.
     """
     width = int(rows.lengths().max(initial=0)) if length is None else length
     kept = cut(rows, width)
@@ -149,17 +127,14 @@ def cut(rows: Ragged, length: int) -> Ragged:
 
 
 def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
-    """Packs texts into rows of at most `length` ids: the longest first, each into the first row that has room for it.
+    """Packs texts into rows of at most `length` ids: longest first, each into the first row with room.
 
-    First-fit decreasing (Johnson 1973): at most 11/9 of the fewest rows, and one. Of texts of one length the first of
-    the batch comes first. What is longer than a row is cut; an empty text takes no room.
-
-    Returns:
-        The rows' ids, and the lengths of each row's texts: what `packed_rows` takes.
+    First-fit decreasing (Johnson 1973): at most 11/9 of the fewest rows, plus one. Texts of equal length keep their
+    order. Longer texts are cut; empty ones take no room. Returns what `packed_rows` takes: ids, and lengths of texts.
     """
     lengths = np.minimum(texts.lengths(), length)
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
-    room = np.full(len(order), length)  # of as many rows as there could be
+    room = np.full(len(order), length)  # in as many rows as possible
     rows = np.empty(len(order), np.int64)
     for text, size in enumerate(lengths[order].tolist()):
         rows[text] = (room >= size).argmax()
@@ -171,32 +146,21 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
 
 
 def unpacked(name: str, encoded: Bytes) -> Ragged:
-    """Returns the ids of rows that the build packed, int32 in bytes. Raises: RowError."""
+    """Returns the ids of rows packed by the build, int32 in bytes. Raises: RowError."""
     sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
     wrong = np.flatnonzero(sizes % ID.itemsize)
     if len(wrong):
         row = int(wrong[0])
-        raise RowError(row, f"'{name}' has {sizes[row]} bytes, which are no ids of {ID.itemsize} bytes each")
+        raise RowError(row, f"'{name}' has {sizes[row]} bytes, not ids of {ID.itemsize} bytes each")
     return Ragged(np.frombuffer(b"".join(encoded), ID), _splits(sizes // ID.itemsize))
 
 
 def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:
-    """Pads rows that hold several texts each, with the number and the positions of each text.
+    """Pads rows of several texts to `width`, with the number and the positions of each text.
 
-    Args:
-        name: the feature's, for errors.
-        ids: each row's ids, its texts one after another; int64.
-        lengths: how many ids each text of a row has; int64.
-        width: the length of the result's rows.
-        padding: the id after a row's end.
-        empty: gives the arrays' memory.
-
-    Returns:
-        [rows, width] each: "" the ids, int64; `segments`, int32: 1, 2, … by the text in the row, 0 where it pads;
-        `positions`, int32: 0, 1, … in the text, 0 where it pads.
-
-    Raises:
-        RowError: the lengths of a row are not those of its ids, or it has more ids than `width`.
+    Takes each row's concatenated ids, and the lengths of its texts, int64. Returns [rows, width] each: "" the ids,
+    int64; `segments`, int32: 1, 2, … by text in the row; `positions`, int32: 0, 1, … in the text; both with 0 as
+    padding. Raises: RowError: a row's lengths do not add up to its ids, or it has more ids than `width`.
     """
     _check_rows(name, ids, lengths, width)
     starts = _splits(lengths.values)
@@ -216,7 +180,7 @@ def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: in
 
 
 def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int | None = None) -> None:
-    """Compares the ids of each row with the lengths of its texts, and with the row's width, if it has one."""
+    """Compares each row's ids with its texts' lengths, and with the row's width, if any."""
     stored = ids.lengths()
     most = len(ids.values) if width is None else width
     possible = (lengths.values >= 0) & (lengths.values <= most)  # sums of others may wrap around
@@ -225,11 +189,11 @@ def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int | None = Non
     if len(wrong):
         row = int(wrong[0])
         ids_of_row = f"{stored[row]} ids" + ("" if width is None else f" in a row of {width}")
-        raise RowError(row, f"'{name}' has {ids_of_row}, and its texts are of {stated[row]} ids together")
+        raise RowError(row, f"'{name}' has {ids_of_row}, and its texts have {stated[row]} ids together")
 
 
 def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
-    """Writes rows, none longer than the array is wide, into an array, and the padding after them."""
+    """Writes rows, none longer than the array is wide, and the padding after them."""
     if len(rows.values) < WIDE * len(full):
         full.fill(padding)
         full[mask(rows, full.shape[1])] = rows.values
@@ -245,13 +209,13 @@ def _splits(lengths: Array) -> Array:
 
 
 def _positions(starts: Array, lengths: Array) -> Array:
-    """Returns the numbers `start, start + 1, …` of each list, one list after another."""
+    """Returns the numbers `start, start + 1, …` of each list, concatenated."""
     splits = _splits(lengths)
     return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
 
 
 def strings(values: Any) -> Array:
-    """Returns bytes, or views of them, as TensorFlow has strings: an object array of `bytes`, of the values' shape."""
+    """Returns bytes, or views of them, like TensorFlow's strings: an object array of `bytes`, of the values' shape."""
     shape = np.shape(values) if isinstance(values, np.ndarray) else (len(values),)
     result = np.empty(int(np.prod(shape)), object)
     result[:] = [bytes(value) for value in (values.flat if isinstance(values, np.ndarray) else values)]

@@ -1,8 +1,8 @@
-"""Categories: a name's id by its index in the vocabulary, or by its hash; one name a row, or several.
+"""Categories: ids of names by vocabulary index or by hash; one name a row, or several.
 
-A label's ids are the indices themselves, from 0. In any other feature 0 is a missing or unknown name; then come the
-`oov_buckets` that unknown names share, then the vocabulary. With `hash_buckets` there is no vocabulary: ids are 1 to n.
-In lists unknown names have an id of their own, 1, because 0 pads.
+A label's ids are the indices, from 0. Otherwise 0 is a missing or unknown name, then come the `oov_buckets` shared by
+unknown names, then the vocabulary. `hash_buckets` replaces the vocabulary by ids 1 to n. In lists unknown names have
+the id 1, because 0 pads.
 """
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Stat
 
 
 def prepare(options: NameOptions, column: tf.Tensor | None, context: Context) -> Prepared:
-    """Stores int64 ids; a `cross`, which has no column, joins the names of other features."""
+    """Stores int64 ids; a `cross`, without a column, joins the names of other features."""
     names = crossed([context.columns[name] for name in options.cross or ()]) if column is None else column
 
     def store(statistics: Statistics) -> Parts:
@@ -38,25 +38,25 @@ def ids(options: NameOptions, names: tf.Tensor, statistics: Statistics) -> tf.Te
 
 
 def _hashed(names: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Returns ids 1 to n by FarmHash's Fingerprint64, which never changes; 0 for a missing name."""
+    """Returns ids 1 to n by FarmHash's stable Fingerprint64; 0 for a missing name."""
     return tf.where(names == "", tf.constant(0, tf.int64), tf.strings.to_hash_bucket_fast(names, buckets) + 1)
 
 
 def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
-    """Joins the names of several columns, each of shape [rows]; empty where one of them is missing."""
+    """Joins the names of several columns, each of shape [rows]; empty if one is missing."""
     missing = tf.reduce_any([column == "" for column in columns], axis=0)
-    return tf.where(missing, "", tf.strings.join(columns, separator="\n"))  # no name holds a line break
+    return tf.where(missing, "", tf.strings.join(columns, separator="\n"))  # names contain no line breaks
 
 
 def list_features(description: CategoriesDescription, stored: Parts) -> Parts:
-    """Returns padded ids and the part `length` (`kind.padded`), or the float32 1s and 0s of `multi_hot`."""
+    """Returns padded ids and the part `length` (`kind.padded`), or float32 1s and 0s for `multi_hot`."""
     if description.read == "multi_hot":
         return {"": multi_hot(stored[""], description.vocabulary_size)}
     return padded(description, stored[""], tf.constant(description.padding_id, tf.int64))
 
 
 def multi_hot(rows: tf.RaggedTensor, size: int) -> tf.Tensor:
-    """Returns 1 at each id that a row holds, else 0: float32, shape [rows, size]. Leaves out ids below 0."""
+    """Returns 1 at each id of a row, else 0: float32 [rows, size]. Skips negative ids."""
     values = tf.cast(rows.flat_values, tf.int64)
     positions = tf.boolean_mask(tf.stack([rows.value_rowids(), values], axis=1), values >= 0)
     times = tf.scatter_nd(positions, tf.ones_like(positions[:, 0], tf.float32), [rows.nrows(), size])

@@ -1,7 +1,7 @@
-"""Stored to model-ready: the only way from a record to a model's input, for training and for serving.
+"""Stored to model-ready: the only path from a record to a model's input, for training and for serving.
 
 All functions work on a batch, and run eagerly, inside `Dataset.map` and inside a SavedModel. `KINDS` lists the graphs
-of the kinds: most have modules of their own; those of arrays, raw values and the user's own tensors are at the end.
+of the kinds; arrays, raw values and the user's own tensors have theirs at the end of this module.
 
 >>> features = read_descriptions(manifest.features)  # doctest: +SKIP
 >>> batches.map(lambda serialized: parse(features, serialized))  # doctest: +SKIP
@@ -29,25 +29,21 @@ Features = Mapping[str, Description]
 def parse(
     features: Features, serialized: tf.Tensor, *, with_key: bool = False, options: FinishOptions = SERVED
 ) -> dict[str, tf.Tensor]:
-    """Reads a batch of serialized Examples, string of shape [rows], in one parse and makes it model-ready.
+    """Parses a batch of serialized Examples, string of shape [rows], and makes it model-ready.
 
-    Returns:
-        The tensors of `model_features`, with the static number of rows where `serialized` has one; with the key:
-        `key` too, the rows' keys as string of shape [rows].
-
-    Raises:
-        tf.errors.InvalidArgumentError: a record is no Example, or lacks a feature.
+    Returns the tensors of `model_features`, keeping a static number of rows; `with_key` adds the rows' keys as `key`,
+    string of shape [rows]. Raises: tf.errors.InvalidArgumentError: a record is not an Example, or lacks a feature.
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
     ready = model_features(features, unpacked(features, stored), options)
-    for tensor in ready.values():  # padding and decoding lose the static number of rows
+    for tensor in ready.values():  # lost by padding and decoding
         if isinstance(tensor, tf.Tensor):
             tensor.set_shape([serialized.shape[0], *tensor.shape[1:]])
     return {**ready, KEY: stored[KEY]} if with_key else ready
 
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
-    """Returns the specs with which `tf.io.parse_example` reads the features, and the row's key on request."""
+    """Returns the specs for `tf.io.parse_example` of the features and, on request, the row's key."""
     stored = stored_features(features, with_key=with_key)
     return {name: part_spec(part) for name, part in stored.items()}
 
@@ -61,7 +57,7 @@ def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
 
 
 def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
-    """Restores the transform graph's output from records: the bytes of packed texts become ids."""
+    """Restores the transform graph's output from records: decodes the ids of packed texts."""
     packed = [
         name
         for name, feature in features.items()
@@ -75,14 +71,9 @@ def model_features(
 ) -> dict[str, tf.Tensor]:
     """Makes a batch of stored features model-ready: decoded, normalized, padded.
 
-    Args:
-        features: the features' descriptions; their order is the result's.
-        stored: for each of their parts a tensor of shape [rows], or ragged [rows, None]; anything else is left out.
-        options: of images and texts; by default the serving model's.
-
-    Returns:
-        Tensors of shape [rows, …] and the dtypes that the kinds' own `features` state, by the parts' names. No rows
-        give tensors of no rows.
+    Takes for each part a tensor of shape [rows], or ragged [rows, None], and ignores others. Returns tensors of shape
+    [rows, …] by the parts' names, in the features' order, with the dtypes of each kind's `features`; zero rows are
+    valid.
     """
     ready: dict[str, tf.Tensor] = {}
     for name, description in features.items():
@@ -128,7 +119,7 @@ def _all_texts(description: TextsDescription, parts: Parts, options: FinishOptio
 
 
 def prepare_array(options: ArrayOptions, column: tf.Tensor, context: Context) -> Prepared:
-    """Stores the arrays' bytes: the first `max_length` entries of a varying first side; zeros for a missing array."""
+    """Stores array bytes: at most `max_length` entries of a varying first side; zeros for a missing array."""
     unit, most = options.layout.unit, options.max_length
     if options.layout.is_ragged:
         kept = column if most is None else tf.strings.substr(column, 0, most * unit)
@@ -141,7 +132,7 @@ def prepare_array(options: ArrayOptions, column: tf.Tensor, context: Context) ->
 
 
 def array_features(description: ArrayDescription, stored: Parts) -> Parts:
-    """Returns arrays of the dtype, shape [rows, *shape]; of a varying first side padded with 0 (`kind.padded`)."""
+    """Returns arrays, shape [rows, *shape]; a varying first side is padded with 0 (`kind.padded`)."""
     layout, data = description.layout, stored[""]
     if not layout.is_ragged:
         numbers = tf.io.decode_raw(data, layout.dtype)
@@ -158,7 +149,7 @@ def prepare_raw(options: RawOptions, column: Any, context: Context) -> Prepared:
 
 
 def raw_features(description: RawDescription, stored: Parts) -> Parts:
-    """Returns the values as they are, shape [rows]; pads lists with 0 or `""` (`kind.padded`)."""
+    """Returns the values, shape [rows]; pads lists with 0 or `""` (`kind.padded`)."""
     return padded(description, stored[""]) if description.length is not None else stored
 
 
@@ -168,7 +159,7 @@ def prepare_own(options: FeatureOptions, column: Any, context: Context) -> Prepa
 
 
 def own_features(description: OwnDescription, stored: Parts) -> Parts:
-    """Returns the values: shape [rows, *shape]; ragged rows padded with 0 or `""`, [rows, longest]."""
+    """Returns the values, shape [rows, *shape]; pads ragged rows with 0 or `""`, [rows, longest]."""
     values = stored[""]
     return {"": values.to_tensor() if isinstance(values, tf.RaggedTensor) else values}
 
@@ -187,4 +178,4 @@ KINDS: Mapping[str, Kind] = {
     "raw": Kind(prepare_raw, raw_features),
     "own": Kind(prepare_own, own_features),
 }
-"""The graphs of the kinds by name."""
+"""The graphs of kinds by name."""

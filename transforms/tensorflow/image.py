@@ -1,15 +1,17 @@
-"""The graph of images: decoded, upright, brought to their size, stored; read again and normalized.
+"""The graph of images: decoded, upright, resized, stored; then decoded again and normalized.
 
-Every step computes in whole numbers or rounds exactly, so an image gives the same bytes in any batch. The steps have
-modules of their own: `contract.image_header` (before the graph), `image_properties`, `image_decode`, `image_encode`.
+Every step computes in integers or rounds exactly, so an image gives the same bytes in any batch. `image_properties`
+reads headers, `image_decode` gives pixels; `contract.image_header` checks files before the graph.
 
     check_header(data, max_pixels=64_000_000)
     pixels = resize(decode(tf.constant(data), options), options)
 
-Where images keep their own sizes, a batch is as high and wide as its largest, with zeros below and to the right, and
-the part `shape` gives each image's sides. With `optional`, an empty string is a missing image: zeros, and 1 in the part
-`missing`. `store: original` keeps the EXIF orientation as the part `orientation`, for the reader. A row of a sequence
-may have no images.
+Images of varying size are padded with zeros, below and to the right, to the largest of a batch, and the part `shape`
+gives each image's sides. With `optional`, an empty string is a missing image: zeros, and 1 in the part `missing`.
+`store: original` keeps the EXIF orientation as the part `orientation`, for the reader. Sequences may be empty.
+
+Workers encode JPEGs with restart markers (`pipeline.build.images.transcode`), so JPEG takes two steps: `unencoded`
+gives Netpbm, `as_jpeg` the JPEG. Both encoders give files of the same pixels.
 """
 
 import math
@@ -24,7 +26,6 @@ from recordmill.transforms.contract.image_rules import placement, upright
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions, ImageSequenceDescription
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.image_decode import decode, libjpeg, resize
-from recordmill.transforms.tensorflow.image_encode import as_jpeg, unencoded
 from recordmill.transforms.tensorflow.image_properties import is_jpeg, orientation, stored_sides, was_jpeg
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics, padded
 
@@ -32,10 +33,7 @@ AnyImages = ImageDescription | ImageSequenceDescription
 
 
 def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepared:
-    """Stores images, encoded strings of shape [rows], as `stored_image` does each.
-
-    The pixels' statistics come from `pixel_sums` of a sample, so nothing is left to analyze here.
-    """
+    """Stores images, encoded strings of shape [rows], by `stored_image`; statistics come from `pixel_sums`."""
 
     def store(_: Statistics) -> Parts:
         stored = _graph(options)(column)
@@ -48,7 +46,7 @@ def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepa
 
 @lru_cache(maxsize=16)
 def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
-    """Makes the function that stores a batch: traced once, where tf.Transform traces the preprocessing five times."""
+    """Makes the function that stores a batch: traced once, while tf.Transform traces the preprocessing five times."""
 
     def store(column: tf.Tensor) -> Parts:
         store_image = partial(stored_image, options=options)
@@ -60,10 +58,7 @@ def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
 def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     """Makes the stored parts of one image, a string scalar: scalars as in `image_spec`.
 
-    An empty string stays empty where `optional` allows it.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the bytes cannot be decoded.
+    An optional empty string stays empty. Raises: tf.errors.InvalidArgumentError: the bytes cannot be decoded.
     """
     way = _original if options.store == "original" else _encoded
     if not options.optional:
@@ -74,13 +69,13 @@ def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tens
 
 
 def image_spec(options: ImageOptions) -> dict[str, tf.TensorSpec]:
-    """Returns the specs of `stored_image`'s parts: one image's bytes, and for `store: original` its orientation."""
+    """Returns the specs of `stored_image`'s parts: an image's bytes, and an original's orientation."""
     parts = ImageDescription.parts_of({"encoding": options.store})
     return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()}
 
 
 def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
-    """Encodes the image at its size; a JPEG that fits keeps its bytes, so that no pixel is compressed twice."""
+    """Encodes the image at its size; a JPEG that fits keeps its bytes, to avoid compressing twice."""
     turn = orientation(encoded)
     pixels = resize(decode(encoded, options, turn), options)
     if options.store not in ("auto", "jpeg"):
@@ -91,7 +86,7 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
 
 
 def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Compares an upright JPEG's channels and size with those that it would get: bool scalar."""
+    """Compares an upright JPEG's channels and size with the wanted ones: bool scalar."""
     shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
     goal = placement(shape[:2], options, tf)
     same_size = tf.reduce_all(tf.stack([goal.box, goal.scaled, goal.output]) == shape[:2])
@@ -99,7 +94,7 @@ def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
 
 
 def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
-    """Returns an image's bytes once it is decoded, so that one that cannot be is an error."""
+    """Returns an image's bytes after decoding it, to fail on invalid ones."""
     return tf.strings.substr(encoded, tf.minimum(tf.shape(pixels)[0], 0), tf.strings.length(encoded))
 
 
@@ -109,10 +104,10 @@ def _original(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]
 
 
 def geometry(column: tf.Tensor) -> tf.Tensor:
-    """Reads the source sizes of images, encoded strings of shape [rows]: int64 [rows, 3]. Decodes nothing.
+    """Reads source sizes of images, encoded strings of shape [rows], without decoding: int64 [rows, 3].
 
-    Each row has the height and width in pixels of the upright source, which `placement` takes, and the EXIF
-    orientation, 1..8, that made it upright. An empty string gives zeros and 1.
+    Each row has the height and width in pixels of the upright source, as `placement` takes them, and its EXIF
+    orientation, 1..8. An empty string gives zeros and 1.
     """
 
     def source(encoded: tf.Tensor) -> tf.Tensor:
@@ -123,11 +118,10 @@ def geometry(column: tf.Tensor) -> tf.Tensor:
 
 
 def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums the pixels of images, strings of shape [rows], at their final size, before they are encoded.
+    """Sums the pixels of images, strings of shape [rows], at their final size, before encoding.
 
-    Returns:
-        The number of pixels, int64 [rows]; their sum and their sum of squares by channel, int64 [rows, channels]. All
-        are exact. An empty string gives zeros where `optional` allows it.
+    Returns the number of pixels, int64 [rows]; the sum and the sum of squares by channel, int64 [rows, channels]. All
+    are exact. An optional empty string gives zeros.
     """
     channels = options.channels
 
@@ -147,20 +141,16 @@ def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf
 
 
 def features(description: ImageDescription, stored: Parts) -> Parts:
-    """Decodes stored images, strings of shape [rows]; see `normalized_images`. The part `missing` stays as it is."""
+    """Decodes stored images, strings of shape [rows], by `normalized_images`; the part `missing` is unchanged."""
     ready = normalized_images(description, stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
 
 
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
-    """Decodes and normalizes each image of the part "", strings, ragged [rows, None], then pads with zeros.
+    """Decodes and normalizes the images of the part "", strings, ragged [rows, None], and pads with zeros.
 
-    Returns:
-        uint8 as they are, or float32, shape [rows, images, height, width, channels], and the part `length`, as
-        in `kind.padded`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the bytes are not what was stored.
+    Returns uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as in `kind.padded`.
+    Raises: tf.errors.InvalidArgumentError: the bytes are not what was stored.
     """
     encoded = stored[""]
     pixels = normalized_images(description, encoded.flat_values)[""]
@@ -170,21 +160,13 @@ def sequence_features(description: ImageSequenceDescription, stored: Parts) -> P
 def normalized_images(
     description: AnyImages, stored: tf.Tensor, turns: tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:
-    """Decodes stored images, strings of shape [n], and normalizes them.
+    """Decodes stored images, strings of shape [n], empty for a missing image, and normalizes them.
 
-    Args:
-        description: the feature's.
-        stored: the part "" of `stored_image`; empty for a missing image.
-        turns: their orientations, int64 [n], where the originals are stored.
-
-    Returns:
-        The part "": uint8 as they are, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels], in
-        the description's order of channels; zeros for a missing image. Where images keep their own sizes, height and
-        width are the largest of these (0 where n is 0), with zeros below and to the right, and the part `shape`, int64
-        [n, 2], is each image's height and width.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the bytes are not what `stored_image` gave.
+    `turns` are orientations of originals, int64 [n]. Returns the part "": uint8, or float32 `(pixel - offset) * scale`,
+    shape [n, height, width, channels], in the description's channel order; zeros for a missing image. Images of varying
+    size are padded with zeros, below and to the right, to the largest (0 if n is 0), and the part `shape`, int64 [n,
+    2], has each image's height and width. Raises: tf.errors.InvalidArgumentError: the bytes are not what `stored_image`
+    gave.
     """
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
     if None in description.shape:
@@ -196,7 +178,7 @@ def normalized_images(
 
 
 def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Reads images' own heights and widths without decoding them: int64 [n, 2]; zeros for a missing image."""
+    """Reads images' heights and widths without decoding: int64 [n, 2]; zeros for a missing image."""
 
     def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         size = stored_sides(row[0])
@@ -208,10 +190,10 @@ def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Te
 
 
 def _of_one_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Decodes images of the size that the description gives: uint8 [n, height, width, channels]."""
+    """Decodes images of the description's size: uint8 [n, height, width, channels]."""
     shape = list(description.shape)
     if description.encoding == "raw":
-        # With a fixed length, a missing image reads as zeros.
+        # A fixed length reads a missing image as zeros.
         length = math.prod(side or 0 for side in shape) if description.optional else None
         return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
 
@@ -222,7 +204,7 @@ def _of_one_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
 
 
 def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Pads images to the largest of them; their sizes are known before they are decoded."""
+    """Pads images to the largest; sizes are known before decoding."""
     channels = description.shape[2]
 
     def padded(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -234,7 +216,7 @@ def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
     largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
     signature = tf.TensorSpec([None, None, channels], description.dtype)
     batch = tf.cond(
-        tf.size(stored) > 0,  # without images there is no shape to stack
+        tf.size(stored) > 0,  # zero images cannot be stacked
         lambda: tf.map_fn(padded, (stored, turns), fn_output_signature=signature),
         lambda: tf.zeros([0, 0, 0, channels], description.dtype),
     )
@@ -269,5 +251,74 @@ def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:
 
 
 def _row(by_channel: tuple[float, ...], width: Any) -> tf.Tensor:
-    """Repeats the channels' numbers for a row of pixels: to broadcast three numbers alone takes three times as long."""
+    """Repeats the channels' numbers for a row of pixels: broadcasting three numbers takes three times as long."""
     return tf.tile(tf.constant([by_channel], tf.float32), [width, 1])
+
+
+SIDE = 5  # digits of a side in a Netpbm's header
+HEADER = len("P6 00000 00000 255 ")
+
+
+def unencoded(pixels: tf.Tensor, was_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+    """Encodes an image, uint8 [height, width, channels], as `store` says, with JPEGs as Netpbm: a string scalar.
+
+    Shapes are static for `raw`; `was_jpeg`, for `auto`, says whether the source is JPEG: bool scalar.
+    """
+    ways = {
+        "auto": lambda: tf.cond(was_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels)),
+        "jpeg": lambda: _to_netpbm(pixels, options),
+        "png": lambda: _to_png(pixels),
+        "raw": lambda: _to_raw(pixels),
+    }
+    return ways[options.store]()
+
+
+def as_jpeg(images: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+    """Encodes `unencoded` images, strings of shape [rows], from Netpbm; returns others unchanged."""
+
+    def encode(image: tf.Tensor) -> tf.Tensor:
+        is_netpbm = tf.strings.substr(image, 0, 3) == _format(options)
+        return tf.cond(is_netpbm, lambda: _to_jpeg(_of_netpbm(image, options), options), lambda: image)
+
+    return tf.map_fn(encode, images, fn_output_signature=tf.TensorSpec([], tf.string), parallel_iterations=1)
+
+
+def _format(options: ImageOptions) -> bytes:
+    return b"P6 " if options.channels == 3 else b"P5 "
+
+
+def _to_netpbm(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+    """Returns a header of constant length and the pixels' bytes (netpbm's PPM and PGM, 8 bits)."""
+    height, width = (tf.strings.as_string(tf.shape(pixels)[axis], width=SIDE, fill="0") for axis in (0, 1))
+    return tf.strings.join([_format(options), width, " ", height, " 255 ", _to_raw(pixels)])
+
+
+def _of_netpbm(image: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+    width, height = (tf.strings.to_number(tf.strings.substr(image, at, SIDE), tf.int32) for at in (3, 4 + SIDE))
+    pixels = tf.io.decode_raw(tf.strings.substr(image, HEADER, tf.strings.length(image)), tf.uint8)
+    return tf.reshape(pixels, tf.stack([height, width, options.channels]))
+
+
+def _to_jpeg(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+    return tf.io.encode_jpeg(
+        pixels,
+        format="rgb" if options.channels == 3 else "grayscale",
+        quality=options.quality,
+        progressive=False,
+        optimize_size=False,
+        chroma_downsampling=options.chroma == "4:2:0",
+        density_unit="in",
+        x_density=300,
+        y_density=300,
+        xmp_metadata="",
+    )
+
+
+def _to_png(pixels: tf.Tensor) -> tf.Tensor:
+    return tf.io.encode_png(pixels, compression=6)
+
+
+def _to_raw(pixels: tf.Tensor) -> tf.Tensor:
+    """Returns the pixels' bytes: the last field of a serialized uint8 tensor (`TensorProto.tensor_content`)."""
+    length = pixels.shape.num_elements() or tf.size(pixels)
+    return tf.strings.substr(tf.io.serialize_tensor(pixels), -length, length)

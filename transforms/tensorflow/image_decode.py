@@ -1,15 +1,15 @@
-"""Decodes an image's bytes to upright pixels, and brings them to their size, in the graph.
+"""Decodes an image's bytes to upright pixels, and resizes them, in the graph.
 
 JPEG by libjpeg's accurate integer DCT; CMYK by TensorFlow's rule (ink * black / 255). PNG of every type: 16 bits lose
-the low 8. WebP of one image, and BMP of 24 bits. Alpha lies on the background, `(colour * alpha + background *
-(255 - alpha) + 127) // 255`. Grey is `(19595 R + 38470 G + 7471 B + 32768) // 65536`, but a JPEG that stores its own
-luma gives that. Files that `read_header` says are not decoded `in_graph` are errors, never wrong pixels.
+the low 8. Still WebP, and 24-bit BMP. Alpha is laid on the background, `(colour * alpha + background * (255 - alpha) +
+127) // 255`. Grey is `(19595 R + 38470 G + 7471 B + 32768) // 65536`, except that a JPEG's own luma is kept. Files that
+`read_header` reports as not `in_graph` are errors, never wrong pixels.
 
-A photo that will be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled
-DCT), where that many of its pixels make a whole one everywhere.
+A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled DCT),
+if that divides all of its pixels evenly.
 
-`contract.image_rules` computes where an image goes; `resize` cuts and scales it, and lays it on the background. Every
-method rounds its weighted sums to the nearest whole number, half to even, and keeps them in 0..255.
+`contract.image_rules` computes an image's place; `resize` cuts and scales it, and lays it on the background. Every
+method rounds weighted sums to the nearest integer, half to even, clipped to 0..255.
 """
 
 from functools import partial
@@ -19,37 +19,26 @@ import tensorflow as tf
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored, placement, upright
 from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.tensorflow.image_properties import (
-    APART,
-    by_format,
-    contains,
-    is_jpeg,
-    jpeg_orientation,
-    other_orientation,
-)
+from recordmill.transforms.tensorflow import image_properties as properties
 
-PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
+PNG_PALETTE, PNG_ALPHA = 3, 4  # palettes' colour type; the bit for an alpha channel
 RATIOS = (1, 2, 4, 8)
-LARGE = 256  # pixels of the longer side: to decode a smaller JPEG costs less than the choice
-LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: images above the first are laid on the background in bands of the second
+LARGE = 256  # pixels of the longer side: decoding a smaller JPEG costs less than the choice
+LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: larger images are laid on the background in bands
 SPARE = 2  # times the result's sides: with less, photos look different (docs/images.md)
 
 
 def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | None = None) -> tf.Tensor:
-    """Decodes an image, a string scalar, and turns it upright: uint8 [height, width, channels].
+    """Decodes a JPEG, PNG, WebP or BMP, a string scalar, and turns it upright: uint8 [height, width, channels].
 
-    Args:
-        encoded: JPEG, PNG, WebP or BMP.
-        options: an image's. Its sides are a half, a quarter or an eighth of the file's where the options allow it.
-        orientation: int32 scalar 1..8; by default the file's own, from EXIF.
-
-    Raises:
-        tf.errors.InvalidArgumentError: the bytes are of another format, cut off or damaged.
+    If the options allow it, sides are a half, a quarter or an eighth of the file's. `orientation` is an int32 scalar
+    1..8, by default the file's, from EXIF. Raises: tf.errors.InvalidArgumentError: another format, or a truncated or
+    damaged file.
     """
     channels, background = options.channels, tuple(options.background)
     image = tf.cond(
-        is_jpeg(encoded),
-        lambda: _jpeg(encoded, jpeg_orientation(encoded) if orientation is None else orientation, options),
+        properties.is_jpeg(encoded),
+        lambda: _jpeg(encoded, properties.jpeg_orientation(encoded) if orientation is None else orientation, options),
         lambda: _other(encoded, orientation, channels, background),
     )
     return tf.ensure_shape(image, [None, None, channels])
@@ -66,10 +55,10 @@ def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 @tf.function(
     autograph=False,
     input_signature=[tf.TensorSpec([None, None, None], tf.uint8), tf.TensorSpec([], tf.int32)],
-    experimental_attributes=APART,
+    experimental_attributes=properties.APART,
 )
 def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for orientations 5..8."""
+    """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for 5..8."""
     transposed = tf.transpose(image, tf.where(is_transposed(orientation), [1, 0, 2], [0, 1, 2]))
     return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([*mirrored(orientation), False]))
 
@@ -80,7 +69,7 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
         return _decode_jpeg(encoded, channels)
     shape = tf.io.extract_jpeg_shape(encoded)
 
-    @tf.function(autograph=False, experimental_attributes=APART)
+    @tf.function(autograph=False, experimental_attributes=properties.APART)
     def reduced(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
         ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
         return tf.switch_case(_reduction(shape, orientation, options), ways)
@@ -93,20 +82,20 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
 
 
 def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Returns the index in RATIOS of the largest divisor of a JPEG's size that is allowed: int32 scalar."""
+    """Returns the index in RATIOS of the largest divisor allowed for a JPEG's size: int32 scalar."""
     sides = upright(tf.cast(shape[:2], tf.int64), orientation, tf)
     goal = placement(sides, options, tf)
     ratios = tf.constant(RATIOS[1:], tf.int64)[:, tf.newaxis]
-    # Then the reduced image is cut and scaled exactly as the whole one would be.
+    # Then the reduced image is cut and scaled exactly as the whole one.
     is_whole = tf.reduce_all(tf.concat([sides, goal.start, goal.box], 0) % ratios == 0, 1)
     is_enough = tf.reduce_all(goal.box >= SPARE * ratios * goal.scaled, 1)
-    return tf.reduce_sum(tf.cast(is_whole & is_enough, tf.int32))  # where 8 is allowed, 4 and 2 are
+    return tf.reduce_sum(tf.cast(is_whole & is_enough, tf.int32))  # 8 implies 4 and 2
 
 
 def _decode_jpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
     if channels == 3:
         return libjpeg(encoded, 3, ratio)
-    is_cmyk = tf.io.extract_jpeg_shape(encoded)[2] == 4  # libjpeg does not turn CMYK grey
+    is_cmyk = tf.io.extract_jpeg_shape(encoded)[2] == 4  # libjpeg cannot convert CMYK to grey
     return tf.cond(is_cmyk, lambda: _grey(libjpeg(encoded, 3, ratio)), lambda: libjpeg(encoded, 1, ratio))
 
 
@@ -123,47 +112,47 @@ def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
     )
 
 
-@tf.function(autograph=False, experimental_attributes=APART)
+@tf.function(autograph=False, experimental_attributes=properties.APART)
 def _other(
     encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
 ) -> tf.Tensor:
-    rgb = by_format(
+    rgb = properties.by_format(
         encoded,
         png=lambda: _decode_png(encoded, background),
         webp=lambda: _decode_webp(encoded, background),
         bmp=lambda: _decode_bmp(encoded),
     )
-    turn = other_orientation(encoded) if orientation is None else orientation
+    turn = properties.other_orientation(encoded) if orientation is None else orientation
     return _upright(rgb if channels == 3 else _grey(rgb), turn)
 
 
 def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
-    """Returns the bytes if they are good, else an empty string, which every decoder refuses.
+    """Returns valid bytes, else an empty string, which every decoder refuses.
 
-    An assertion would be a stateful operation, which the analysis' graph runs even where nothing needs the image.
+    An assertion would be a stateful operation, which the analysis' graph runs even if nothing needs the image.
     """
     return tf.where(good, encoded, "")
 
 
 def _head(encoded: tf.Tensor, size: int) -> tf.Tensor:
-    """Returns the first bytes as int32 [size]; zeros beyond the end of the data."""
+    """Returns the first bytes as int32 [size]; zeros beyond the data's end."""
     head = tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size)
     return tf.cast(head, tf.int32)
 
 
 def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    encoded = _only(encoded, tf.strings.substr(encoded, 0, len(PNG)) == PNG)  # the operation would take GIF too
+    encoded = _only(encoded, tf.strings.substr(encoded, 0, len(PNG)) == PNG)  # the operation also takes GIF
     head = _head(encoded, 26)
     depth, colour = head[24], head[25]
-    # `tRNS` may stand inside other data by chance: then the slower branch gives the same pixels.
-    opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
+    # If `tRNS` occurs by chance, the slower branch gives the same pixels.
+    opaque = (colour < PNG_ALPHA) & ~properties.contains(encoded, "tRNS")
     return tf.cond(
         opaque, lambda: tf.io.decode_png(encoded, channels=3), lambda: _with_alpha(encoded, depth, colour, background)
     )
 
 
 def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """Decodes a PNG that has transparency, and lays it on the background: uint8 [h, w, 3]."""
+    """Decodes a PNG with transparency, and lays it on the background: uint8 [h, w, 3]."""
 
     def other() -> tf.Tensor:
         image = tf.io.decode_png(encoded, channels=4)
@@ -172,14 +161,14 @@ def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, backgro
         full = tf.where((depth < 8) & (alpha > 0), tf.constant(255, tf.uint8), alpha)
         return _on_background(image, full, background)
 
-    # Decoded with its own channels, a palette gives three, or four where it has transparency.
+    # With its own channels, a palette gives three, or four with transparency.
     return tf.cond(
         colour == PNG_PALETTE, lambda: _maybe_clear(tf.io.decode_png(encoded, channels=0), background), other
     )
 
 
 def _maybe_clear(image: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """Keeps three channels as they are, lays four on the background: uint8 [h, w, 3]."""
+    """Keeps three channels, lays four on the background: uint8 [h, w, 3]."""
     return tf.cond(
         tf.shape(image)[-1] == 4,
         lambda: _on_background(image, image[..., 3], background),
@@ -190,13 +179,13 @@ def _maybe_clear(image: tf.Tensor, background: tuple[int, int, int]) -> tf.Tenso
 def _decode_webp(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     head = _head(encoded, 21)
     is_webp = tf.reduce_all(head[8:12] == list(b"WEBP"))
-    is_animated = tf.reduce_all(head[12:16] == list(b"VP8X")) & (head[20] & 2 > 0)  # it would decode every frame
+    is_animated = tf.reduce_all(head[12:16] == list(b"VP8X")) & (head[20] & 2 > 0)  # would decode every frame
     return _maybe_clear(tf.io.decode_webp(_only(encoded, is_webp & ~is_animated), channels=0)[0], background)
 
 
 def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
     head = _head(encoded, 34)
-    # A header of 40 to 255 bytes, 24 bits a pixel, no compression: else the pixels would come out wrong.
+    # A header of 40 to 255 bytes, 24 bits a pixel, uncompressed: other pixels would be wrong.
     is_plain = (head[14] >= 40) & (head[28] == 24) & (tf.reduce_sum(head[15:18]) + tf.reduce_sum(head[29:34]) == 0)
     return tf.io.decode_bmp(_only(encoded, is_plain), channels=3)
 
@@ -205,7 +194,7 @@ def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
 def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     """Lays an image, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
 
-    A large image goes through in bands of rows, because the values in between would fill a gigabyte.
+    Large images take bands of rows: their intermediate values would fill a gigabyte.
     """
     height, width = tf.unstack(tf.shape(alpha))
     rows = tf.maximum(1, BAND // tf.maximum(1, width))
@@ -224,7 +213,7 @@ def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, in
 
 @tf.function(autograph=False)
 def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """Mixes as `_on_background` says, in 16 bits, which hold every value."""
+    """Mixes as `_on_background`, in 16 bits, which hold every value."""
     weight = tf.cast(alpha, tf.uint16)
     rest = 255 - weight
     colours = [tf.cast(image[..., channel], tf.uint16) for channel in range(3)]
@@ -241,14 +230,11 @@ def _grey(rgb: tf.Tensor) -> tf.Tensor:
     return tf.cast(luma(*tf.split(tf.cast(rgb, tf.int32), 3, -1)), tf.uint8)
 
 
-MEANS = ("area", "bilinear", "nearest")  # of bytes: never beyond 0..255, as the other methods are beside an edge
+MEANS = ("area", "bilinear", "nearest")  # never beyond 0..255, unlike other methods near an edge
 
 
 def resize(image: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Brings an image, uint8 [h, w, channels], to its size: uint8 [height, width, channels].
-
-    Both sides are static where the options give a `size`.
-    """
+    """Resizes an image, uint8 [h, w, channels]: uint8 [height, width, channels], static if `size` is given."""
     goal = placement(tf.shape(image, tf.int64)[:2], options, tf)
     cuts = options.size is not None and options.fit == "crop"
     if cuts:
@@ -266,7 +252,7 @@ def _cut(image: tf.Tensor, start: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Lays the background above, below and beside: one of the two axes has no margin."""
+    """Adds margins of the background, only along one of the two axes."""
     red, green, blue = options.background
     colour = [red, green, blue] if options.channels == 3 else [luma(red, green, blue)]
 
@@ -280,9 +266,9 @@ def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: Pixe
 
 
 def _scaled(image: tf.Tensor, size: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Scales to a size, int64 [height, width], as `resize` says.
+    """Scales to int64 [height, width], as `resize` says.
 
-    `auto`: area averaging if that has fewer pixels or as many, else bilinear.
+    `auto` averages areas unless the result has more pixels, which is bilinear.
     """
     sides, method = tf.shape(image, tf.int64)[:2], options.resize
 

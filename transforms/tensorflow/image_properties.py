@@ -1,11 +1,11 @@
-"""An image's properties, read from its bytes in the graph without decoding it: format, size, EXIF orientation.
+"""An image's format, size and EXIF orientation, read from its bytes in the graph without decoding.
 
-Serving gets the same raw bytes as the build, so the graph reads what it needs of them.
+Serving gets the same raw bytes as the build, so the graph itself reads them.
 
-JPEG: the first `Exif` segment among the application segments (APPn, COM) that open the file. PNG: the first `eXIf`
-chunk at any position. WebP: the first `EXIF` chunk of a file whose header announces one. Tag 0x0112 of IFD0, SHORT
-or LONG, with a single value of 1..8, in either byte order; the last one counts. Everything else, malformed EXIF too,
-is orientation 1 and never an error.
+JPEG: the first `Exif` segment among the application segments (APPn, COM) at the start. PNG: the first `eXIf` chunk
+anywhere. WebP: the first `EXIF` chunk, if the header announces one. Tag 0x0112 of IFD0, SHORT or LONG, with a single
+value of 1..8, in either byte order; the first one counts. Anything else, including malformed EXIF, is orientation 1 and
+never an error.
 
     upright = orient(tf.io.decode_jpeg(encoded), orientation(encoded))
 """
@@ -18,16 +18,16 @@ from recordmill.transforms.contract.image_header import FROM_JPEG
 from recordmill.transforms.contract.image_rules import TAG
 
 SHORT, LONG = 3, 4
-HEAD = 65_536  # bytes of a JPEG in which its EXIF begins
-MAX_EXIF = 65_536  # bytes: a JPEG segment holds no more, and IFD0 stands at its start
-# Every step through a file costs about 10 µs. A photo has some ten segments; a PNG of 500 MB in libpng's usual 8 KiB
-# chunks has 60,000. Files made of millions of empty ones must not hold a worker up.
+HEAD = 65_536  # EXIF begins in these bytes of a JPEG
+MAX_EXIF = 65_536  # bytes: a JPEG segment's limit; IFD0 is at its start
+# A step through a file takes about 10 µs. A photo has about ten segments; a PNG of 500 MB in libpng's 8 KiB chunks has
+# 60,000. The limits stop files of millions of empty ones.
 MAX_SEGMENTS = 256
 MAX_CHUNKS = 65_536
 
-# TensorFlow visits every node of a branch that is not taken, several for each line here; a function that is not inlined
-# is one node. Together with the search before it, this makes a photo without EXIF 4 % cheaper.
-TEXT = 54  # where the text of a PNG's third chunk begins, behind `IHDR` and `sRGB`
+# TensorFlow visits every node of a branch not taken; a function kept out of line is a single node. With the search
+# before it, this saves 4 % for a photo without EXIF.
+TEXT = 54  # offset of the text in a PNG's third chunk, behind `IHDR` and `sRGB`
 APART = {"_noinline": True}
 BYTES = tf.TensorSpec([], tf.string)
 Branch = Callable[[], tf.Tensor]
@@ -35,29 +35,26 @@ Step = Callable[[tf.Tensor], tf.Tensor]
 
 
 def is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    """Checks that a string scalar begins as a JPEG: bool scalar."""
+    """Checks whether a string scalar begins as a JPEG: bool scalar."""
     return tf.strings.substr(encoded, 0, 3) == b"\xff\xd8\xff"
 
 
 def was_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    """Checks that a string scalar is a JPEG, or the PNG that the build makes of one in another colour space: bool."""
+    """Checks for a JPEG, or the PNG that the build makes of one in another colour space: bool scalar."""
     return is_jpeg(encoded) | (_piece(encoded, tf.constant(TEXT), tf.constant(len(FROM_JPEG))) == FROM_JPEG)
 
 
 def by_format(encoded: tf.Tensor, png: Branch, webp: Branch, bmp: Branch) -> tf.Tensor:
-    """Takes the branch of a file's format, by its first bytes; PNG's for anything else."""
+    """Takes the branch of a file's format, by its first bytes; PNG's for other formats."""
     is_webp, is_bmp = (tf.strings.substr(encoded, 0, len(mark)) == mark for mark in (b"RIFF", b"BM"))
     return tf.switch_case(tf.where(is_webp, 1, tf.where(is_bmp, 2, 0)), [png, webp, bmp])
 
 
 def stored_sides(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads height and width in pixels, before EXIF turns them, of an image: int64 [2]; zeros for an empty string.
+    """Reads an image's height and width in pixels, before EXIF turns them: int64 [2]; zeros for an empty string.
 
-    Args:
-        encoded: a string scalar, JPEG, PNG, WebP or BMP; other bytes give sides without a meaning.
-
-    Raises:
-        tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
+    Takes a string scalar, JPEG, PNG, WebP or BMP; other bytes give arbitrary sides. Raises:
+    tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
     """
     return tf.cond(
         is_jpeg(encoded),
@@ -81,7 +78,7 @@ def _bmp(head: tf.Tensor) -> tf.Tensor:
 
 
 def _webp(head: tf.Tensor) -> tf.Tensor:
-    """Reads the canvas of an extended file, else the single frame's size, of 14 bits a side (RFC 9649)."""
+    """Reads the canvas of an extended file, else the frame's size, 14 bits a side (RFC 9649)."""
     extended = tf.stack([1 + _number(head[27:30]), 1 + _number(head[24:27])])
     bits = _number(head[21:25])
     lossless = tf.stack([1 + bits // (1 << 14) % (1 << 14), 1 + bits % (1 << 14)])
@@ -90,7 +87,7 @@ def _webp(head: tf.Tensor) -> tf.Tensor:
 
 
 def _number(digits: tf.Tensor) -> tf.Tensor:
-    """Reads bytes as a little-endian number, int64."""
+    """Reads a little-endian number, int64."""
     return tf.reduce_sum(digits * [256**power for power in range(digits.shape[0])])
 
 
@@ -137,7 +134,7 @@ def _in_chunks(encoded: tf.Tensor) -> tf.Tensor:
     exif = int.from_bytes(b"eXIf", "big")
 
     def chunk(offset: tf.Tensor) -> tf.Tensor:
-        """Returns two big-endian int32 as int64: length in bytes, negative where it is out of range, and type."""
+        """Returns two big-endian int32 as int64: length in bytes, negative if out of range, and type."""
         return tf.cast(_read(encoded, offset, tf.int32, 2), tf.int64)
 
     def is_passed(head: tf.Tensor) -> tf.Tensor:
@@ -153,7 +150,7 @@ def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
     flags = _read(encoded, tf.constant(20), tf.uint8, 1)[0]
 
     def chunk(offset: tf.Tensor) -> tf.Tensor:
-        """Returns two little-endian int32 as int64: type, and length in bytes, negative where it is out of range."""
+        """Returns two little-endian int32 as int64: type, and length in bytes, negative if out of range."""
         return tf.cast(_read(encoded, offset, tf.int32, 2, little_endian=True), tf.int64)
 
     def is_passed(head: tf.Tensor) -> tf.Tensor:
@@ -170,7 +167,7 @@ def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _walk(start: tf.Tensor, head_at: Step, is_passed: Step, size: Step, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Steps from block to block of a file; gives the offset and the head of the first that is not passed."""
+    """Steps through a file's blocks; returns the offset and head of the first one not to pass."""
 
     def following(offset: tf.Tensor, head: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         after = offset + size(head)
@@ -181,14 +178,14 @@ def _walk(start: tf.Tensor, head_at: Step, is_passed: Step, size: Step, limit: i
 
 @tf.function(autograph=False, input_signature=[BYTES])
 def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
-    """Reads the orientation from EXIF's TIFF structure, a string scalar, maybe empty or cut: int32 scalar 1..8."""
+    """Reads the orientation from EXIF's TIFF, a string scalar, possibly empty or truncated: int32 scalar 1..8."""
     values = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64)
-    values = tf.concat([values, tf.zeros([10], tf.int64)], 0)  # so that a cut header reads as zeros
+    values = tf.concat([values, tf.zeros([10], tf.int64)], 0)  # a truncated header reads as zeros
     mark = tf.strings.substr(tiff, 0, 4)
     little = mark == b"II*\0"
 
     def number(digits: tf.Tensor, size: int) -> tf.Tensor:
-        """Reads the last axis, of `size` bytes, as one unsigned number in the file's byte order."""
+        """Reads the last axis, of `size` bytes, as an unsigned number in the file's byte order."""
         ascending = tf.where(little, digits, tf.reverse(digits, [-1]))
         return tf.reduce_sum(ascending * tf.constant([256**power for power in range(size)], tf.int64), -1)
 
@@ -213,13 +210,13 @@ def contains(data: tf.Tensor, pattern: str) -> tf.Tensor:
 
 
 def _read(data: tf.Tensor, offset: tf.Tensor, dtype: tf.DType, count: int, little_endian: bool = False) -> tf.Tensor:
-    """Reads `count` numbers at an offset; zeros beyond the end of the data."""
+    """Reads `count` numbers at an offset; zeros beyond the data's end."""
     size = count * dtype.size
     piece = _piece(data, offset, tf.constant(size, offset.dtype))
     return tf.io.decode_raw(piece, dtype, little_endian=little_endian, fixed_length=size)
 
 
 def _piece(data: tf.Tensor, offset: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Cuts out at most `size` bytes; none beyond the end of the data or where the size is negative."""
+    """Cuts out at most `size` bytes; none beyond the data's end or for a negative size."""
     start = tf.minimum(offset, tf.cast(tf.strings.length(data), offset.dtype))
     return tf.strings.substr(data, start, tf.maximum(size, 0))

@@ -1,7 +1,7 @@
-"""Numbers: clipped, transformed, normalized or put into buckets, in float64: the same bits in any batch.
+"""Numbers: clipped, transformed, normalized or bucketed, in float64: the same bits in any batch.
 
-The order of the steps: clip, transform, statistics of the train split, imputation of missing numbers, normalize or
-bucket. A missing number comes as NaN; the statistics leave it out. Those of lists are of all numbers in the lists.
+The steps: clip, transform, statistics of the train split, imputation of missing numbers, normalize or bucket. A missing
+number is NaN; statistics skip it. Statistics of lists cover all their numbers.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ import tensorflow as tf
 from recordmill.transforms.contract.kinds.number import SCALED_BY, SMALLEST, NumberOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 
-LN2_HIGH = 6.93147180369123816490e-01  # its last bits are zeros, so that a product with an exponent is exact
+LN2_HIGH = 6.93147180369123816490e-01  # its last bits are zeros, for exact products with an exponent
 LN2_LOW = 1.90821492927058770002e-10
 SERIES = (
     6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
@@ -25,7 +25,7 @@ def log(x: tf.Tensor) -> tf.Tensor:
     """Returns the natural logarithm of positive, normal, finite float64 values of any shape, within one ulp.
 
     Source: `__ieee754_log` of Sun's fdlibm: x = 2**k * (1 + f), 1 + f between the roots of 1/2 and 2, and a series in
-    f / (2 + f). Anything else, NaN and 0 too, gives some number.
+    f / (2 + f). Other inputs, including NaN and 0, give arbitrary numbers.
     """
     bits, shift = tf.bitcast(x, tf.int64), tf.constant(FRACTION_BITS, tf.int64)
     exponent = tf.bitwise.right_shift(bits - ROOT_HALF, shift)
@@ -43,7 +43,7 @@ def log(x: tf.Tensor) -> tf.Tensor:
 def log1p(x: tf.Tensor) -> tf.Tensor:
     """Returns log(1 + x) of finite float64 values above -1 of any shape, as exact near 0 as elsewhere.
 
-    The rounding error of 1 + x is added to its logarithm to first order (as in fdlibm's `log1p`).
+    Adds the rounding error of 1 + x to its logarithm, to first order (as fdlibm's `log1p`).
     """
     y = x + 1.0
     return log(y) + (x - (y - 1.0)) / y
@@ -53,7 +53,7 @@ TRANSFORMS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {"log": log, "log1p
 
 
 def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prepared:
-    """Stores a float32, or the int64 id of a bucket; with `indicator` the part `missing` too, int64 1 or 0."""
+    """Stores a float32 or an int64 bucket id; with `indicator` also the part `missing`, int64 1 or 0."""
     values = transformed(options, column)
     known = ~tf.math.is_nan(column) if options.optional else None
 
@@ -70,7 +70,7 @@ def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prep
 
 
 def used_statistics(options: NumberOptions) -> tuple[str, ...]:
-    """Names the learned statistics that the stored values follow from, as `dataset.json` has them."""
+    """Names the learned statistics that determine the stored values, as in `dataset.json`."""
     imputed = (str(options.impute),) if options.optional and options.impute in ("mean", "median") else ()
     if options.boundaries is not None:
         return imputed
@@ -80,7 +80,7 @@ def used_statistics(options: NumberOptions) -> tuple[str, ...]:
 
 
 def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
-    """Clips and transforms float32 values of any shape; gives float32. Those below `SMALLEST` are 0."""
+    """Clips and transforms float32 values of any shape to float32; values below `SMALLEST` become 0."""
     values = tf.where(tf.abs(values) < SMALLEST, values * 0, values)
     low, high = options.clip or (None, None)
     if low is not None:
@@ -93,13 +93,13 @@ def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
 
 
 def normalized(options: NumberOptions, values: tf.Tensor, statistics: Statistics) -> tf.Tensor:
-    """Makes the stored values, float32 or int64, from transformed float32 or float64 values without NaN."""
+    """Makes the stored float32 or int64 values from transformed ones, float32 or float64 without NaN."""
     if options.boundaries is not None:
         return _bucket(values, tf.constant(options.boundaries, tf.float32))
     if options.quantiles is not None:
         return _bucket(values, tf.cast(statistics.boundaries, tf.float32))
     if options.normalize == "none":
-        return tf.identity(tf.cast(values, tf.float32))  # a stored tensor must not be the raw tensor itself
+        return tf.identity(tf.cast(values, tf.float32))  # a stored tensor must differ from the raw tensor
     if options.normalize == "z_score":
         origin, scale = statistics.mean, statistics.scale
     else:
@@ -112,7 +112,7 @@ def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
 
 
 def _imputed(options: NumberOptions, statistics: Statistics) -> tf.Tensor:
-    """Returns the value that stands in for a missing number, after the transform: a float64 scalar."""
+    """Returns the replacement of a missing number, after the transform: a float64 scalar."""
     impute = options.impute
     if impute == "mean":
         return statistics.mean

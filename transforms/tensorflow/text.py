@@ -1,7 +1,7 @@
-"""Text: cleaned, cut into tokens, stored as ids, padded when it is read; one text a row, or several.
+"""Text: cleaned, tokenized, stored as ids, padded when read; one text a row, or several.
 
-Several texts, such as an image's captions, are each prepared as one, and stored one after another with their lengths.
-Reading gives all texts of a row, or its first one.
+Several texts, such as an image's captions, are prepared one by one, and stored concatenated with their lengths. Reading
+returns all texts of a row, or the first.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
-    The part `length` is the number of ids before the cut. A missing text is `""`. With `pack` each row is one document,
-    and the part `lengths` gives its length: building a shard joins documents (`worker.examples`).
+    The part `length` counts ids before the cut. A missing text is `""`. With `pack` each row is one document and the
+    part `lengths` is its length: documents are joined when a shard is built (`worker.examples`).
     """
     tokens = tokenize(clean(column, options), options)
     if not options.has_vocabulary:
@@ -42,7 +42,7 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
 def _vocabulary_ids(
     options: TextOptions, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor
 ) -> tf.Tensor:
-    """Returns tokens' ids by their indices in the vocabulary; with several unknown ids, by hash."""
+    """Returns tokens' ids by vocabulary index; several unknown ids are chosen by hash."""
     special, buckets = options.special, options.oov_buckets
     assert special.unknown is not None  # noqa: S101 - a vocabulary always has one
     if buckets == 1:
@@ -52,7 +52,7 @@ def _vocabulary_ids(
 
 
 def _own_ids(options: TextOptions, tokens: tf.Tensor) -> tf.Tensor:
-    """Returns the ids of tokens without a vocabulary: a model's own, hashes, or bytes."""
+    """Returns the ids of tokens without a vocabulary: a model's, hashes, or bytes."""
     if options.tokenizer in MODEL_TOKENIZERS:
         return tokens
     if options.hash_buckets is not None:
@@ -61,7 +61,7 @@ def _own_ids(options: TextOptions, tokens: tf.Tensor) -> tf.Tensor:
 
 
 def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
-    """Returns 0 to n-1 by FarmHash's Fingerprint64, which never changes."""
+    """Returns 0 to n-1 by FarmHash's stable Fingerprint64."""
     return tf.strings.to_hash_bucket_fast(tokens, buckets)
 
 
@@ -79,7 +79,7 @@ def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.
 
 
 def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
-    """Puts the begin id before each row and the end id after it, where the options have them.
+    """Puts the begin id before each row and the end id after it, if the options have them.
 
     `tf.concat` would add assertions: stateful ops, which an analysis runs too.
     """
@@ -98,11 +98,11 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
 
 
 def features(description: TextDescription, stored: Parts) -> Parts:
-    """Pads: int64 ids of shape [rows, max_length], or as long as the longest row where there is no limit.
+    """Pads to int64 ids of shape [rows, max_length], by default the longest row's length.
 
-    The part `length` (int64, shape [rows]) stays as it was stored. Packed rows are [rows, packed] wide; their parts
-    `segments` (1 for a row's first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same
-    shape and 0 in the padding. A longer row, which only serving meets, is cut.
+    The part `length` (int64, shape [rows]) is unchanged. Packed rows are [rows, packed] wide; their parts `segments` (1
+    for a row's first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same shape, with 0 as
+    padding. Longer rows, possible only in serving, are cut.
     """
     wide = description.packed or description.max_length
     padded = stored[""].to_tensor(default_value=description.padding_id, shape=[None, wide])
@@ -113,14 +113,14 @@ def features(description: TextDescription, stored: Parts) -> Parts:
 
 
 def unpacked(encoded: tf.Tensor) -> tf.RaggedTensor:
-    """Decodes the ids of packed rows, strings of shape [rows] as records hold them: ragged int64 [rows, None]."""
+    """Decodes stored packed rows, strings of shape [rows], to int64 ids: ragged [rows, None]."""
     ids = tf.io.decode_raw(tf.strings.reduce_join(encoded), tf.int32)
     lengths = tf.cast(tf.strings.length(encoded), tf.int64) // tf.int32.size
     return tf.RaggedTensor.from_row_lengths(tf.cast(ids, tf.int64), lengths, validate=False)
 
 
 def _inside(lengths: tf.RaggedTensor) -> Parts:
-    """Returns each id of packed rows the number of its document in the row, from 1, and its position there, from 0."""
+    """Returns each packed id's document number in the row, from 1, and position in the document, from 0."""
     each = lengths.flat_values
     splits = tf.gather(tf.concat([[0], tf.cumsum(each)], axis=0), lengths.row_splits)
     numbers = tf.range(1, tf.size(each, tf.int64) + 1) - tf.gather(lengths.row_starts(), lengths.value_rowids())
@@ -132,9 +132,9 @@ def _inside(lengths: tf.RaggedTensor) -> Parts:
 
 
 def prepare_texts(options: TextsOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
-    """Prepares the first `max_texts` texts of each row, ragged [rows, None]; a missing list is an empty one.
+    """Prepares the first `max_texts` texts of each row, ragged [rows, None]; missing lists become empty.
 
-    Stores the ids of a row's texts, one after another, and as the part `lengths` how many each text has.
+    Stores the concatenated ids of a row's texts, and the length of each text as the part `lengths`.
     """
     kept = cut(options.max_texts, column)
     prepared = prepare(options, kept.flat_values, context)
@@ -158,12 +158,11 @@ def cut_each(stored: Parts, length: int) -> Parts:
 
 
 def texts_features(description: TextsDescription, stored: Parts) -> Parts:
-    """Pads all texts of each row, none of which is longer than `max_length`.
+    """Pads all texts of each row; none may be longer than `max_length`.
 
-    Returns:
-        int64 ids of shape [rows, texts, max_length], both sides as long as the longest where there is no limit; the
-        part `lengths`, int64 [rows, texts]: the ids of each text, 0 after a row's last; and where the number of texts
-        varies the part `length`, int64 [rows]: the texts of each row.
+    Returns int64 ids of shape [rows, texts, max_length], by default the longest of each; the part `lengths`,
+    int64 [rows, texts]: the ids of each text, with 0 as padding; and if the number of texts varies the part `length`,
+    int64 [rows]: the texts of each row.
     """
     lengths = stored["lengths"]
     most = description.max_texts if description.texts_per_row == "varying" else description.texts_per_row
@@ -176,7 +175,7 @@ def texts_features(description: TextsDescription, stored: Parts) -> Parts:
 
 
 def first_text(description: TextsDescription, stored: Parts) -> Parts:
-    """Returns each row's first text as a single one is stored; of no texts the empty one, with its begin and end."""
+    """Returns each row's first text in the form of a single one; an empty text, with begin and end, if it has none."""
     ids, lengths = stored[""], stored["lengths"]
     ends = ids.row_starts() + tf.reduce_sum(lengths[:, :1], axis=1)
     texts = tf.gather(ids.flat_values, tf.ragged.range(ids.row_starts(), ends))

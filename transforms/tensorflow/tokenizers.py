@@ -1,7 +1,7 @@
-r"""Texts cleaned and cut into tokens: Unicode's form, case, then ragged rows of strings or ids; the same in any batch.
+r"""Texts cleaned and tokenized: Unicode form, case, then ragged rows of strings or ids; the same in any batch.
 
-Words are runs of letters, marks, digits and underscores (Unicode categories L, M and N), as in Python's `\w+` with the
-marks that Indic and Arabic scripts write their vowels with.
+Words are runs of letters, marks, digits and underscores (Unicode categories L, M and N), as in Python's `\w+` plus the
+marks for vowels in Indic and Arabic scripts.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,22 +16,22 @@ WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"  # runs of Unicode white space; RE2's
 
 @tf.autograph.experimental.do_not_convert
 def text_ops() -> ModuleType:
-    """Loads TensorFlow Text, here and nowhere else: most specs and every training machine do without."""
+    """Imports TensorFlow Text, the only place: most specs and all training machines work without it."""
     import tensorflow_text  # type: ignore[import-untyped]
 
     return tensorflow_text
 
 
 MARK = "\U0010ffff"
-"""No character. `lower` writes it with a 1 after it, and NUL with a 0."""
+"""A noncharacter. `lower` escapes it as itself with 1, and NUL as it with 0."""
 BEFORE_LOWER = ((MARK, MARK + "1"), (r"\x00", MARK + "0"), *zip("İĮÌÍĨ", ("i̇", "į", "ì", "í", "ĩ"), strict=True))
 AFTER_LOWER = ((MARK + "0", b"\0"), (MARK + "1", MARK))
 
 
 def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:
-    """Normalizes UTF-8 texts of any shape by `normalize` and `case`; an empty text stays empty.
+    """Normalizes UTF-8 texts of any shape by `normalize` and `case`; empty texts stay empty.
 
-    `fold` is Unicode's NFKC_Casefold, which normalizes too. `lower` keeps the form.
+    `fold` is Unicode's NFKC_Casefold, which also normalizes. `lower` keeps the form.
     """
     if options.case == "fold":
         return text_ops().case_fold_utf8(text)
@@ -41,10 +41,10 @@ def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:
 
 
 def lower(text: tf.Tensor) -> tf.Tensor:
-    """Makes letters lower case, as Python's `str.lower` does; those that Unicode has since version 14 stay.
+    """Makes letters lower case as Python's `str.lower`, except letters newer than Unicode 13.
 
-    TensorFlow's op ends a text at its first NUL, and treats these letters, I and J by the machine's language:
-    Turkish and Lithuanian have rules for them.
+    TensorFlow's op stops at the first NUL, and treats these letters, I and J by the machine's language: Turkish and
+    Lithuanian have special rules.
     """
     text = tf.strings.lower(_replaced(text, BEFORE_LOWER))  # ASCII: I and J, and most letters at less cost
     return _replaced(tf.strings.lower(text, encoding="utf-8"), AFTER_LOWER)
@@ -57,19 +57,18 @@ def _replaced(text: tf.Tensor, pairs: Iterable[tuple[str, str | bytes]]) -> tf.T
 
 
 def single_spaces(text: tf.Tensor) -> tf.Tensor:
-    """Makes every run of white space one space, and strips the ends."""
+    """Replaces each run of white space by one space, and strips the ends."""
     return tf.strings.strip(tf.strings.regex_replace(text, WHITE_SPACE, " "))
 
 
 NO_WORD = r"[^\p{L}\p{M}\p{N}_]+"
-SPACE = "▁"  # U+2581 stands for a space in tokens, as in SentencePiece: a vocabulary holds no blank line
+SPACE = "▁"  # U+2581 is a space in tokens, as in SentencePiece: vocabularies need non-blank lines
 ALONE = (
-    r"([\p{P}$+<=>^`|~]"  # punctuation, and the ASCII symbols that BERT counts as such
+    r"([\p{P}$+<=>^`|~]"  # punctuation, and ASCII symbols as in BERT
     r"|[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}])"
 )
-"""The characters that are words by themselves before WordPiece, as in BERT's tokenizer."""
-MAX_WORD_BYTES = 1 << 30
-"""The limit on a word's length, never reached: BERT's 100 bytes are 33 letters of Thai, which has no spaces."""
+"""Single-character words before WordPiece, as in BERT's tokenizer."""
+MAX_WORD_BYTES = 1 << 30  # no limit in practice: BERT's 100 bytes are 33 letters of Thai, a script without spaces
 
 
 def words(text: tf.Tensor) -> tf.RaggedTensor:
@@ -78,12 +77,12 @@ def words(text: tf.Tensor) -> tf.RaggedTensor:
 
 
 def whitespace(text: tf.Tensor) -> tf.RaggedTensor:
-    """Splits at white space, Unicode's."""
+    """Splits at Unicode white space."""
     return tf.strings.split(tf.strings.regex_replace(text, WHITE_SPACE, " "))
 
 
 def characters(text: tf.Tensor) -> tf.RaggedTensor:
-    """Splits into Unicode code points; a run of white space is one `▁`; white space at the ends is dropped."""
+    """Splits into Unicode code points; inner runs of white space become one `▁`, outer ones are dropped."""
     return tf.strings.unicode_split(tf.strings.regex_replace(single_spaces(text), " ", SPACE), "UTF-8")
 
 
@@ -100,7 +99,7 @@ def wordpiece_words(text: tf.Tensor) -> tf.RaggedTensor:
 
 
 def wordpiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
-    """WordPiece (Song et al. 2021): the longest piece first; int64 ids are lines of the file of pieces."""
+    """WordPiece (Song et al. 2021): the longest piece first; int64 ids are lines of the pieces' file."""
     pieces = _model(options).decode().removesuffix("\n").split("\n")
     tokenizer = text_ops().FastWordpieceTokenizer(
         vocab=pieces,
@@ -122,7 +121,7 @@ def _model(options: TextOptions) -> bytes:
 
 
 def sentencepiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
-    """SentencePiece: the model's own ids, int64. A model that the build trained saw single spaces only."""
+    """SentencePiece: the model's ids, int64. The build trains its models on single spaces."""
     tokenizer = text_ops().SentencepieceTokenizer(model=_model(options), out_type=tf.int32)
     return tf.cast(tokenizer.tokenize(text if options.model else single_spaces(text)), tf.int64)
 
@@ -141,13 +140,13 @@ LEARNS_FROM: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
     "wordpiece": wordpiece_words,
     "sentencepiece": whitespace,
 }
-"""The words that are counted to train a model, which cuts them into pieces."""
+"""Splits texts into the words to train a model on."""
 
 
 def tokenize(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
-    """Cuts cleaned texts, shape [rows], into tokens: strings, or int64 where the tokenizer gives numbers.
+    """Splits cleaned texts, shape [rows], into tokens: strings, or int64 ids.
 
-    An empty text gives an empty row, except that a given model's own rules hold.
+    An empty text gives an empty row, unless a given model has other rules.
     """
     if options.tokenizer in MODELS:
         return MODELS[options.tokenizer](text, options)

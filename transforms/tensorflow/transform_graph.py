@@ -1,15 +1,15 @@
-"""The transform graph, raw to stored: made of the spec, loaded from tf.Transform's export, and served.
+"""The transform graph, raw to stored: made from the spec, loaded from tf.Transform's export, and served.
 
-`Preprocessing` makes the graph, without an analyzer: all that is learned of the data is given, since a look at the rows
-found it before (`pipeline.build.summaries`). `TransformGraph` is tf.Transform's export of it, loaded.
-`tft.TFTransformOutput(export).transform_features_layer()` gives the same graph inside a Keras layer. Saving that layer
-in a SavedModel takes twice as long as saving the graph.
+`Preprocessing` makes the graph without analyzers: a look at the rows has already learned all statistics
+(`pipeline.build.summaries`). `TransformGraph` loads tf.Transform's export of it.
+`tft.TFTransformOutput(export).transform_features_layer()` gives the same graph as a Keras layer, but saving that layer
+in a SavedModel takes twice as long.
 
-`export_serving` composes it with `tensorflow.features`: raw columns to model-ready tensors. The exported SavedModel
-needs TensorFlow alone (and tensorflow-text where the spec asks for its operations). Its signature `serving_default`
-takes every feature but the label, `with_label` takes all; inputs are named by feature: string (image bytes, text,
-names), float32 or int64, shape [rows]. A feature of many values a row takes all rows' values, one after another, and
-the number of each row's values as `<feature>_lengths` (int64, [rows]).
+`export_serving` composes it with `tensorflow.features`: raw columns to model-ready tensors. The SavedModel needs only
+TensorFlow (and tensorflow-text if the spec uses its operations). Its signature `serving_default` takes every feature
+but the label, `with_label` takes all; inputs are named by feature: string (image bytes, text, names), float32 or int64,
+shape [rows]. A list feature takes the concatenated values of all rows, and the number of each row's values as
+`<feature>_lengths` (int64, [rows]).
 """
 
 import math
@@ -36,19 +36,19 @@ from recordmill.transforms.tensorflow.number import used_statistics
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The function that tf.Transform calls."""
+    """The function for tf.Transform."""
 
     features: Mapping[str, FeatureOptions]
-    """The spec's options by feature (`Spec.options()`), complete with words, classes and models."""
+    """Options by feature (`Spec.options()`), with words, classes and models filled in."""
     vocabularies: Mapping[str, str] = field(default_factory=dict)
-    """The path of each vocabulary's file, a word a line, by the feature that it is named after."""
+    """Paths of vocabularies, one word a line, by owning feature."""
     statistics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The statistics by feature, as `dataset.json` holds them; those of numbers count."""
+    """Statistics by feature, as in `dataset.json`; only those of numbers are used."""
     own: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Stored]] | None = None
-    """The user's function: takes the raw columns and the stored tensors, gives the tensors to store instead."""
+    """The user's function: maps raw columns and stored tensors to the tensors to store instead."""
 
     def __call__(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, Stored]:
-        """Returns the stored tensors by the parts' names."""
+        """Returns the stored tensors by part name."""
         prepared: dict[str, Prepared] = {}
         columns = {name: inputs[name] for name in self.features if name in inputs}
         context = Context(columns, prepared, self.features)
@@ -74,15 +74,11 @@ class Preprocessing:
 
 
 def _lookup(path: str, name: str, words: tf.Tensor, unknown: int) -> tf.Tensor:
-    return tft.apply_vocabulary(words, path, default_value=unknown, name=name)  # a tensor would be read at each call
+    return tft.apply_vocabulary(words, path, default_value=unknown, name=name)  # a tensor would be read at every call
 
 
 def number_statistics(found: Mapping[str, Any]) -> Statistics:
-    """Returns the statistics of a number as constants of the graph.
-
-    Args:
-        found: those that the graph uses of `mean` and `variance`, `minimum` and `maximum`, `median`, and `boundaries`.
-    """
+    """Returns a number's statistics as constants of the graph; `found` are those in use, as in `dataset.json`."""
     given = {name: found[name] for name in ("mean", "minimum", "median", "boundaries") if name in found}
     if "variance" in found:
         given["scale"] = 1 / math.sqrt(found["variance"]) if found["variance"] > 0 else 1.0
@@ -93,25 +89,25 @@ def number_statistics(found: Mapping[str, Any]) -> Statistics:
 
 
 class TransformGraph(tf.Module):
-    """The graph, loaded; it may be part of a SavedModel."""
+    """The loaded graph; it can be part of a SavedModel."""
 
     def __init__(self, export: str) -> None:
-        """Loads tf.Transform's export from the folder that holds `transform_fn`."""
+        """Loads tf.Transform's export from the folder with `transform_fn`."""
         super().__init__()
         self._loader = SavedModelLoader(os.path.join(export, tft.TFTransformOutput.TRANSFORM_FN_DIR))
-        self._tables = vars(self._loader)  # a SavedModel holds only resources that it finds in attributes
+        self._tables = vars(self._loader)  # a SavedModel saves only resources in attributes
 
     def __call__(self, raw: Mapping[str, Stored]) -> dict[str, Stored]:
-        """Returns the stored tensors that follow from these columns; those that need another column are left out."""
+        """Returns the stored tensors that depend only on these columns."""
         stored: dict[str, Stored] = self._loader.apply_transform_model(raw)
         return stored
 
 
-_LOADING = Lock()  # held while a graph is loaded: `lru_cache` lets threads that ask at once each load one
+_LOADING = Lock()  # `lru_cache` lets concurrent threads each load a graph
 
 
 def transform_graph(export: str) -> TransformGraph:
-    """Loads the graph once in a process that builds shards and then saves the serving model."""
+    """Loads the graph once a process, for building shards and the serving model."""
     with _LOADING:
         return _loaded(export)
 
@@ -122,22 +118,21 @@ def _loaded(export: str) -> TransformGraph:
 
 
 Inputs = Mapping[str, tf.TypeSpec]
-"""The transform graph's inputs by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
+"""Graph inputs by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
 
 
 class ServingModel(tf.Module):
-    """Raw to model-ready for the features given."""
+    """Raw to model-ready for some features."""
 
     def __init__(self, export: str) -> None:
-        """Loads tf.Transform's export from the folder that holds `transform_fn`."""
+        """Loads tf.Transform's export from the folder with `transform_fn`."""
         super().__init__()
         self._graph = transform_graph(export)
 
     def signature(self, inputs: Inputs, wanted: Features) -> Callable[..., Any]:
-        """Makes a concrete function that takes these inputs by name and gives these features.
+        """Makes a concrete function from these inputs, by name, to these features.
 
-        A feature that needs another input, such as a weight that the user's function computes from the label, is left
-        out.
+        It omits features that need other inputs, such as a weight that the user's function computes from the label.
         """
 
         def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -149,7 +144,7 @@ class ServingModel(tf.Module):
 
 
 def export_serving(export: str, descriptions: Features, inputs: Inputs, label: str | None, folder: str) -> None:
-    """Writes the SavedModel into a folder that is not there yet."""
+    """Writes the SavedModel into a new folder."""
     model = ServingModel(export)
     others = {name: spec for name, spec in inputs.items() if name != label}
     wanted = {name: description for name, description in descriptions.items() if name != label}
@@ -160,7 +155,7 @@ def export_serving(export: str, descriptions: Features, inputs: Inputs, label: s
 
 
 def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
-    """Returns a feature's inputs: a signature takes no ragged tensors."""
+    """Returns a feature's inputs; signatures take no ragged tensors."""
     argument = argument_name(feature)
     lengths = part_name(argument, LENGTHS)
     if not isinstance(spec, tf.RaggedTensorSpec):

@@ -17,7 +17,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract import exif, image_header, image_rules
+from recordmill.transforms.contract import image_header, image_parts, image_rules
 
 SIDE = 32
 NONE = bytes(16)
@@ -61,7 +61,7 @@ def _small(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> npt.
         if form.name == "JPEG":  # a HEIF's thumbnail may show anything
             image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of the sides
         image.load()
-        image.info.pop(exif.RAW, None)
+        image.info.pop(image_parts.RAW, None)
         turn = image.getexif().get(image_rules.TAG, 1)
         small = _plain(image)
     if turn in UPRIGHT and not form.turned_by_pillow:

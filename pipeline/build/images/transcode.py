@@ -28,7 +28,7 @@ from PIL.PngImagePlugin import PngInfo, putchunk
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract import color_profile, exif, image_header, image_metadata, image_rules
+from recordmill.transforms.contract import color_profile, image_header, image_metadata, image_parts, image_rules
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
@@ -173,7 +173,7 @@ def _uncompressed(image: Image.Image, facts: PngInfo, metadata: bytes) -> bytes:
     (width, height), colours, file = image.size, {"L": 0, "RGB": 2, "RGBA": 6}[image.mode], io.BytesIO()
     file.write(image_header.PNG)
     putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8, colours, 0, 0, 0))
-    for kind, data, *_ in (*facts.chunks, *([(b"eXIf", metadata.removeprefix(exif.EXIF))] if metadata else ())):
+    for kind, data, *_ in (*facts.chunks, *([(b"eXIf", metadata.removeprefix(image_parts.EXIF))] if metadata else ())):
         putchunk(file, kind, data)
     putchunk(file, b"IDAT", zlib.compress(np.insert(np.asarray(image).reshape(height, -1), 0, 0, axis=1).data, 0))
     putchunk(file, b"IEND")
@@ -203,7 +203,7 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
 def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
     """Encodes the transform graph's Netpbm as JPEG; strips a stored file of excluded metadata.
 
-    `image` is Netpbm from `transforms.tensorflow.image_encode`, JPEG, PNG, or empty if missing.
+    `image` is Netpbm from `transforms.tensorflow.image`, JPEG, PNG, or empty if missing.
     """
     header = NETPBM.match(image)
     if header is None:

@@ -28,7 +28,7 @@ from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Pars
 from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
-from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
+from recordmill.pipeline.sources.typing.arrays import cuts, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 
 PEEKED_LINES = 1_000
@@ -132,7 +132,7 @@ def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> 
     >>> find_field(rows, "objects.box", Column(ColumnType.NUMBER, many=True))
     Field(steps=(('objects', 1), ('box', 1)), type=DataType(double))
     """
-    steps, leaf = _steps(rows, name, column.many or column.array is not None)
+    steps, leaf = _steps(rows, name, column.is_list)
     return Field(steps, _type(column, steps, leaf))
 
 
@@ -162,13 +162,13 @@ def _in_lists(values: Iterable[Any], depth: int, found: list[tuple[int, Any]]) -
 
 
 def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
-    is_text, may_be_text = pt.is_string(leaf), column.many or column.array is not None
+    is_text, may_be_text = pt.is_string(leaf), column.is_list
     is_one_string = may_be_text and is_text and not any(depth for _, depth in steps)
     if column.type is ColumnType.IMAGE or is_one_string or (column.parse and is_text):
         return pa.string()
-    if column.array is not None:
-        return pa.int64() if column.array.holds_integers else pa.float64()
-    return leaf if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf) else ARROW_TYPES[column.type]
+    if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf):
+        return leaf
+    return pa.type_for_alias(column.innermost)
 
 
 def lines_hint(first: list[bytes], path: str) -> str:

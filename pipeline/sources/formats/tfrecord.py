@@ -238,7 +238,7 @@ class ExampleColumn:
     def __init__(self, name: str, column: Column) -> None:
         """Takes the column, named like its feature."""
         self._name, self._column = name, column
-        self._many, self._is_image = column.many or column.array is not None, column.type is ColumnType.IMAGE
+        self._many, self._is_image = column.is_list, column.type is ColumnType.IMAGE
         self._parts: dict[str, _ValuesOfKind] = {}
         self._faults: Faults = {}
 
@@ -250,7 +250,7 @@ class ExampleColumn:
         kind, values = kind_and_values
         if piece and kind == BYTES and self._is_image:
             kind, values = PIECES, [_reference(value, piece) for value in values]
-        if (not self._many or (kind == BYTES and self._column.array)) and len(values) != 1:
+        if (not self._many or (kind == BYTES and self._column.is_blob)) and len(values) != 1:
             if values:
                 self._faults[row] = Fault("wrong_type", f"wanted one value, found {len(values)}", self._name)
             return
@@ -278,7 +278,7 @@ class ExampleColumn:
             add_faults(faults, np.ones(count, bool), several)
             return pa.nulls(count, arrow_type(self._column))
         values = pa.array(part.flat, ARROW[kind])
-        if self._many and not (kind == BYTES and self._column.array):
+        if self._many and not (kind == BYTES and self._column.is_blob):
             values = as_lists(np.array(part.lengths), values, np.zeros(count, bool))
         return values if kind == PIECES else typed_values(self._name, self._column, values, ("", ""), faults)
 

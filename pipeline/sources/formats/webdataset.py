@@ -245,7 +245,7 @@ class SampleColumn:
             references = pa.array([self._reference(member) for member in members], pa.binary())
             return lists_of_one(references) if self._column.many else references
         data = [member.data or b"" for member in members]
-        if self._column.type is ColumnType.ARRAY:
+        if self._column.is_blob:
             return typed_values(self._name, self._column, pa.array(data, pa.binary()), self._base, faults)
         if self._column.type is not ColumnType.TEXT or self._column.many:
             data = [cell.rstrip(b"\r\n") for cell in data]

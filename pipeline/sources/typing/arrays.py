@@ -1,6 +1,6 @@
 """Arrow arrays decoded to plain ones, lists built from flat values, nested columns, and ARRAY values as bytes.
 
-ARRAY values (nested or flat lists, JSON, NumPy, `.npy`) become bytes as in `contract.array_layout`. `objects.bbox` is
+ARRAY values (nested or flat lists, JSON, NumPy, `.npy`) become bytes as in `kinds.array`. `objects.bbox` is
 the field `bbox` in the column `objects`, unless a column has that very name; a list of objects gives lists of the
 field's values.
 """
@@ -17,23 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.columns import ARROW_NAMES, Column
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Rows, add_faults, add_inner
-from recordmill.transforms.contract.array_layout import MAGIC, ArrayError, ArrayLayout
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
 
-ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
-    ColumnType.TEXT: pa.string(),
-    ColumnType.CATEGORY: pa.string(),
-    ColumnType.NUMBER: pa.float64(),
-    ColumnType.INTEGER: pa.int64(),
-    ColumnType.IMAGE: pa.binary(),
-    ColumnType.ARRAY: pa.binary(),
-}
+ARROW_TYPES = {kind: pa.type_for_alias(name) for kind, name in ARROW_NAMES.items()}
 
 
 def arrow_type(column: Column) -> pa.DataType:
     """Returns a column's Arrow type.
 
+    >>> from recordmill.pipeline.sources.columns import ColumnType
     >>> arrow_type(Column(ColumnType.NUMBER, many=True))
     ListType(list<item: double>)
     """

@@ -28,7 +28,7 @@ from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, Image
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import IN_LIST
-from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type
+from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, typed_whole, wrong_type
 
 BIG, BEYOND = pa.decimal256(76, 0), 10**76
 """The type of integers beyond 64 bits, and the least integer beyond it."""
@@ -40,8 +40,8 @@ and the value for Arrow."""
 
 def typed_objects(name: str, column: Column, values: Sequence[object], base: ImageBase, faults: Faults) -> pa.Array:
     """Converts Python values to an array of the column's type: shape [rows], as `values.typed_values` does."""
-    if column.array is not None:
-        return arrays.arrays_of_objects(name, column.array, values, faults)
+    if (typed := typed_whole(name, column, values, faults)) is not None:
+        return typed
     sorts: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for row, value in enumerate(values):
         if value is None:

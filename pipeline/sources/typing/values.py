@@ -70,6 +70,11 @@ def typed_values(
     return arrays.as_lists(counts, typed, arrays.absent(values))
 
 
+def typed_whole(name: str, column: Column, values: Sequence[object], faults: Faults) -> pa.Array | None:
+    """Makes an array of Python values of a type that takes them as they are; None where Arrow's types come first."""
+    return None if column.array is None else arrays.arrays_of_objects(name, column.array, values, faults)
+
+
 def misfit(column: Column, kind: pa.DataType) -> str | None:
     """Returns why no value of an Arrow type can fit a column; None if some can."""
     kind = arrays.plain(pa.nulls(0, kind)).type

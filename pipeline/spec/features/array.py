@@ -7,8 +7,7 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.transforms.contract.array_layout import ArrayLayout
-from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayOptions
+from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayLayout, ArrayOptions
 from recordmill.transforms.contract.kinds.base import Description
 
 MOST_BYTES = 64 << 20  # 64 MiB, as of a text

@@ -33,15 +33,15 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
 
 
 def read_description(description: Json) -> Description:
-    """Reads a feature's description. Raises: DatasetError: its kind is unknown; or as `Description.from_json`."""
+    """Reads a feature's description. Raises: DatasetError: an unknown kind; or as `Description.from_json`."""
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in DESCRIPTIONS:
-        raise DatasetError(f"a feature is of kind {cut(repr(kind))}, which this Recordmill does not know: upgrade")
+        raise DatasetError(f"a feature has the kind {cut(repr(kind))}, unknown to this Recordmill: upgrade")
     return DESCRIPTIONS[kind].from_json(description)
 
 
 def read_descriptions(features: Mapping[str, Json]) -> dict[str, Description]:
-    """Reads the descriptions of features by name. Raises: DatasetError, as `read_description`, with the name."""
+    """Reads descriptions by feature. Raises: DatasetError: as `read_description`, with the feature's name."""
     read: dict[str, Description] = {}
     for name, description in features.items():
         try:

@@ -1,55 +1,219 @@
-"""Arrays of numbers of a shape, whose first side may differ from row to row: latents, spectrograms, masks."""
+r"""Arrays of numbers of one shape, where the first side may vary by row: latents, spectrograms, masks.
 
+Records, `.npy` files and lists become the same bytes: little-endian, in C order. A `.npy` header is checked before
+anything of its size is allocated, and no pickle is ever loaded.
+
+>>> layout = ArrayLayout("uint8", (2, 2))
+>>> layout.encode(np.array([[1, 2], [3, 4]]))
+b'\x01\x02\x03\x04'
+>>> layout.decode(b"\x01\x02\x03\x04").tolist()
+[[1, 2], [3, 4]]
+"""
+
+import importlib
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.array_layout import DTYPES, ArrayLayout
-from recordmill.transforms.contract.kinds.base import (
-    Decoding,
-    Description,
-    Export,
-    ExportColumn,
-    FeatureOptions,
-    Json,
-    Stored,
-    left_out,
-    tfds_tensor,
-)
+from recordmill.transforms.contract.kinds import base
+
+DTYPES = ("uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
+MAGIC = b"\x93NUMPY"  # the beginning of a `.npy` file
+MOST_HEADER = 4096  # bytes of a `.npy` header at most; NumPy writes 118
+MOST_DIMENSIONS = 32
+_NUMBERS = re.compile(r"'descr':\s*'([<>|=]?(?:[ui][1248]|f[248]))'")
+_BFLOAT16 = re.compile(r"'descr':\s*'[<|]V2'")  # as ml_dtypes writes it
+_FORTRAN = re.compile(r"'fortran_order':\s*(True|False)")
+_SHAPE = re.compile(r"'shape':\s*\(([\d, ]*)\)")
+
+
+class ArrayError(Exception):
+    """A value does not fit the layout; the message says why."""
+
+
+def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
+    """Returns the dtype of a name, `bfloat16` included. Raises: DatasetError: bfloat16 without ml_dtypes."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ModuleNotFoundError:
+        raise DatasetError(f"dtype='bfloat16' needs the package ml_dtypes: pip install ml_dtypes{otherwise}") from None
+
+
+@dataclass(frozen=True)
+class ArrayLayout:
+    """The dtype and shape of a feature's arrays."""
+
+    dtype: str  # one of `DTYPES`
+    shape: tuple[int | None, ...]  # a first side of None varies by row
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether the first side varies by row."""
+        return self.shape[0] is None
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The sides shared by all rows."""
+        return tuple(side for side in self.shape if side is not None)
+
+    @property
+    def numpy(self) -> "np.dtype[Any]":
+        """The little-endian dtype. Raises: DatasetError: bfloat16 without ml_dtypes."""
+        return numpy_dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def holds_integers(self) -> bool:
+        """Whether the numbers are integers."""
+        return "int" in self.dtype
+
+    @property
+    def unit(self) -> int:
+        """The bytes of the shared sides: for a fixed shape, of the whole array."""
+        size = {"uint8": 1, "int32": 4, "float32": 4, "int64": 8}.get(self.dtype, 2)
+        return size * math.prod(self.inner)
+
+    def __str__(self) -> str:
+        return f"{self.dtype} [{', '.join('any' if side is None else str(side) for side in self.shape)}]"
+
+    def fault(self, size: int) -> str | None:
+        """Says why this many stored bytes are not an array, or returns None."""
+        if self.is_ragged:
+            return f"{size:,} bytes, not a multiple of the {self.unit:,} of an entry" if size % self.unit else None
+        return None if size == self.unit else f"{size:,} bytes; an array of {self} has {self.unit:,}"
+
+    def decode(self, data: bytes | memoryview) -> npt.NDArray[Any]:
+        """Returns a view of stored bytes as an array. Raises: ValueError: see `fault`."""
+        return np.frombuffer(data, self.numpy).reshape([-1 if side is None else side for side in self.shape])
+
+    def fits(self, shape: tuple[int, ...]) -> bool:
+        """Whether arrays of this shape are accepted: the layout's shape, or a flat list of all values."""
+        if len(shape) == 1:
+            return shape[0] % math.prod(self.inner) == 0 if self.is_ragged else shape[0] == math.prod(self.inner)
+        return len(shape) == len(self.shape) and all(
+            wanted in (None, side) for wanted, side in zip(self.shape, shape, strict=True)
+        )
+
+    def encode(self, array: npt.NDArray[Any]) -> bytes:
+        """Returns an array's bytes. Raises: ArrayError: wrong shape or type, or a number out of range."""
+        values, bad = self.numbers(array)
+        if not self.fits(array.shape):
+            raise ArrayError(self.wrong_shape())
+        if bad.any():
+            raise ArrayError(self.out_of_range)
+        return values.tobytes()
+
+    def numbers(self, array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        """Converts numbers of any shape, and marks those out of the dtype's range. Raises: ArrayError: wrong type."""
+        if array.dtype == self.numpy:
+            return np.ascontiguousarray(array), _not_finite(array)
+        if not array.size:
+            return np.zeros(array.shape, self.numpy), np.zeros(array.shape, bool)
+        if array.dtype.kind not in ("iu" if self.holds_integers else "iuf"):
+            raise ArrayError(self.wrong_type(f"the type {array.dtype}"))
+        if self.holds_integers:
+            limits = np.iinfo(self.numpy)
+            bad = (array < limits.min) | (array > limits.max)
+            return array.astype(self.numpy), bad
+        with np.errstate(over="ignore"):
+            floats = array.astype(np.float64) if array.dtype.kind != "f" else array
+            values = floats.astype(self.numpy)
+        return values, _not_finite(values)
+
+    @property
+    def out_of_range(self) -> str:
+        """The message about a number out of the dtype's range."""
+        if self.holds_integers:
+            limits = np.iinfo(self.numpy)
+            return f"a number is beyond {self.dtype}, {limits.min} to {limits.max}"
+        return f"a number is not finite, or beyond the range of {self.dtype}"
+
+    def wrong_type(self, found: str) -> str:
+        """Makes the message about values of another type."""
+        kind = "whole numbers" if self.holds_integers and "float" in found else "numbers"
+        return f"wanted an array of {kind}, found {found}"
+
+    def wrong_shape(self) -> str:
+        """Makes the message about an array of another shape."""
+        return f"wanted an array of {self}, found one of another shape"
+
+    def from_npy(self, data: bytes) -> bytes:
+        """Returns the array bytes of a `.npy` file. Raises: ArrayError: not a `.npy` file, or another array."""
+        dtype, shape, is_fortran, start = self._npy_header(data)
+        if not self.fits(shape):
+            raise ArrayError(self.wrong_shape())
+        if len(data) - start != math.prod(shape) * dtype.itemsize:
+            stated = f"its header states {math.prod(shape) * dtype.itemsize:,}"
+            raise ArrayError(f"the .npy file holds {len(data) - start:,} bytes of numbers, {stated}")
+        array = np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if is_fortran else "C")
+        return self.encode(array)
+
+    def _npy_header(self, data: bytes) -> tuple["np.dtype[Any]", tuple[int, ...], bool, int]:
+        """Reads the dtype, the shape, the Fortran flag, and the offset of the numbers."""
+        if not data.startswith(MAGIC) or len(data) < 12:
+            raise ArrayError(self.wrong_type("bytes of another format than .npy"))
+        wide = data[6] > 1
+        start = 12 if wide else 10
+        length = int.from_bytes(data[8:start], "little")
+        if length > min(MOST_HEADER, len(data) - start):
+            raise ArrayError("the .npy file's header is longer than the file, or than NumPy writes")
+        text = data[start : start + length].decode("latin-1")
+        numbers, order, shape = _NUMBERS.search(text), _FORTRAN.search(text), _SHAPE.search(text)
+        if order is None or shape is None or (numbers is None and not _BFLOAT16.search(text)):
+            raise ArrayError(self.wrong_type("a .npy file of something else"))
+        sides = [int(side[:20]) for side in shape[1].replace(",", " ").split()]
+        if len(sides) > MOST_DIMENSIONS:
+            raise ArrayError(self.wrong_shape())
+        if numbers is None and self.dtype != "bfloat16":
+            raise ArrayError(self.wrong_type("a .npy file of the type V2"))
+        dtype = self.numpy if numbers is None else np.dtype(numbers[1])
+        return dtype, tuple(sides), order[1] == "True", start + length
+
+
+def _not_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    if values.dtype.kind in "iu":
+        return np.zeros(values.shape, bool)
+    found: npt.NDArray[np.bool_] = ~np.isfinite(values)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArrayOptions(FeatureOptions):
+class ArrayOptions(base.FeatureOptions):
     """The options of arrays."""
 
     kind: ClassVar[str] = "array"
     dtype: str
     shape: tuple[int | None, ...]
-    max_length: int | None = None
-    """The entries along a varying first side that are kept; None: all."""
+    max_length: int | None = None  # keeps the first entries of a varying first side; None: all
 
     @property
     def layout(self) -> ArrayLayout:
-        """The dtype and the shape."""
+        """The dtype and shape."""
         return ArrayLayout(self.dtype, self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArrayDescription(Description):
-    """An array a row, stored as its bytes, little-endian, in C order."""
+class ArrayDescription(base.Description):
+    """One array a row, stored as bytes: little-endian, in C order."""
 
     kind: ClassVar[str] = "array"
     stored: str = "bytes"
     dtype: str
     shape: tuple[Count | None, ...]
-    max_length: Count | None = left_out(None)
-    optional: bool = left_out(False)
+    max_length: Count | None = base.left_out(None)
+    optional: bool = base.left_out(False)
 
     def __post_init__(self) -> None:
-        """Refuses another dtype, and a shape that no feature has. Raises: DatasetError."""
+        """Refuses an unknown dtype or an impossible shape. Raises: DatasetError."""
         if self.dtype not in DTYPES:
             shown = cut(repr(self.dtype), 50)
             raise DatasetError(f"an array's `dtype` is {shown} in dataset.json, this release knows {', '.join(DTYPES)}")
@@ -59,7 +223,7 @@ class ArrayDescription(Description):
 
     @property
     def layout(self) -> ArrayLayout:
-        """The dtype and the shape."""
+        """The dtype and shape."""
         return ArrayLayout(self.dtype, self.shape)
 
     @property
@@ -68,34 +232,34 @@ class ArrayDescription(Description):
 
     @property
     def length(self) -> str:
-        """The number of entries along the first side, where rows differ in it."""
+        """The number of entries along the first side; only ragged arrays are padded."""
         return "varying"
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Returns the bytes; of an optional fixed shape 1 for a row without an array, which is zeros."""
-        parts = {"": Stored("bytes")}
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        """Returns the bytes; an optional fixed shape also stores 1 for a missing array, whose bytes are zeros."""
+        parts = {"": base.Stored("bytes")}
         may_lack = description.get("optional") and description["shape"][0] is not None
-        return parts | {"missing": Stored("int64")} if may_lack else parts
+        return parts | {"missing": base.Stored("int64")} if may_lack else parts
 
     def words(self) -> str:
         most = "any" if self.max_length is None else f"at most {self.max_length:,}"
         return f"{self.dtype} {'×'.join(most if side is None else str(side) for side in self.shape)}"
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Any] | None:
-        """Returns the numbers, as lists in lists."""
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any] | None:
+        """Returns the numbers as nested lists."""
         return None if parts.get("missing") else self.layout.decode(bytes(parts[""])).tolist()
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists in lists; float16 and bfloat16 as the same numbers in float32."""
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds nested lists; float16 and bfloat16 become float32 without loss."""
         kind = "float32" if self.dtype in ("float16", "bfloat16") else self.dtype
-        into.add(name, options, ExportColumn(name, kind, name, depth=len(self.shape)))
+        into.add(name, options, base.ExportColumn(name, kind, name, depth=len(self.shape)))
 
     def tfds(self) -> dict[str, Any]:
-        """Describes a `Tensor` as bytes; bytes alone where rows differ in shape, which it cannot read."""
+        """Describes a `Tensor` as bytes; ragged arrays, which TensorFlow Datasets cannot read, as plain bytes."""
         if self.layout.is_ragged:
             return super().tfds()
-        return tfds_tensor(self.dtype, self.layout.inner, "bytes")
+        return base.tfds_tensor(self.dtype, self.layout.inner, "bytes")
 
     def fault(self, stored: Any) -> str | None:
         return self.layout.fault(len(stored))

@@ -1,8 +1,8 @@
-"""The contract of a kind of feature: its options as the graph takes them, and its description as the manifest holds it.
+"""The contract of a kind of feature: its options for the graph, and its description in the manifest.
 
-A kind stores one value or several parts: the part "" is the feature itself, any other, such as `length`, is stored and
-read under the name `<feature>_length`. `Description.parts_of` declares them, once, for every reader and writer. All
-that is said of a kind to people and to other tools is said by its description: no other room has a table by kind.
+A kind stores one or several parts: the part "" is the feature itself; any other part, such as `length`, is stored and
+read as `<feature>_length`. `Description.parts_of` declares them once, for every reader and writer. A description is
+the only source of facts about its kind for people and other tools: no other room has a table by kind.
 """
 
 import functools
@@ -23,20 +23,20 @@ TFDS = "tensorflow_datasets.core.features"
 
 @dataclass(frozen=True)
 class Stored:
-    """The type of a part: `bytes`, `int64` or `float32`, and the shape of a row's values; None for a list."""
+    """The type of a part, `bytes`, `int64` or `float32`, and the shape of a row's values; None for a list."""
 
     dtype: str
     shape: tuple[int, ...] | None = ()
 
     def __post_init__(self) -> None:
-        """Refuses another type. Raises: DatasetError."""
+        """Refuses an unknown type. Raises: DatasetError."""
         if self.dtype not in ("bytes", "int64", "float32"):
             shown = cut(repr(self.dtype), 50)
             raise DatasetError(f"a feature is stored as {shown} in dataset.json: copy the version again")
 
 
 def argument_name(feature: str) -> str:
-    """Returns a feature's name as a serving input: `class_` for `class`, since signatures take no keyword of Python."""
+    """Returns a feature's name as a serving input: `class_` for `class`; signatures take no Python keywords."""
     return f"{feature}_" if keyword.iskeyword(feature) else feature
 
 
@@ -55,7 +55,7 @@ def tfds_sequence(feature: dict[str, Any]) -> dict[str, Any]:
 
 
 def tfds_tensor(dtype: str, shape: Sequence[int], encoding: str) -> dict[str, Any]:
-    """Describes a tensor; -1 is a side that varies."""
+    """Describes a tensor; -1 is a varying side."""
     tensor = {"shape": tfds_shape(shape), "dtype": dtype, "encoding": encoding}
     return {"pythonClassName": f"{TFDS}.tensor_feature.Tensor", "tensor": tensor}
 
@@ -66,11 +66,11 @@ def tfds_shape(shape: Sequence[int]) -> dict[str, list[str]]:
 
 
 class ExportError(UserError):
-    """A version cannot be exported so; the message says which of its features, and what can be done."""
+    """A version that cannot be exported; the message names the feature and the remedy."""
 
 
 def as_it_is(value: Any) -> Any:
-    """Returns the value: the cell of a column that holds decoded values themselves."""
+    """Returns the value: the cell of a column of decoded values."""
     return value
 
 
@@ -79,26 +79,22 @@ class ExportColumn:
     """A column of an export."""
 
     name: str
-    type: str
-    """`image`, `string`, or the NumPy name of numbers; of the innermost values where `depth` is above 0."""
+    type: str  # `image`, `string` or a NumPy name: of the innermost values of nested lists
     feature: str
-    """The feature whose value it holds."""
-    cell: Callable[[Any], Any] = as_it_is
-    """Makes the cell of a feature's decoded value; None where a row lacks it."""
-    depth: int = 0
-    """0 for a value a row, 1 for a list, 2 for lists in a list."""
+    cell: Callable[[Any], Any] = as_it_is  # makes a cell from a decoded value, which is None if missing
+    depth: int = 0  # 0 for a value a row, 1 for a list, 2 for lists in a list
 
 
 class Export(Protocol):
-    """The columns of a version as its features add them."""
+    """The columns of a version, as its features add them."""
 
     @property
     def label(self) -> str | None:
-        """The feature that is the label."""
+        """The label's feature."""
 
     @property
     def is_learned_elsewhere(self) -> bool:
-        """Whether the statistics are not of the version's own rows, so that a build of these would learn others."""
+        """Whether the statistics come from other rows: a build of the exported ones would learn different values."""
 
     def vocabulary(self, feature: str) -> list[str]:
         """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
@@ -107,19 +103,19 @@ class Export(Protocol):
         """Adds a feature of the spec with its columns."""
 
     def add_raw(self, name: str, column: ExportColumn) -> None:
-        """Adds a feature of kind raw, which stores what its column holds."""
+        """Adds a feature of kind raw."""
 
     def add_column(self, column: ExportColumn) -> None:
         """Adds a column that no feature reads."""
 
     def add_words(self, feature: str, words: Sequence[str]) -> str:
-        """Adds a file of words, one a line; returns its path."""
+        """Adds a file with one word a line; returns its path."""
 
     def read_as_stored(self, name: str, description: dict[str, Any]) -> None:
-        """Reads a part of a record by a description of kind raw, in place of its feature's."""
+        """Reads a part of a record by a raw description instead of its feature's."""
 
     def note(self, name: str, sentence: str) -> None:
-        """Adds a sentence on values that do not go back as they came."""
+        """Adds a sentence about values that an import does not restore."""
 
 
 Json = Mapping[str, Any]
@@ -129,66 +125,58 @@ UNKNOWN = "[UNK]"  # the name of an unknown word or class
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions:
-    """The options of a feature that the graph and the workers need."""
+    """The options that the graph and the workers need."""
 
     kind: ClassVar[str]
-    limits: ClassVar[tuple[str, ...]] = ("missing",)
-    """The gate's limits that a feature of the kind may have."""
+    limits: ClassVar[tuple[str, ...]] = ("missing",)  # the gate limits of this kind
     optional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions(FeatureOptions):
-    """The options of a feature that has several values a row."""
+    """The options of a feature with several values a row."""
 
-    max_length: int | None = None
-    """The number of values that are kept; None: all."""
+    max_length: int | None = None  # keeps the first values; None: all
 
 
 def left_out(default: Value) -> Value:
-    """Declares a field that the manifest leaves out where it has its default."""
+    """Declares a field that the manifest omits at its default."""
     return field(default=default, metadata={"left_out": True})
 
 
 class Decoding(NamedTuple):
-    """The facts that a feature's stored values are decoded with."""
+    """Inputs for decoding a feature's stored values."""
 
-    vocabulary: Sequence[str] | None
-    """Words by id; None where there are no ids, or where they are hashes."""
+    vocabulary: Sequence[str] | None  # words by id; None without ids or for hashes
     statistics: Json
-    image: Callable[..., Any]
-    """Makes an image for people of its stored bytes, the description, and its orientation."""
+    image: Callable[..., Any]  # makes an image to show from stored bytes, description and orientation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """A feature as `dataset.json` describes it: all that a reader needs to know."""
+    """A feature as `dataset.json` describes it, complete for a reader."""
 
     kind: ClassVar[str]
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Returns what is stored, by part, of a description in JSON; the first part is "", the feature itself."""
+        """Returns the stored parts of a description in JSON; the first is "", the feature itself."""
         raise NotImplementedError
 
     @classmethod
     def from_json(cls, description: Json) -> Self:
-        """Reads a description; keys that it does not know are left alone.
-
-        Raises:
-            DatasetError: a key is missing, or a value is of another type.
-        """
+        """Reads a description, ignoring unknown keys. Raises: DatasetError: a missing key, or a wrong type."""
         try:
             return typing.cast(Self, read_as(description, cls, f"a feature of kind {cls.kind}"))
         except DatasetError as error:
             raise DatasetError(f"{error} in dataset.json: restore the manifest from a copy") from None
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the description as the manifest holds it."""
+        """Returns the description as in the manifest."""
         return {"kind": self.kind, **_written(self)}
 
     def parts(self) -> dict[str, Stored]:
-        """Returns what is stored, by part."""
+        """Returns the stored parts."""
         return self._parts
 
     @functools.cached_property
@@ -197,41 +185,35 @@ class Description:
 
     @property
     def is_image_file(self) -> bool:
-        """Whether the feature itself is stored as files of images."""
+        """Whether the feature stores image files."""
         return False
 
     @property
     def blank(self) -> bytes:
-        """The bytes that the serving model takes of a row without a value, where it takes bytes."""
+        """The bytes that the serving model takes for a missing value."""
         return b""
 
     def fault(self, stored: Any) -> str | None:
-        """Says what is wrong with the feature itself in a record, whose type is right; None where nothing is."""
+        """Says why a stored value of the right type is invalid, or returns None."""
         return None
 
     def words(self) -> str:
-        """Describes what is stored of a row: the type and, of a list, the number of values."""
+        """Describes a row's stored value: the type and, for a list, the number of values."""
         raise NotImplementedError
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
-        """Decodes a row's values of the parts for people; None where the row lacks the feature."""
+        """Decodes a row's parts for people; None if the row lacks the feature."""
         raise NotImplementedError
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the feature's columns to an export, and the features of the spec that store them again.
+        """Adds the feature's columns to an export, and spec features that store them again.
 
-        Args:
-            into: the export.
-            name: the feature's name.
-            options: the feature's options in the spec that differ from their defaults.
-
-        Raises:
-            ExportError: the values cannot be exported.
+        `options` are the spec's, without defaults. Raises: ExportError: the values cannot be exported.
         """
         raise NotImplementedError
 
     def tfds(self) -> dict[str, Any]:
-        """Describes the feature as TensorFlow Datasets' `features.json` does; by default, as its stored type."""
+        """Describes the feature as TensorFlow Datasets' `features.json` does; by default, by its stored type."""
         return tfds_stored(self.parts()[""])
 
 
@@ -240,8 +222,7 @@ class ListDescription(Description):
     """A feature with several values a row."""
 
     stored: str
-    length: Count | str
-    """The number of values of every row, or `varying`."""
+    length: Count | str  # number of values of every row, or `varying`
     max_length: Count | None
 
     @classmethod
@@ -249,12 +230,12 @@ class ListDescription(Description):
         return {"": Stored(description["stored"], None)}
 
     def with_length(self, words: str) -> str:
-        """Adds the number of a row's values to words."""
+        """Appends the number of values of a row to words."""
         return counted_words(words, self.length, self.max_length)
 
 
 class Padded(Protocol):
-    """A description of lists that are padded when they are read."""
+    """A description of lists that the reader pads."""
 
     @property
     def length(self) -> int | str | None:
@@ -262,11 +243,11 @@ class Padded(Protocol):
 
     @property
     def max_length(self) -> int | None:
-        """The number of values that are padded to; None: the batch's longest row."""
+        """The padded length; None: the batch's longest row."""
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:
-    """Adds to words how many values a row has: `length`, or at most `most` where it varies."""
+    """Appends the number of values of a row to words: `length`, or at most `most` if it varies."""
     if isinstance(length, int):
         return f"{words}, {length:,} each"
     return f"{words}, any number" if most is None else f"{words}, at most {most:,}"
@@ -278,7 +259,7 @@ def sides_words(shape: Sequence[int | None]) -> str:
 
 
 def short(number: float) -> float:
-    """Returns the number of the fewest digits that is the same float32: 0.1 instead of 0.10000000149011612."""
+    """Returns the shortest decimal with the same float32: 0.1 instead of 0.10000000149011612."""
     return float(str(np.float32(number)))
 
 

@@ -1,4 +1,4 @@
-"""Boxes of things in an image."""
+"""Boxes of objects in an image."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,23 +6,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from recordmill.transforms.contract.kinds.base import (
-    TFDS,
-    Decoding,
-    Export,
-    ExportColumn,
-    ListDescription,
-    ListOptions,
-    short,
-    tfds_sequence,
-    tfds_shape,
-)
+from recordmill.transforms.contract.kinds import base
 
 NUMBERS = 4  # the numbers of a box
 
 
 class Box(NamedTuple):
-    """A box, in shares of the image's height and width, 0..1."""
+    """A box as fractions of the image's height and width, 0..1."""
 
     y_min: float
     x_min: float
@@ -31,8 +21,8 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxesOptions(ListOptions):
-    """The options of boxes: four float32 numbers each, one list a row."""
+class BoxesOptions(base.ListOptions):
+    """The options of boxes: four float32 numbers each, in one list a row."""
 
     kind: ClassVar[str] = "boxes"
     image: str
@@ -44,12 +34,11 @@ class BoxesOptions(ListOptions):
 @dataclass(frozen=True, kw_only=True)
 class _OfImage:
     stored: str
-    image: str
-    """The feature that they are boxes of."""
+    image: str  # the feature with the image
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxesDescription(ListDescription, _OfImage):
+class BoxesDescription(base.ListDescription, _OfImage):
     """Any number of boxes a row: `y_min, x_min, y_max, x_max`, 0..1."""
 
     kind: ClassVar[str] = "boxes"
@@ -57,16 +46,16 @@ class BoxesDescription(ListDescription, _OfImage):
     def words(self) -> str:
         return self.with_length(f"float32 boxes of {self.image}")
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Box]:
-        return [Box(*map(short, box)) for box in np.reshape(parts[""], (-1, NUMBERS)).tolist()]
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Box]:
+        return [Box(*map(base.short, box)) for box in np.reshape(parts[""], (-1, NUMBERS)).tolist()]
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists of four numbers, which are relative to the upright image."""
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds lists of four numbers, relative to the upright image."""
         again = {option: value for option, value in options.items() if option != "oriented"}
-        column = ExportColumn(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
+        column = base.ExportColumn(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
         into.add(name, {**again, "order": "tensorflow", "unit": "relative"}, column)
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of `BBoxFeature`."""
-        box = {"shape": tfds_shape((NUMBERS,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}
-        return tfds_sequence({"pythonClassName": f"{TFDS}.bounding_boxes.BBoxFeature", "boundingBox": box})
+        box = {"shape": base.tfds_shape((NUMBERS,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}
+        return base.tfds_sequence({"pythonClassName": f"{base.TFDS}.bounding_boxes.BBoxFeature", "boundingBox": box})

@@ -5,27 +5,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from recordmill.pipeline.json_values import Count
-from recordmill.transforms.contract.kinds.base import (
-    TFDS,
-    UNKNOWN,
-    Decoding,
-    Description,
-    Export,
-    ExportColumn,
-    FeatureOptions,
-    Json,
-    ListDescription,
-    ListOptions,
-    Stored,
-    left_out,
-)
+from recordmill.transforms.contract.kinds import base
 
-MOST_IN_SPEC = 40  # classes that an export's spec itself names; more are a file
+MOST_IN_SPEC = 40  # classes listed in an export's spec; more go to a file
 
 
 @dataclass(frozen=True, kw_only=True)
-class NameOptions(FeatureOptions):
-    """The rules by which names become ids."""
+class NameOptions(base.FeatureOptions):
+    """The rules that map names to ids."""
 
     limits: ClassVar[tuple[str, ...]] = (
         "missing",
@@ -35,28 +22,24 @@ class NameOptions(FeatureOptions):
         "out_of_vocabulary",
         "ids_moved",
     )
-    classes: tuple[str, ...] | None = None
-    """The names in the order of their ids; None: those of the data."""
-    kept: tuple[str, ...] = ()
-    """The names of the version before, by id, which keep their ids where the names are those of the data."""
-    order: str = "alphabetical"
-    """The order of new names: `alphabetical` or `frequency`."""
+    classes: tuple[str, ...] | None = None  # names by id; None: learned from the data
+    kept: tuple[str, ...] = ()  # names of the previous version by id; learned names keep these ids
+    order: str = "alphabetical"  # order of new names: `alphabetical` or `frequency`
     max_classes: int | None = None
     minimum_count: int = 1
     oov_buckets: int = 0
     hash_buckets: int | None = None
     is_label: bool = False
-    cross: tuple[str, ...] | None = None
-    """The features whose names are joined, in place of a column."""
+    cross: tuple[str, ...] | None = None  # features that are joined in place of a column
 
     @property
     def has_vocabulary(self) -> bool:
-        """Whether the ids are positions in a list of names."""
+        """Whether ids are positions in a list of names."""
         return self.hash_buckets is None
 
     @property
     def counts_names(self) -> bool:
-        """Whether the names are those of the data."""
+        """Whether the names come from the data."""
         return self.has_vocabulary and self.classes is None
 
 
@@ -68,7 +51,7 @@ class CategoryOptions(NameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoriesOptions(ListOptions, NameOptions):
+class CategoriesOptions(base.ListOptions, NameOptions):
     """The options of several names a row."""
 
     kind: ClassVar[str] = "categories"
@@ -77,41 +60,39 @@ class CategoriesOptions(ListOptions, NameOptions):
 @dataclass(frozen=True, kw_only=True)
 class _Ids:
     stored: str = "int64"
-    vocabulary: str | None = left_out(None)
-    """The path of the names' file inside the version; None where ids are hashes."""
-    shown: tuple[str, ...] | None = left_out(None)
-    """The names that people are shown, by the vocabulary's line; None where they are the vocabulary's own."""
+    vocabulary: str | None = base.left_out(None)  # path of the names in the version; None for hashes
+    shown: tuple[str, ...] | None = base.left_out(None)  # names to show, by vocabulary line; None: the vocabulary's
     vocabulary_size: Count
-    hash_buckets: Count | None = left_out(None)
+    hash_buckets: Count | None = base.left_out(None)
     unknown_id: Count | None = None
-    first_id: Count | None = left_out(None)
-    oov_buckets: Count | None = left_out(None)
+    first_id: Count | None = base.left_out(None)
+    oov_buckets: Count | None = base.left_out(None)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the description as the manifest holds it; hashed ids know no unknown one."""
+        """Returns the description as in the manifest; hashes have no `unknown_id`."""
         written = super().to_json()  # type: ignore[misc]
         if self.hash_buckets is not None:
             del written["unknown_id"]
         return written
 
     def name_of(self, names: Sequence[str] | None, id_: int) -> str | int | None:
-        """Returns the name of an id; of a hash the id itself; None for a missing name."""
+        """Returns the name of an id; for a hash the id itself; None for a missing name."""
         if names is None:
-            return id_ or None  # 0 is that of a missing name; hashes begin at 1
+            return id_ or None  # 0: a missing name; hashes begin at 1
         if id_ >= (self.first_id or 0):
-            return names[id_] if id_ < len(names) else UNKNOWN
+            return names[id_] if id_ < len(names) else base.UNKNOWN
         is_missing = self.unknown_id is not None and id_ < self.unknown_id
-        return None if is_missing else UNKNOWN
+        return None if is_missing else base.UNKNOWN
 
-    def export_hashes(self, into: Export, column: ExportColumn) -> None:
+    def export_hashes(self, into: base.Export, column: base.ExportColumn) -> None:
         """Adds a column of hashes."""
         into.add_raw(column.name, column)
-        into.note(column.name, "its ids are hashes, whose names are not stored; they go back as kind raw")
+        into.note(column.name, "it stores hashes without their names; they go back as kind raw")
 
-    def with_classes(self, into: Export, name: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Returns the options with the names in the order of their ids."""
+    def with_classes(self, into: base.Export, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Returns the options with the names, ordered by id."""
         if (self.oov_buckets or 0) > 1:
-            into.note(name, f"an unknown name goes back as {UNKNOWN}, with one of its unknown ids")
+            into.note(name, f"an unknown name goes back as {base.UNKNOWN}, with one of the unknown ids")
         names = into.vocabulary(name)[self.first_id or 0 :]
         many = len(names) > MOST_IN_SPEC
         given = {"classes_file": into.add_words(name, names)} if many else {"classes": names}
@@ -120,50 +101,48 @@ class _Ids:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoryDescription(_Ids, Description):
+class CategoryDescription(_Ids, base.Description):
     """One id a row."""
 
     kind: ClassVar[str] = "category"
-    cross: tuple[str, ...] | None = left_out(None)
+    cross: tuple[str, ...] | None = base.left_out(None)
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
-        return {"": Stored(description["stored"])}
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        return {"": base.Stored(description["stored"])}
 
     def words(self) -> str:
         return f"{self.stored} ids" + (f" of {' × '.join(self.cross)}" if self.cross else "")
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> str | int | None:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> str | int | None:
         return self.name_of(decoding.vocabulary, int(parts[""]))
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the names; unknown and missing ones, where they have one id, as missing."""
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds the names; unknown names that share the missing one's id become missing."""
         if self.hash_buckets is not None:
-            self.export_hashes(into, ExportColumn(name, "int64", name, lambda id_: id_ or 0))
+            self.export_hashes(into, base.ExportColumn(name, "int64", name, lambda id_: id_ or 0))
             return
         again = self.with_classes(into, name, options)
         if name == into.label or self.oov_buckets:
-            into.add(name, again, ExportColumn(name, "string", name))
+            into.add(name, again, base.ExportColumn(name, "string", name))
         else:
-            column = ExportColumn(name, "string", name, lambda value: None if value == UNKNOWN else value)
+            column = base.ExportColumn(name, "string", name, lambda value: None if value == base.UNKNOWN else value)
             into.add(name, again | {"optional": True}, column)
 
     def tfds(self) -> dict[str, Any]:
-        """Describes a class label where each id has a name of its own (the unknown one's is `[UNK]`), else an int64."""
+        """Describes a class label if every id has one name (the unknown id: `[UNK]`), else an int64."""
         if self.vocabulary is None or self.oov_buckets:
             return super().tfds()
         size = {"numClasses": str(self.vocabulary_size)}
-        return {"pythonClassName": f"{TFDS}.class_label_feature.ClassLabel", "classLabel": size}
+        return {"pythonClassName": f"{base.TFDS}.class_label_feature.ClassLabel", "classLabel": size}
 
 
-PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]
-"""-1 for labels: no id of a class."""
+PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id of a class
 
 
 @dataclass(frozen=True, kw_only=True)
-class _IdLists(ListDescription):
-    read: str
-    """`ids`, or `multi_hot`."""
+class _IdLists(base.ListDescription):
+    read: str  # `ids`, or `multi_hot`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +155,13 @@ class CategoriesDescription(_Ids, _IdLists):
     def words(self) -> str:
         return self.with_length(f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}")
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[str | int | None]:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | int | None]:
         return [self.name_of(decoding.vocabulary, id_) for id_ in parts[""].tolist()]
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         if self.hash_buckets is not None:
-            self.export_hashes(into, ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1))
+            self.export_hashes(
+                into, base.ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1)
+            )
         else:
-            into.add(name, self.with_classes(into, name, options), ExportColumn(name, "string", name, depth=1))
+            into.add(name, self.with_classes(into, name, options), base.ExportColumn(name, "string", name, depth=1))

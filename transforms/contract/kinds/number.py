@@ -6,19 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
-from recordmill.transforms.contract.kinds.base import (
-    Decoding,
-    Description,
-    Export,
-    ExportColumn,
-    FeatureOptions,
-    Json,
-    ListDescription,
-    ListOptions,
-    Stored,
-    left_out,
-    short,
-)
+from recordmill.transforms.contract.kinds import base
 from recordmill.transforms.contract.kinds.raw import RawDescription, plain_column
 
 SCALED_BY: Mapping[str, Sequence[str]] = {
@@ -26,30 +14,29 @@ SCALED_BY: Mapping[str, Sequence[str]] = {
     "z_score": ("mean", "variance"),
     "min_max": ("minimum", "maximum"),
 }
-"""The statistics that each way to normalize uses."""
+"""The statistics used by each normalization."""
 UNTRANSFORMED: Mapping[str, Callable[[float], float]] = {"none": float, "log": math.exp, "log1p": math.expm1}
-EPSILON = 2.0**-23  # the step of a float32 at 1: what is left of a zero is less
+EPSILON = 2.0**-23  # float32's step at 1: the remainder of a zero is smaller
 SMALLEST = 2.0**-126
-"""The smallest float32 with all its bits, 1.2e-38. TensorFlow may take what is smaller for 0, so it is 0 everywhere."""
+"""The smallest normal float32, 1.2e-38. TensorFlow may flush smaller values to 0, so they are 0 everywhere."""
 TINY = "values nearer to 0 than 1.2e-38"
-LEARNED_ELSEWHERE = "its statistics are those of other rows than the version's"
+LEARNED_ELSEWHERE = "its statistics come from other rows than the version's"
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A number that is stored as the id of its bucket: at least `low`, and less than `high`."""
+    """A number stored as a bucket's id: at least `low`, less than `high`."""
 
     id: int
     low: float
     high: float
 
     def __str__(self) -> str:
-        """Shows the id and the range."""
         return f"{self.id} [{self.low:g}, {self.high:g})"
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberOptions(FeatureOptions):
+class NumberOptions(base.FeatureOptions):
     """The options of one number a row."""
 
     kind: ClassVar[str] = "number"
@@ -64,19 +51,19 @@ class NumberOptions(FeatureOptions):
 
     @property
     def stored(self) -> str:
-        """The type that is stored: a bucket's id, or the number."""
+        """The stored type: int64 for buckets, float32 for numbers."""
         return "float32" if self.quantiles is None and self.boundaries is None else "int64"
 
     @property
     def is_learned(self) -> bool:
-        """Whether anything is learned from the values of the train split."""
+        """Whether the train split's statistics are needed."""
         imputed = self.optional and self.impute in ("mean", "median")
         return self.normalize != "none" or self.quantiles is not None or imputed
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumbersOptions(ListOptions, NumberOptions):
-    """The options of a list of numbers a row; a missing list is empty, so nothing is imputed."""
+class NumbersOptions(base.ListOptions, NumberOptions):
+    """The options of a list of numbers a row; a missing list becomes empty, without imputation."""
 
     kind: ClassVar[str] = "numbers"
     impute: str | float = 0.0
@@ -84,26 +71,26 @@ class NumbersOptions(ListOptions, NumberOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
-    """The steps that stored numbers went through."""
+    """The steps applied to stored numbers."""
 
     stored: str
     normalize: Annotated[str, tuple(SCALED_BY)]
-    clip: tuple[float | None, ...] | None = left_out(None)
-    transform: Annotated[str, tuple(UNTRANSFORMED)] = left_out("none")
-    boundaries: tuple[float, ...] | None = left_out(None)
-    buckets: Count | None = left_out(None)
+    clip: tuple[float | None, ...] | None = base.left_out(None)
+    transform: Annotated[str, tuple(UNTRANSFORMED)] = base.left_out("none")
+    boundaries: tuple[float, ...] | None = base.left_out(None)
+    buckets: Count | None = base.left_out(None)
 
     def scaled_words(self) -> str:
         """Describes the stored type."""
         return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
 
-    def in_its_unit(self, statistics: Json, stored: float) -> float | Bucket:
-        """Undoes normalization and transform, as exactly as float32 allows; leaves it where statistics are lost."""
+    def in_its_unit(self, statistics: base.Json, stored: float) -> float | Bucket:
+        """Undoes normalization and transform, within float32; returns the stored number if statistics are missing."""
         if self.buckets is not None:
             edges = [-math.inf, *(self.boundaries or ()), math.inf]
             return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
         if not all(name in statistics for name in SCALED_BY[self.normalize]):
-            return short(stored)
+            return base.short(stored)
         scale, start = 1.0, 0.0
         if self.normalize == "z_score":
             scale, start = math.sqrt(statistics["variance"]), statistics["mean"]
@@ -111,28 +98,28 @@ class Scaled:
             scale, start = statistics["maximum"] - statistics["minimum"], statistics["minimum"]
         value = stored * (scale or 1.0) + start
         is_zero = abs(value) < EPSILON * abs(start)
-        return short(UNTRANSFORMED[self.transform](0.0 if is_zero else value))
+        return base.short(UNTRANSFORMED[self.transform](0.0 if is_zero else value))
 
-    def export_buckets(self, into: Export, column: ExportColumn) -> None:
-        """Adds a column of buckets' ids."""
+    def export_buckets(self, into: base.Export, column: base.ExportColumn) -> None:
+        """Adds a column of bucket ids."""
         into.add_raw(column.name, column)
-        into.note(column.name, "the number of its bucket is stored, not its own; it goes back as kind raw")
+        into.note(column.name, "it stores bucket ids, not numbers; it goes back as kind raw")
 
-    def export_values(self, into: Export, column: ExportColumn, options: dict[str, Any]) -> None:
-        """Adds a column of numbers in their own unit."""
+    def export_values(self, into: base.Export, column: base.ExportColumn, options: dict[str, Any]) -> None:
+        """Adds a column of numbers in their original unit."""
         if steps := [step for step in (self.transform, self.normalize) if step != "none"]:
             into.note(column.name, f"{' and '.join(steps)} undone, to the last digits of a float32")
         into.add(column.name, options, column)
 
 
-def export_as_stored(into: Export, name: str, parts: Mapping[str, Stored], why: str) -> None:
-    """Adds what the records hold: each part, a number or a list, as a feature of kind raw."""
+def export_as_stored(into: base.Export, name: str, parts: Mapping[str, base.Stored], why: str) -> None:
+    """Adds every stored part, a number or a list, as a raw feature."""
     for part, stored in parts.items():
         own, many = f"{name}_{part}" if part else name, stored.shape is None
         raw = RawDescription(stored=stored.dtype, length="varying" if many else None)
         into.read_as_stored(own, raw.to_json())
         into.add_raw(own, plain_column(own, stored.dtype, many=many))
-    into.note(name, f"{why}, so it is exported as it is stored, and goes back as kind raw")
+    into.note(name, f"{why}, so the stored values are exported, and go back as kind raw")
 
 
 def _bucket_id(bucket: Bucket | None) -> int:
@@ -140,29 +127,29 @@ def _bucket_id(bucket: Bucket | None) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberDescription(Scaled, Description):
-    """One number, or the id of its bucket."""
+class NumberDescription(Scaled, base.Description):
+    """One number, or a bucket id."""
 
     kind: ClassVar[str] = "number"
-    impute: str | float | None = left_out(None)
-    indicator: bool | None = left_out(None)
+    impute: str | float | None = base.left_out(None)
+    indicator: bool | None = base.left_out(None)
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Returns the number, and 1 for a row that lacks it."""
-        value = {"": Stored(description["stored"])}
-        return value | {"missing": Stored("int64")} if description.get("indicator") else value
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        """Returns the number, and 1 for a missing one."""
+        value = {"": base.Stored(description["stored"])}
+        return value | {"missing": base.Stored("int64")} if description.get("indicator") else value
 
     def words(self) -> str:
         return self.scaled_words()
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> float | Bucket | None:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> float | Bucket | None:
         return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the numbers in their own unit, or as they are stored where a build would not store them again."""
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds the numbers in their original unit, or as stored if a build could not restore them."""
         if self.buckets is not None:
-            self.export_buckets(into, ExportColumn(name, "int64", name, _bucket_id))
+            self.export_buckets(into, base.ExportColumn(name, "int64", name, _bucket_id))
             if self.indicator:
                 into.note(name, "which rows lacked the number is not exported")
             return
@@ -174,27 +161,29 @@ class NumberDescription(Scaled, Description):
         elif is_scaled and is_hidden:
             export_as_stored(into, name, self.parts(), "a record does not say that its number was missing")
         else:
-            self.export_values(into, ExportColumn(name, "float32", name), options)
+            self.export_values(into, base.ExportColumn(name, "float32", name), options)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumbersDescription(ListDescription, Scaled):
-    """A list of numbers, or of the ids of their buckets."""
+class NumbersDescription(base.ListDescription, Scaled):
+    """A list of numbers or bucket ids."""
 
     kind: ClassVar[str] = "numbers"
 
     def words(self) -> str:
         return self.with_length(self.scaled_words())
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[float | Bucket]:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[float | Bucket]:
         return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists of numbers in their own unit, or as they are stored where a build would not store them again."""
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds lists of numbers in their original unit, or as stored if a build could not restore them."""
         if self.buckets is not None:
-            ids = ExportColumn(name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1)
+            ids = base.ExportColumn(
+                name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1
+            )
             self.export_buckets(into, ids)
         elif self.normalize != "none" and into.is_learned_elsewhere:
             export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)
         else:
-            self.export_values(into, ExportColumn(name, "float32", name, depth=1), options)
+            self.export_values(into, base.ExportColumn(name, "float32", name, depth=1), options)

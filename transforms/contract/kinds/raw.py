@@ -1,4 +1,4 @@
-"""Values that are stored as they come: columns of the source, and tensors of the user's own function."""
+"""Values stored unchanged: columns of the source, and tensors of the user's own function."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -8,25 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from recordmill.pipeline.json_values import Count
-from recordmill.transforms.contract.kinds.base import (
-    Decoding,
-    Description,
-    Export,
-    ExportColumn,
-    ExportError,
-    Json,
-    ListOptions,
-    Stored,
-    as_it_is,
-    counted_words,
-    left_out,
-    short,
-    sides_words,
-)
+from recordmill.transforms.contract.kinds import base
 
 
 @dataclass(frozen=True, kw_only=True)
-class RawOptions(ListOptions):
+class RawOptions(base.ListOptions):
     """The options of raw values."""
 
     kind: ClassVar[str] = "raw"
@@ -35,28 +21,27 @@ class RawOptions(ListOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RawDescription(Description):
+class RawDescription(base.Description):
     """A value a row, or a list."""
 
     kind: ClassVar[str] = "raw"
     stored: str
-    length: Count | str | None = left_out(None)
-    """The number of values of every row, or `varying`; None: no lists."""
+    length: Count | str | None = base.left_out(None)  # values of every row, or `varying`; None: not a list
     max_length: Count | None = None
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
-        return {"": Stored(description["stored"], None if "length" in description else ())}
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        return {"": base.Stored(description["stored"], None if "length" in description else ())}
 
     def words(self) -> str:
-        return self.stored if self.length is None else counted_words(self.stored, self.length, self.max_length)
+        return self.stored if self.length is None else base.counted_words(self.stored, self.length, self.max_length)
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
         return _value(parts[""])
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         many = self.length is not None
-        is_float = self.stored == "float32" and not many  # NaN stands for a missing one
+        is_float = self.stored == "float32" and not many  # NaN is a missing number
         column = plain_column(name, self.stored, many=many)
         into.add(name, options | ({"optional": True} if is_float else {}), column)
 
@@ -68,30 +53,29 @@ class RawDescription(Description):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnDescription(Description):
+class OwnDescription(base.Description):
     """A tensor of the user's own function."""
 
     kind: ClassVar[str] = "own"
     stored: str
-    shape: tuple[Count, ...] | None
-    """A row's shape; None where rows have different lengths."""
+    shape: tuple[Count, ...] | None  # a row's shape; None: lists of varying length
 
     @classmethod
-    def parts_of(cls, description: Json) -> dict[str, Stored]:
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         shape = description["shape"]
-        return {"": Stored(description["stored"], None if shape is None else tuple(shape))}
+        return {"": base.Stored(description["stored"], None if shape is None else tuple(shape))}
 
     def words(self) -> str:
         if self.shape is None:
-            return counted_words(self.stored, "varying", None)
-        return f"{self.stored} {sides_words(self.shape)}".strip()
+            return base.counted_words(self.stored, "varying", None)
+        return f"{self.stored} {base.sides_words(self.shape)}".strip()
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
-        """Returns the tensor as a value, a list, or lists in lists."""
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
+        """Returns the tensor as a value or as nested lists."""
         return _value(parts[""])
 
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds one list of all the tensor's values."""
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds one flat list of the tensor's values."""
         if self.shape is not None and len(self.shape) > 1:
             into.note(name, f"a tensor of shape {list(self.shape)} is exported as one list")
         into.add_raw(name, plain_column(name, self.stored, many=self.shape != ()))
@@ -99,7 +83,7 @@ class OwnDescription(Description):
 
 
 def _value(stored: Any) -> Any:
-    """Returns a value, or a list, as it is stored: numbers, or bytes."""
+    """Converts stored numbers or bytes to Python values."""
     if isinstance(stored, bytes | memoryview):
         return bytes(stored)
     if isinstance(stored, list):
@@ -108,17 +92,17 @@ def _value(stored: Any) -> Any:
 
 
 def _nested(numbers: Any) -> Any:
-    return [_nested(each) for each in numbers] if isinstance(numbers, list) else short(numbers)
+    return [_nested(each) for each in numbers] if isinstance(numbers, list) else base.short(numbers)
 
 
-def plain_column(name: str, stored: str, *, many: bool) -> ExportColumn:
-    """Returns the column of what a record holds, bytes as text; of lists in lists one list."""
-    makes: Mapping[str, Callable[[Any], Any]] = {"bytes": _utf8, "float32": _or_missing, "int64": as_it_is}
+def plain_column(name: str, stored: str, *, many: bool) -> base.ExportColumn:
+    """Returns a column of stored values, with bytes as text and nested lists flattened."""
+    makes: Mapping[str, Callable[[Any], Any]] = {"bytes": _utf8, "float32": _or_missing, "int64": base.as_it_is}
     kind = {"bytes": "string"}.get(stored, stored)
     if not many:
-        return ExportColumn(name, kind, name, makes[stored])
-    each: Callable[[Any], Any] = _utf8 if stored == "bytes" else as_it_is
-    return ExportColumn(name, kind, name, lambda values: [each(value) for value in _flat(values)], depth=1)
+        return base.ExportColumn(name, kind, name, makes[stored])
+    each: Callable[[Any], Any] = _utf8 if stored == "bytes" else base.as_it_is
+    return base.ExportColumn(name, kind, name, lambda values: [each(value) for value in _flat(values)], depth=1)
 
 
 def _flat(values: Any) -> Iterator[Any]:
@@ -137,4 +121,6 @@ def _utf8(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise ExportError(f"it holds bytes that are no UTF-8 ({value[:16]!r}), which no source reads back") from None
+        raise base.ExportError(
+            f"it holds bytes that are not UTF-8 ({value[:16]!r}), which no source reads back"
+        ) from None

@@ -1,6 +1,6 @@
-"""Rotation by any angle, and affine maps: each pixel of the result is taken between four of the image.
+"""Rotation by any angle, and affine maps: each result pixel is interpolated between four of the image.
 
-Positions are whole numbers of 1/1024 pixel, then of 1/32, so that OpenCV and NumPy give the same level.
+Positions are integers of 1/1024 pixel, then of 1/32: OpenCV and NumPy give the same level.
 
 >>> affine_numbers(np.cos(np.zeros(1)), 0, 0, 1)  # a, b, c, d; shifts; centre
 array([[1. , 0. , 0. , 1. , 0. , 0. , 0. , 0. , 0.5]])
@@ -17,28 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Fill,
-    Floats,
-    Movement,
-    Pixels,
-    Values,
-    as_pair,
-    check_fill,
-    check_pair,
-    check_shares,
-    fill_levels,
-    memory,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Fill, Floats, Movement, Pixels, Values
 
-UNIT = 2.0**20  # a map's numbers are whole numbers of this: machines may compute a cosine's last bit in two ways
+UNIT = 2.0**20  # a map's numbers are integers of 1/UNIT: the last bit of a cosine varies by machine
 LARGEST_SCALE, LARGEST_SHEAR = 10.0, 45.0
 OPENCV_SIDE = 32_766  # the longest side, in pixels, that OpenCV maps
 Whole = npt.NDArray[np.int32 | np.int64]
 
 
 class Matrix(NamedTuple):
-    """The pixel of the image at x, y of the result: a x + b y + left, c x + d y + top."""
+    """The image's pixel for x, y of the result: a x + b y + left, c x + d y + top."""
 
     a: float
     b: float
@@ -51,52 +40,43 @@ class Matrix(NamedTuple):
 def affine_numbers(
     a: Any, b: Any, c: Any, d: Any, *, shares: Any = (0.0, 0.0), pixels: Any = (0.0, 0.0), center: float = 0.5
 ) -> Floats:
-    """Makes the parameters of maps from the result to the image: x becomes a x + b y, y becomes c x + d y.
+    """Makes maps from the result to the image, float64 [rows, 9]: x becomes a x + b y, y becomes c x + d y.
 
-    Args:
-        a: a number, or float64 [rows]; `b`, `c` and `d` too. One of all is an array.
-        b: of y in x.
-        c: of x in y.
-        d: of y in y.
-        shares: how far the image moves right and down, as shares of its width and height.
-        pixels: the same in pixels, added.
-        center: where x and y are 0, as a share of both sides.
-
-    Returns:
-        float64 [rows, 9].
+    At least one of a, b, c, d is float64 [rows]. `shares` move the image right and down by shares of its width and
+    height, `pixels` add pixels; `center` is the origin of x and y, as a share of both sides.
     """
     turned = (np.rint(np.asarray(each) * UNIT) / UNIT for each in (a, b, c, d))
     return np.column_stack(np.broadcast_arrays(*turned, *shares, *pixels, center))
 
 
 class Affine(Movement):
-    """A movement by `affine_numbers`; the image's size stays, and `fill` shows where nothing of it is."""
+    """A movement by `affine_numbers`; it keeps the image's size, and fills uncovered areas with `fill`."""
 
     numbers: ClassVar[int] = 9
     fill: Fill
 
     @abstractmethod
     def draw(self, uniforms: Floats) -> Floats:
-        """Makes `affine_numbers` of random numbers."""
+        """Makes `affine_numbers` from random numbers."""
 
     def acts(self, values: Values) -> bool:
         return tuple(values[:8]) != (1, 0, 0, 1, 0, 0, 0, 0)
 
     def matrix(self, values: Values, height: int, width: int) -> Matrix:
-        """Returns the map from the result's pixels to the image's, of an image of some size."""
+        """Returns the map from the result's pixels to those of an image of this size."""
         a, b, c, d = self.linear(values, height, width)
         x, y, right, down = _center(values, height, width)
         from_x, from_y = 0.5 - x - right, 0.5 - y - down
         return Matrix(a, b, c, d, a * from_x + b * from_y + x - 0.5, c * from_x + d * from_y + y - 0.5)
 
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
-        """Returns a, b, c and d for an image of some size."""
+        """Returns a, b, c and d for an image of this size."""
         a, b, c, d = values[:4]
         return a, b, c, d
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Takes each pixel between four, by their distances."""
-        return self._moved(pixels, values, out, fill_levels(self.fill, pixels.shape[2]), _between_four)
+        """Interpolates each pixel between four, by their distances."""
+        return self._moved(pixels, values, out, base.fill_levels(self.fill, pixels.shape[2]), _between_four)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Takes the nearest pixel; zeros outside the image."""
@@ -106,12 +86,12 @@ class Affine(Movement):
         self, pixels: Pixels, values: Values, out: Pixels | None, fill: list[int], take: Callable[..., None]
     ) -> Pixels:
         pixels = pixels.copy() if pixels is out else pixels
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         take(pixels, *positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2]), fill, out)
         return out
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Returns the upright box around each box's four corners, as far as it is in the image."""
+        """Returns the upright box around each box's four corners, clipped to the image."""
         a, b, c, d = self.linear(values, height, width)
         center_x, center_y, right, down = _center(values, height, width)
         x, y = boxes[:, [1, 3, 1, 3]] * width - center_x, boxes[:, [0, 0, 2, 2]] * height - center_y
@@ -122,13 +102,13 @@ class Affine(Movement):
 
 
 def _center(values: Values, height: int, width: int) -> tuple[float, float, int, int]:
-    """Returns the centre's x and y, and how far the image moves right and down, in whole pixels, cut off."""
+    """Returns the centre's x and y, and the shift right and down, truncated to pixels."""
     right, down = values[4] * width + values[6], values[5] * height + values[7]
     return values[8] * width, values[8] * height, math.trunc(right), math.trunc(down)
 
 
 def positions(matrix: Matrix, height: int, width: int) -> tuple[Whole, Whole]:
-    """Returns the image's x and y of each pixel of the result, whole numbers of 1/32 pixel, [height, width]."""
+    """Returns the image's x and y for each result pixel, integers of 1/32 pixel, [height, width]."""
     dtype = np.int32 if max(height, width) <= 1 << 14 else np.int64
     columns, rows = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)
 
@@ -141,7 +121,7 @@ def positions(matrix: Matrix, height: int, width: int) -> tuple[Whole, Whole]:
 
 
 def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
-    """Writes the sums of four pixels by their shares, whole numbers of 1/1024, rounded half up."""
+    """Writes sums of four pixels by their shares, integers of 1/1024, rounded half up."""
     height, width = pixels.shape[:2]
     if opencv.cv2 is not None and max(height, width) <= OPENCV_SIDE:
         first = np.empty((*x.shape, 2), np.int16)
@@ -175,7 +155,7 @@ def _framed(pixels: Pixels, fill: list[int]) -> Pixels:
 
 
 def _at(framed: Pixels, x: Whole, y: Whole) -> Pixels:
-    """Returns the pixels at x and y; the frame's beyond the image."""
+    """Returns the pixels at x and y; the frame's outside the image."""
     height, width, channels = framed.shape
     flat = np.clip(y + 1, 0, height - 1).astype(np.int64) * width + np.clip(x + 1, 0, width - 1)
     return framed.reshape(-1, channels).take(flat, 0)
@@ -185,8 +165,8 @@ def _at(framed: Pixels, x: Whole, y: Whole) -> Pixels:
 class RandomRotation(Affine):
     """Turns the image by an angle of `degrees`: a number for -x to x, or (least, most), counterclockwise.
 
-    The size stays. With `corners="fill"` the whole image turns, and its corners are cut off and filled; with
-    `corners="crop"` it also grows, about its centre, just as far that no filled pixel shows.
+    The size stays. `corners="fill"` turns the whole image, cutting off and filling its corners; `corners="crop"` also
+    enlarges it about its centre until no filled pixel shows.
     """
 
     lanes: ClassVar[int] = 1
@@ -196,7 +176,7 @@ class RandomRotation(Affine):
 
     def __post_init__(self) -> None:
         check_range(self, "degrees", self.degrees, 180.0)
-        check_fill(self, self.fill)
+        base.check_fill(self, self.fill)
         if self.corners not in ("fill", "crop"):
             raise ValueError(f"{self}: corners is {self.corners!r}; give 'fill' or 'crop'")
 
@@ -204,7 +184,7 @@ class RandomRotation(Affine):
         return turn_numbers(drawn(self.degrees, uniforms[:, 0]))
 
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
-        """Divides by how far the image grows: a rectangle of its shape is then inside it."""
+        """Divides by the growth that puts a rectangle of the image's shape inside it."""
         a, b, c, d = values[:4]
         if self.corners == "fill":
             return a, b, c, d
@@ -214,10 +194,10 @@ class RandomRotation(Affine):
 
 @dataclass(frozen=True)
 class RandomAffine(Affine):
-    """Turns, shifts, scales and shears the image about its centre, in one step; its size stays.
+    """Turns, shifts, scales and shears the image about its centre, in one step, keeping its size.
 
-    `degrees` and `shear` draw angles: a number for -x to x, or (least, most). `translate` is how far it moves at most,
-    0 to 1, as a share of its height and width, or (height, width); `scale` a range of factors.
+    `degrees` and `shear` draw angles: a number for -x to x, or (least, most). `translate` is the greatest shift, 0 to
+    1, as a share of height and width, or (height, width); `scale` a range of factors.
     """
 
     lanes: ClassVar[int] = 5
@@ -230,15 +210,13 @@ class RandomAffine(Affine):
     def __post_init__(self) -> None:
         check_range(self, "degrees", self.degrees, 180.0)
         check_range(self, "shear", self.shear, LARGEST_SHEAR)
-        check_fill(self, self.fill)
-        check_pair(self, "translate", as_pair(self.translate), "(0.1, 0.2), or one, such as 0.1")
-        for share in as_pair(self.translate):
-            check_shares(self, translate=share)
-        check_pair(self, "scale", self.scale, "(0.9, 1.1)")
+        base.check_fill(self, self.fill)
+        base.check_pair(self, "translate", base.as_pair(self.translate), "(0.1, 0.2), or one, such as 0.1")
+        for share in base.as_pair(self.translate):
+            base.check_shares(self, translate=share)
+        base.check_pair(self, "scale", self.scale, "(0.9, 1.1)")
         if not 1 / LARGEST_SCALE <= self.scale[0] <= self.scale[1] <= LARGEST_SCALE:
-            raise ValueError(
-                f"{self}: scale is no range of factors; give (least, most) of 0.1 to 10, such as (0.9, 1.1)"
-            )
+            raise ValueError(f"{self}: scale is not a range; give (least, most) of 0.1 to 10, such as (0.9, 1.1)")
 
     def draw(self, uniforms: Floats) -> Floats:
         """Draws the angle, the shifts down and right, the factor, and the shear."""
@@ -246,18 +224,18 @@ class RandomAffine(Affine):
         turn, slant = np.deg2rad(drawn(self.degrees, angle)), np.tan(np.deg2rad(drawn(self.shear, shear)))
         cosine, sine, growth = np.cos(turn), np.sin(turn), drawn(self.scale, scale)
         linear = (cosine - slant * sine) / growth, -(sine + slant * cosine) / growth, sine / growth, cosine / growth
-        most_down, most_right = as_pair(self.translate)
+        most_down, most_right = base.as_pair(self.translate)
         return affine_numbers(*linear, shares=((2 * right - 1) * most_right, (2 * down - 1) * most_down))
 
 
 def turn_numbers(degrees: Floats) -> Floats:
-    """Makes the parameters of turns about the centre, counterclockwise."""
+    """Makes the parameters of counterclockwise turns about the centre."""
     turn = np.deg2rad(degrees)
     return affine_numbers(np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn))
 
 
 def limits(span: Any) -> tuple[Any, Any]:
-    """Returns -x and x of a number, and anything else as it is."""
+    """Returns -x and x for a number, and anything else unchanged."""
     return (-span, span) if isinstance(span, Real) else span  # type: ignore[return-value] # `check_range` looks
 
 
@@ -268,8 +246,8 @@ def drawn(span: float | tuple[float, float], uniforms: Floats) -> Floats:
 
 
 def check_range(augmentation: Affine, name: str, span: Any, most: float) -> None:
-    """Refuses what is no range of angles. Raises: ValueError."""
-    check_pair(augmentation, name, limits(span), "(-10, 10), or one, such as 10")
+    """Refuses invalid ranges of angles. Raises: ValueError."""
+    base.check_pair(augmentation, name, limits(span), "(-10, 10), or one, such as 10")
     first, last = limits(span)
     if not -most <= first <= last <= most:
         message = f"{name} is {span}; give an angle, 0 to {most:g}, or (least, most) of {-most:g} to {most:g}"

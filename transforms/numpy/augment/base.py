@@ -1,8 +1,8 @@
-"""The base classes of augmentations, and what they share: windows, boxes, memory.
+"""The base classes of augmentations, with shared windows, boxes and memory.
 
-An augmentation is one class: its options, its draws and its work on pixels. Values that depend on an image's size,
-such as where a crop begins, follow from its draws by exactly rounded operations (+, -, *, /, root, floor in float64),
-so that every machine takes the same pixels.
+An augmentation is one class: its options, its draws and its work on pixels. Values that depend on an image's size, such
+as a crop's start, follow from its draws by exactly rounded operations (+, -, *, /, root, floor in float64): every
+machine takes the same pixels.
 
 >>> overlap(-2, 5, 10)
 (0, 3, 2)
@@ -22,58 +22,45 @@ from recordmill.transforms.contract.image_rules import luma
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
-Values: TypeAlias = Sequence[float]
-"""The parameters of one image, as many as `numbers` says."""
-Fill: TypeAlias = int | tuple[int, int, int]
-"""A level of every channel, or a colour: red, green, blue."""
-Shape: TypeAlias = tuple[int | None, int | None, int]
-"""Height, width and channels; None for a side that is not known before the image."""
+Values: TypeAlias = Sequence[float]  # one image's parameters, `numbers` of them
+Fill: TypeAlias = int | tuple[int, int, int]  # one level for all channels, or red, green, blue
+Shape: TypeAlias = tuple[int | None, int | None, int]  # height, width and channels; None: depends on the image
 
 
 @dataclass(frozen=True)
 class Augmentation(ABC):
-    """A change of one image that moves no pixel; its options are checked when it is made.
+    """A change of one image that moves no pixel. Raises: ValueError: an option is out of range."""
 
-    Raises:
-        ValueError: an option is out of its range.
-    """
-
-    resizes: ClassVar[bool] = False
-    """True where the result has a size of its own."""
+    resizes: ClassVar[bool] = False  # the result has a fixed size
 
     @property
     def lanes(self) -> int:
-        """The random numbers of an image; a class that always has as many declares them as a `ClassVar`."""
+        """The random numbers of an image; classes with a fixed number declare it as a `ClassVar`."""
         return 0
 
     @property
     def numbers(self) -> int:
-        """The parameters that `draw` makes of them."""
+        """The parameters that `draw` makes."""
         return 0
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Makes parameters, float64 [rows, numbers], of random numbers, float64 [rows, lanes] in [0, 1)."""
+        """Makes parameters, float64 [rows, numbers], from random numbers, float64 [rows, lanes] in [0, 1)."""
         return uniforms
 
     def acts(self, values: Values) -> bool:
-        """Whether an image of these parameters changes at all."""
+        """Whether these parameters change an image."""
         return True
 
     @abstractmethod
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Changes an image.
+        """Changes pixels, uint8 [height, width, c], c of 1 or 3, with any strides, by the image's values.
 
-        Args:
-            pixels: uint8 [height, width, c], c of 1 or 3, whatever its strides; written to only where it is `out`.
-            values: the image's parameters.
-            out: memory for the result, which `memory` checks; it may be the image's own. None: memory of its own.
-
-        Returns:
-            uint8 of the result's shape: `out`, or an array that is not `out`, such as a view of `pixels`.
+        `out` is memory for the result, checked by `memory`, possibly `pixels`, which is else never written to. Returns
+        `out`, or another array of the result's shape, such as a view of `pixels`.
         """
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Changes an image whose values are no colours, such as classes of pixels: here not at all."""
+        """Changes an image of class ids or other values that are not colours: by default not at all."""
         return pixels
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -81,25 +68,24 @@ class Augmentation(ABC):
         return shape
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Moves boxes, float64 [n, 4], y_min, x_min, y_max, x_max, 0 to 1, of an image of some size."""
+        """Moves boxes, float64 [n, 4], y_min, x_min, y_max, x_max, 0 to 1, of an image of this size."""
         return boxes
 
 
 @dataclass(frozen=True)
 class Movement(Augmentation):
-    """A change that moves pixels: masks and boxes move with them."""
+    """A change that moves pixels, with masks and boxes."""
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Moves pixels as `apply` does."""
         return self.apply(pixels, values, out)
 
     @abstractmethod
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Moves boxes as the pixels; `mapped` serves where corners are scaled and shifted."""
+        """Moves boxes with the pixels; `mapped` scales and shifts corners."""
 
 
 class Window(NamedTuple):
-    """A rectangle of pixels; it may reach beyond the image, and has zeros there."""
+    """A rectangle of pixels; outside the image it has zeros."""
 
     y: int
     x: int
@@ -108,23 +94,19 @@ class Window(NamedTuple):
 
 
 class ImagePart(NamedTuple):
-    """Some pixels of an image, uint8 [h, w, c]: all that a crop's window needs."""
+    """Some pixels of an image, uint8 [h, w, c], covering a crop's window."""
 
     pixels: Pixels
-    y: int
-    """The place of their first row in the image."""
-    x: int
-    """The place of their first column."""
-    height: int
-    """The image's height in pixels."""
+    y: int  # their first row in the image
+    x: int  # their first column
+    height: int  # image's height in pixels
     width: int
-    window: Window
-    """The crop's window in the image."""
+    window: Window  # crop's window in the image
 
 
 def overlap(start: int, length: int, side: int) -> tuple[int, int, int]:
-    """Returns where a window meets one side of an image: the first pixel, the end, and how many zeros come before."""
-    if 0 <= start <= side - length:  # most often
+    """Returns a window's overlap with one side of an image: first pixel, end, and the number of zeros before."""
+    if 0 <= start <= side - length:  # the usual case
         return start, start + length, 0
     return min(max(start, 0), side), min(max(start + length, 0), side), min(max(-start, 0), length)
 
@@ -139,13 +121,9 @@ def window_around(center: Values, sides: tuple[int, int], height: int, width: in
 def mapped(
     boxes: Floats, scale: tuple[float, float], shift: tuple[float, float], *, transposed: bool = False
 ) -> Floats:
-    """Maps both corners of boxes, float64 [n, 4], to `scale * point + shift`, to the image's edge at most.
+    """Maps both corners of boxes, float64 [n, 4], to `scale * point + shift`, clipped to the image.
 
-    Args:
-        boxes: y_min, x_min, y_max, x_max, 0 to 1.
-        scale: factors of y and x.
-        shift: added to y and x.
-        transposed: whether y and x change places first.
+    Boxes are y_min, x_min, y_max, x_max, 0 to 1; scale and shift are of y and x; `transposed` swaps y and x first.
     """
     corners = boxes.reshape(-1, 2, 2)
     if transposed:
@@ -155,7 +133,7 @@ def mapped(
 
 
 def memory(out: Pixels | None, shape: tuple[int, ...]) -> Pixels:
-    """Returns the result's memory; OpenCV would silently leave memory of another shape unchanged."""
+    """Returns the result's memory; with a wrong shape, OpenCV would silently leave it unchanged."""
     if out is None:
         return np.empty(shape, np.uint8)
     if out.shape != shape:
@@ -164,7 +142,7 @@ def memory(out: Pixels | None, shape: tuple[int, ...]) -> Pixels:
 
 
 def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
-    """Copies an image; where it is the result's memory already, it stays."""
+    """Copies an image, unless it already is the result's memory."""
     out = memory(out, pixels.shape)
     if out is not pixels:
         np.copyto(out, pixels)
@@ -177,7 +155,7 @@ def both_sides(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def as_pair(value: Any) -> tuple[Any, Any]:
-    """Returns a number twice, and anything else as it is."""
+    """Returns a number twice, and anything else unchanged."""
     return (value, value) if isinstance(value, Real) else value  # type: ignore[return-value] # `check_pair` looks
 
 
@@ -189,48 +167,48 @@ def check_shares(augmentation: Augmentation, **options: float) -> None:
 
 
 def check_pair(augmentation: Augmentation, name: str, value: Any, example: str) -> None:
-    """Refuses what is not two real numbers, in a tuple or a list. Raises: ValueError."""
+    """Refuses anything but two real numbers, in a tuple or a list. Raises: ValueError."""
     is_pair = isinstance(value, tuple | list) and len(value) == 2
     if not (is_pair and all(isinstance(number, Real) for number in value)):
         raise ValueError(f"{augmentation}: {name} is {value!r}; give two numbers, such as {example}")
 
 
 def check_size(augmentation: Augmentation, size: Any) -> None:
-    """Refuses what is no size in pixels. Raises: ValueError."""
+    """Refuses an invalid size in pixels. Raises: ValueError."""
     sides = size if isinstance(size, tuple) else (size, size)
     if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
-        raise ValueError(f"{augmentation}: the size is no number of pixels; give such as 224, or (192, 256)")
+        raise ValueError(f"{augmentation}: the size must be in pixels, such as 224, or (192, 256)")
 
 
 def check_fill(augmentation: Augmentation, fill: Any) -> None:
-    """Refuses what is no level and no colour. Raises: ValueError."""
+    """Refuses anything but a level or a colour. Raises: ValueError."""
     levels = fill if isinstance(fill, tuple) else (fill, fill, fill)
     if len(levels) != 3 or not all(isinstance(level, int) and 0 <= level <= 255 for level in levels):
         raise ValueError(f"{augmentation}: fill is {fill}; give a level, 0 to 255, or three: red, green, blue")
 
 
 def fill_levels(fill: Fill, channels: int) -> list[int]:
-    """Returns each channel's level; a grey image has a colour's luma."""
+    """Returns each channel's level; a grey image gets a colour's luma."""
     if isinstance(fill, int):
         return [fill] * channels
     return list(fill) if channels == 3 else [luma(*fill)]
 
 
 def check_part(augmentation: Augmentation, area: tuple[float, float], aspect: tuple[float, float]) -> None:
-    """Refuses what is no range of shares, or of ratios. Raises: ValueError."""
+    """Refuses invalid ranges of shares or ratios. Raises: ValueError."""
     check_pair(augmentation, "area", area, "(0.08, 1)")
     check_pair(augmentation, "aspect", aspect, "(0.75, 1.33)")
     if not 0 < area[0] <= area[1] <= 1:
-        raise ValueError(f"{augmentation}: area is no range of shares; give (least, most) of 0 to 1, such as (0.08, 1)")
+        raise ValueError(f"{augmentation}: area is not a range; give (least, most) of 0 to 1, such as (0.08, 1)")
     if not 0 < aspect[0] <= aspect[1] < math.inf:
-        message = "aspect is no range of ratios; give (least, most) above 0, such as (0.75, 1.33)"
+        message = "aspect is not a range; give (least, most) above 0, such as (0.75, 1.33)"
         raise ValueError(f"{augmentation}: {message}")
 
 
 def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: Floats) -> Floats:
-    """Draws parts, float64 [rows, 4], of random numbers, float64 [rows, 4].
+    """Draws parts, float64 [rows, 4], from random numbers, float64 [rows, 4].
 
-    A row is a part's height and width by the root of the image's area, and its offsets as shares of the room.
+    A row has a part's height and width relative to the root of the image's area, and its offsets as shares of the room.
     """
     narrow, wide = math.log(aspect[0]), math.log(aspect[1])
     share = area[0] + (area[1] - area[0]) * uniforms[:, 0]
@@ -239,7 +217,7 @@ def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: 
 
 
 def part_window(values: Values, height: int, width: int) -> Window:
-    """Returns a part's window, inside of the image; sides are rounded half up, to 1 at least."""
+    """Returns a part's window inside the image; sides are rounded half up, to at least 1."""
     root = math.sqrt(height * width)
     high = min(max(math.floor(values[0] * root + 0.5), 1), height)
     wide = min(max(math.floor(values[1] * root + 0.5), 1), width)

@@ -1,6 +1,6 @@
 """Lists of augmentations: checked, drawn for a batch, applied in order to an image and its boxes; and groups of them.
 
-The last crop writes into the batch's memory, and what follows changes it there: nothing is copied beyond.
+The last crop writes into the batch's memory, and later changes work there in place, without further copies.
 
 >>> changes = check([RandomResizedCrop(224), RandomFlip()])  # doctest: +SKIP
 >>> parameters(changes, np.random.default_rng(0).random((64, lanes(changes)))).shape  # doctest: +SKIP
@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.transforms.numpy.augment import base
 from recordmill.transforms.numpy.augment.base import (
     Augmentation,
     Floats,
@@ -25,25 +26,20 @@ from recordmill.transforms.numpy.augment.base import (
     Shape,
     Values,
     Window,
-    check_shares,
-    copied,
-    memory,
 )
 from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
-Acting: TypeAlias = tuple[Augmentation, Values]
-"""A change that acts on an image, and its parameters."""
-LEAST_SIDE = 2.0**-20
-"""The least side of a box, as a share of the image: a box that only touches a window may be a billionth wide."""
+Acting: TypeAlias = tuple[Augmentation, Values]  # a change and its parameters
+LEAST_SIDE = 2.0**-20  # of a box, as a share of the image: boxes touching a window may be a billionth wide
 
 
 @dataclass(frozen=True)
 class OwnFunction(Augmentation):
-    """A user's function of pixels, uint8 [height, width, c], and a generator; it gives pixels of that shape.
+    """A user's function of pixels, uint8 [height, width, c], and a generator; it returns pixels of that shape.
 
-    It gets a copy that it may change, and is not shown boxes, which stay.
+    It gets a copy that it may change. Boxes stay unchanged.
     """
 
     lanes: ClassVar[int] = 2
@@ -51,11 +47,11 @@ class OwnFunction(Augmentation):
     function: UserFunction
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns two whole numbers below 2**53, the generator's seed."""
+        """Returns two integers below 2**53, the generator's seed."""
         return np.floor(uniforms * 2.0**53)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Calls the function. Raises: ValueError where it gives something else than pixels."""
+        """Calls the function. Raises: ValueError: it returns something else than pixels."""
         rng = np.random.Generator(np.random.PCG64([int(value) for value in values]))
         result = self.function(pixels.copy(), rng)
         if isinstance(result, np.ndarray) and result.dtype == np.uint8 and result.shape == pixels.shape:
@@ -67,31 +63,25 @@ class OwnFunction(Augmentation):
 
 @dataclass(frozen=True)
 class Mask:
-    """Changes of images whose values are no colours, such as classes of pixels: the values move, and do not change.
+    """Changes of images of class ids or other values that are not colours: pixels move, but keep their values.
 
-    A crop that scales takes the nearest pixel; colours, cutouts and functions of the user's are left out. With the same
-    changes as an image's, mask and image move together.
+    A scaling crop takes the nearest pixel; colours, cutouts and users' functions are skipped. With the changes of an
+    image, its mask moves along.
     """
 
     changes: Sequence[Augmentation | UserFunction]
 
 
 class Augment(NamedTuple):
-    """Changes of the images of a feature, and what was drawn for each row."""
+    """Changes of a feature's images, and the parameters drawn for each row."""
 
     changes: Sequence[Augmentation]
-    parameters: Floats
-    """float64 [rows, numbers], of `parameters`; all images of a row are changed alike."""
-    mask: bool = False
-    """Marks values that are no colours: pixels move, and do not change."""
+    parameters: Floats  # float64 [rows, numbers]; all images of a row change alike
+    mask: bool = False  # pixels are not colours, and only move
 
 
 def check(augmentations: Sequence[Augmentation | UserFunction]) -> tuple[Augmentation, ...]:
-    """Checks changes and users' functions, and gives them all as changes.
-
-    Raises:
-        ValueError: it is no list, or an item is neither.
-    """
+    """Turns changes and users' functions into changes. Raises: ValueError: not a list, or an invalid item."""
     if not isinstance(augmentations, Sequence):
         raise ValueError(f"augment is {augmentations!r}; give a list, such as [RandomResizedCrop(224), RandomFlip()]")
     return tuple(_checked(each) for each in augmentations)
@@ -113,17 +103,10 @@ def lanes(augmentations: Sequence[Augmentation]) -> int:
 
 
 def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Floats:
-    """Makes the images' parameters of random numbers.
+    """Makes the images' parameters from random numbers, float64 [rows, lanes] in [0, 1).
 
-    Args:
-        augmentations: what `check` gave.
-        uniforms: float64 [rows, lanes] in [0, 1).
-
-    Returns:
-        float64 [rows, numbers]: of each change as many columns as its `numbers`, one after another.
-
-    Raises:
-        ValueError: there are not `lanes` random numbers a row.
+    Returns float64 [rows, numbers]: the concatenated `numbers` of each change. Raises: ValueError: not `lanes` numbers
+    a row.
     """
     if uniforms.shape[1:] != (lanes(augmentations),):
         raise ValueError(f"random numbers of shape {uniforms.shape}; give [rows, {lanes(augmentations)}]")
@@ -135,21 +118,21 @@ def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Float
 
 
 def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
-    """Returns the result's shape; None where it differs from image to image."""
+    """Returns the result's shape; None for sides that vary by image."""
     for each in augmentations:
         shape = each.output_shape(shape)
     return shape
 
 
 def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
-    """Returns the changes that act on an image, by its row of `parameters`, each with its own part of it."""
+    """Returns the changes that act on an image, with their parts of its row of `parameters`."""
     ends = accumulate(each.numbers for each in augmentations)
     parts = [(each, row[end - each.numbers : end]) for each, end in zip(augmentations, ends, strict=True)]
     return [(change, values) for change, values in parts if change.acts(values)]
 
 
 def first_window(changes: Sequence[Acting], height: int, width: int) -> Window | None:
-    """Returns the window that acting changes begin with, of an image of some size; None where they need all pixels."""
+    """Returns the window of a leading crop, for an image of this size; None if all pixels are needed."""
     first, values = changes[0] if changes else (None, ())
     return first.window(values, height, width) if isinstance(first, Crop) else None
 
@@ -163,32 +146,28 @@ def apply(
     *,
     mask: bool = False,
 ) -> tuple[Pixels, Boxes | None]:
-    """Changes one image; images that belong together, such as frames, are given the same parameters.
+    """Changes one image; related images, such as frames, get the same parameters.
 
     Args:
-        pixels: uint8 [height, width, c], c of 1 or 3, at least one pixel. It is never written to.
+        pixels: uint8 [height, width, c], c of 1 or 3, at least one pixel; never written to.
         boxes: float32 [n, 4], y_min, x_min, y_max, x_max, 0 to 1; None for none.
-        augmentations: what `check` gave.
+        augmentations: from `check`.
         parameters: the image's row of `parameters`.
-        out: where the result is written, uint8 of its shape; any memory whose rows of pixels are whole.
-        mask: the values are no colours, such as a mask's classes: pixels move and do not change. A crop takes the
-            nearest pixel; colours, cutout and users' functions are left out.
+        out: memory for the result, uint8 of its shape, with contiguous rows of pixels.
+        mask: pixels are not colours and only move, as in `Mask`.
 
-    Returns:
-        The pixels, which are `out` where that is given, else may be a view of what was given; and the boxes, float32
-        [n, 4], clipped to the image, each in its place: zeros where nothing of it is left.
-
-    Raises:
-        ValueError: `out` has another shape than the result, or a user's function gave something else than pixels.
+    Returns the pixels, in `out` if given, else possibly a view of the input; and the boxes, float32 [n, 4], clipped to
+    the image, in order: zeros for lost ones. Raises: ValueError: a wrong shape of `out`, or of a user's function's
+    result.
     """
-    row = np.asarray(parameters).tolist()  # single numbers of Python's are several times faster
+    row = np.asarray(parameters).tolist()  # Python's numbers are several times faster
     return apply_acting(pixels, boxes, acting(augmentations, row), out, mask=mask)
 
 
 def apply_acting(
     pixels: Pixels | ImagePart, boxes: Boxes | None, changes: Sequence[Acting], out: Pixels | None = None, *, mask: bool
 ) -> tuple[Pixels, Boxes | None]:
-    """Changes one image, as `apply`, or the part of an image that holds all pixels of `first_window`."""
+    """Changes one image as `apply`, or a part with all pixels of `first_window`."""
     moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
     resizing = sum([change.resizes for change, _ in changes])
     for change, values in changes:
@@ -201,9 +180,9 @@ def apply_acting(
         else:
             change_pixels = change.apply_to_mask if mask else change.apply
             pixels = change_pixels(pixels, values, into)
-    assert not isinstance(pixels, ImagePart)  # noqa: S101 - its first change is a crop
+    assert not isinstance(pixels, ImagePart)  # noqa: S101 - a crop comes first
     if out is not None and pixels is not out:
-        pixels = copied(pixels, out)
+        pixels = base.copied(pixels, out)
     return pixels, None if moved is None else _without_slivers(moved)
 
 
@@ -212,21 +191,21 @@ def _sides(pixels: Pixels | ImagePart) -> tuple[int, int]:
 
 
 def _without_slivers(boxes: Floats) -> Boxes:
-    """Makes boxes of no area zeros."""
+    """Replaces boxes without area by zeros."""
     kept = boxes.astype(np.float32)
     kept[(kept[:, 2:] - kept[:, :2] < LEAST_SIDE).any(1)] = 0
     return kept
 
 
-NO_BOXES = "Views gives several views of an image, and boxes belong to one: leave the boxes out, features=[…]"
+NO_BOXES = "Views makes several views of an image, but boxes belong to one: omit the boxes, features=[…]"
 
 
 class Group(Movement):
-    """A movement that is several changes, one after another."""
+    """Several changes as one movement."""
 
     @abstractmethod
     def inside(self, values: Values) -> Iterable[Acting]:
-        """Returns the changes that act on an image of these parameters."""
+        """Returns the changes that act on an image with these parameters."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         return apply_acting(pixels, None, list(self.inside(values)), out, mask=False)[0]
@@ -242,7 +221,7 @@ class Group(Movement):
 
 @dataclass(frozen=True)
 class Changes(Movement):
-    """Changes, and users' functions, one after another."""
+    """Changes and users' functions, in order."""
 
     changes: Sequence[Augmentation | UserFunction]
 
@@ -251,26 +230,26 @@ class Changes(Movement):
 
     @property
     def inner(self) -> tuple[Augmentation, ...]:
-        """The changes, checked."""
-        return self.changes  # type: ignore[return-value] # `check` made them so
+        """The checked changes."""
+        return self.changes  # type: ignore[return-value] # by `check`
 
 
 @dataclass(frozen=True)
 class RandomApply(Changes, Group):
-    """Makes all of the changes with probability `p`, or none; they keep the image's size."""
+    """Applies all changes with probability `p`, or none; they keep the image's size."""
 
     p: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_shares(self, p=self.p)
+        base.check_shares(self, p=self.p)
         for change in self.inner:
             if change.resizes:
-                raise ValueError(f"RandomApply holds {change}, which changes the size: put it before or behind")
+                raise ValueError(f"RandomApply holds {change}, which changes the size: move it outside")
 
     @property
     def lanes(self) -> int:
-        """One for the choice, and the changes'."""
+        """The choice, and the changes' random numbers."""
         return 1 + lanes(self.inner)
 
     @property
@@ -279,7 +258,7 @@ class RandomApply(Changes, Group):
         return 1 + sum(change.numbers for change in self.inner)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns 1 where the changes are made, and their parameters."""
+        """Returns 1 to apply the changes, and their parameters."""
         return np.column_stack([uniforms[:, 0] < self.p, parameters(self.inner, uniforms[:, 1:])])
 
     def acts(self, values: Values) -> bool:
@@ -291,10 +270,10 @@ class RandomApply(Changes, Group):
 
 @dataclass(frozen=True)
 class Views(Changes):
-    """Returns `count` views of each image, one below the other, each changed by draws of its own.
+    """Returns `count` views of each image, stacked vertically, each with its own draws.
 
-    The result is `count` times as high; `images.reshape(-1, count, height, width, channels)` parts the views of a batch
-    without a copy. Boxes belong to one view, so images with boxes are refused.
+    The result is `count` times as high; `images.reshape(-1, count, height, width, channels)` separates the views of a
+    batch without a copy. Boxes belong to one view, so images with boxes are refused.
     """
 
     resizes: ClassVar[bool] = True
@@ -307,12 +286,10 @@ class Views(Changes):
 
     @property
     def lanes(self) -> int:
-        """Those of each view."""
         return self.count * lanes(self.inner)
 
     @property
     def numbers(self) -> int:
-        """Those of each view."""
         return self.count * sum(change.numbers for change in self.inner)
 
     def draw(self, uniforms: Floats) -> Floats:
@@ -331,7 +308,7 @@ class Views(Changes):
     def _views(self, pixels: Pixels, values: Values, out: Pixels | None, *, mask: bool) -> Pixels:
         height, width, channels = pixels.shape
         shape = self.output_shape((height, width, channels))
-        out = memory(out, shape)  # type: ignore[arg-type] # an image's shape gives a shape without None
+        out = base.memory(out, shape)  # type: ignore[arg-type] # an image's shape gives a shape without None
         wide = len(values) // self.count
         for view, part in enumerate(np.split(out, self.count)):
             apply(pixels, None, self.inner, values[view * wide : (view + 1) * wide], part, mask=mask)

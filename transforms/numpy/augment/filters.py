@@ -1,4 +1,4 @@
-"""Blur and sharpness: sums over a pixel's neighbours, of whole numbers, so that every library gives the same levels."""
+"""Blur and sharpness: integer sums over a pixel's neighbours, for the same levels in every library."""
 
 import math
 from dataclasses import dataclass
@@ -8,20 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Augmentation,
-    Floats,
-    Pixels,
-    Values,
-    as_pair,
-    check_pair,
-    copied,
-    memory,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values
 
-TAP = 4096.0  # taps are whole numbers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
-LARGEST = 99  # the middle tap takes all rounding: from 101 taps on, a wide deviation can leave it below 0
-UNIT = 1024.0  # the unit of a sharpness' factor, as of the colours'
+TAP = 4096.0  # taps are integers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
+LARGEST = 99  # the middle tap takes all rounding: from 101 taps on it can become negative
+UNIT = 1024.0  # of a sharpness' factor, as of colours
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)  # Pillow's `ImageFilter.SMOOTH`, times 13
 
 Levels = npt.NDArray[np.uint8 | np.int16]
@@ -31,8 +23,8 @@ Levels = npt.NDArray[np.uint8 | np.int16]
 class GaussianBlur(Augmentation):
     """Blurs by a Gaussian of a random deviation, as SimCLR does (Chen et al. 2020, arXiv:2002.05709).
 
-    `kernel` is the number of pixels a side that are weighted, odd, 1 to 99; `sigma` the range of the deviation in
-    pixels, uniform, or one number. Beyond its edge an image is mirrored.
+    `kernel` is the weighted pixels a side, odd, 1 to 99; `sigma` the uniform range of the deviation in pixels, or one
+    number. Images are mirrored beyond their edge.
     """
 
     lanes: ClassVar[int] = 1
@@ -43,19 +35,19 @@ class GaussianBlur(Augmentation):
         if not (isinstance(self.kernel, int) and 0 < self.kernel <= LARGEST and self.kernel % 2):
             message = f"kernel is {self.kernel}; give an odd number of pixels, 1 to {LARGEST}, such as 23"
             raise ValueError(f"{self}: {message}")
-        check_pair(self, "sigma", as_pair(self.sigma), "(0.1, 2.0), or one, such as 1.0")
-        least, most = as_pair(self.sigma)
+        base.check_pair(self, "sigma", base.as_pair(self.sigma), "(0.1, 2.0), or one, such as 1.0")
+        least, most = base.as_pair(self.sigma)
         if not 0 < least <= most < math.inf:
-            raise ValueError(f"{self}: sigma is no range; give (least, most) in pixels, such as (0.1, 2.0)")
+            raise ValueError(f"{self}: sigma is not a range; give (least, most) in pixels, such as (0.1, 2.0)")
 
     @property
     def numbers(self) -> int:
-        """The middle tap, and those on one side of it."""
+        """The middle tap, and those on one side."""
         return self.kernel // 2 + 1
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Makes taps of the deviation, whole numbers of 1/4096; all taps together are 1."""
-        least, most = as_pair(self.sigma)
+        """Makes taps for the deviation, integers of 1/4096; they add up to 1."""
+        least, most = base.as_pair(self.sigma)
         sigma = least + (most - least) * uniforms
         taps = np.exp(-0.5 * (np.arange(self.numbers) / sigma) ** 2)
         taps = np.rint(taps / (2 * taps.sum(1, keepdims=True) - 1) * TAP)
@@ -66,16 +58,16 @@ class GaussianBlur(Augmentation):
         return values[0] < 1
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Weighs rows, rounds to 1/16 level, weighs columns, and rounds to whole levels, both times half to even."""
-        weighed = [value for value in values if value]  # the outer taps of a small deviation are zeros
+        """Weighs rows, rounds to 1/16 level, weighs columns, and rounds to levels, both half to even."""
+        weighed = [value for value in values if value]  # a small deviation has zeros as outer taps
         taps = np.array([*weighed[:0:-1], *weighed], np.float32)
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         _weighted(_weighted(pixels, 16 * taps, 1, np.empty(pixels.shape, np.int16)), taps / 16, 0, out)
         return out
 
 
 def _weighted(pixels: Levels, taps: npt.NDArray[Any], axis: int, out: Levels) -> Levels:
-    """Writes the sums of neighbours along an axis, rounded half to even; beyond the edge an image is mirrored."""
+    """Writes weighted sums along an axis, rounded half to even, mirroring the image beyond its edge."""
     if opencv.cv2 is not None:
         one, depth = np.ones(1, np.float32), opencv.cv2.CV_8U if out.dtype == np.uint8 else opencv.cv2.CV_16S
         along = (taps, one) if axis else (one, taps)
@@ -93,9 +85,9 @@ def _weighted(pixels: Levels, taps: npt.NDArray[Any], axis: int, out: Levels) ->
 
 @dataclass(frozen=True)
 class RandomSharpness(Augmentation):
-    """Draws a factor of `factor`, 0 to 2: 0 smooths the image, 1 leaves it alone, 2 sharpens it.
+    """Draws a factor of `factor`, 0 to 2: 0 smooths the image, 1 keeps it, 2 sharpens it.
 
-    The levels are those of Pillow's `ImageEnhance.Sharpness`, rounded half up where Pillow cuts off.
+    The levels are those of Pillow's `ImageEnhance.Sharpness`, rounded half up instead of truncated.
     """
 
     lanes: ClassVar[int] = 1
@@ -103,21 +95,20 @@ class RandomSharpness(Augmentation):
     factor: tuple[float, float] = (0.5, 1.5)
 
     def __post_init__(self) -> None:
-        check_pair(self, "factor", self.factor, "(0.5, 1.5)")
+        base.check_pair(self, "factor", self.factor, "(0.5, 1.5)")
         if not 0 <= self.factor[0] <= self.factor[1] <= 2:
-            raise ValueError(f"{self}: factor is no range; give (least, most) of 0 to 2, such as (0.5, 1.5)")
+            raise ValueError(f"{self}: factor is not a range; give (least, most) of 0 to 2, such as (0.5, 1.5)")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws the factor, in whole numbers of 1/1024."""
+        """Draws the factor, in integers of 1/1024."""
         return sharpness_numbers(self.factor[0] + (self.factor[1] - self.factor[0]) * uniforms[:, 0])
 
     def acts(self, values: Values) -> bool:
         return values[0] != 1
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Adds the image and its smoothed one by their shares."""
         factor, smooth = values[0], smoothed(pixels)
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         if opencv.cv2 is not None:
             opencv.cv2.addWeighted(pixels, factor, smooth, 1 - factor, opencv.TIE, dst=out)
         else:
@@ -127,18 +118,18 @@ class RandomSharpness(Augmentation):
 
 
 def sharpness_numbers(factors: Floats) -> Floats:
-    """Makes parameters of factors, float64 [rows]: whole numbers of 1/1024."""
+    """Makes parameters from factors, float64 [rows]: integers of 1/1024."""
     return np.rint(factors[:, np.newaxis] * UNIT) / UNIT
 
 
 def smoothed(pixels: Pixels) -> Pixels:
-    """Returns the mean of each pixel, five times, and its eight neighbours, rounded; the edge stays as it is."""
+    """Returns the rounded mean of each pixel, five times, and its eight neighbours; the edge is unchanged."""
     height, width = pixels.shape[:2]
-    smooth = copied(pixels)
+    smooth = base.copied(pixels)
     if min(height, width) < 3:
         return smooth
     inside = smooth[1:-1, 1:-1]
-    # Sums are 3,315 at most, and no 13th of a whole number lies between two levels.
+    # Sums are 3,315 at most, and 13ths of integers are never ties.
     if opencv.cv2 is not None:
         sums = opencv.cv2.filter2D(pixels, opencv.cv2.CV_16S, SMOOTH).reshape(pixels.shape)
         means = opencv.cv2.convertScaleAbs(sums, alpha=1 / 13).reshape(pixels.shape)

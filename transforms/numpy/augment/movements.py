@@ -1,4 +1,4 @@
-"""Crops, flips and quarter turns: movements that take whole pixels, of a window where it is a crop."""
+"""Crops, flips and quarter turns: movements of whole pixels, except for scaling crops."""
 
 import math
 from abc import abstractmethod
@@ -9,47 +9,30 @@ from typing import ClassVar
 import numpy as np
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Floats,
-    ImagePart,
-    Movement,
-    Pixels,
-    Shape,
-    Values,
-    Window,
-    both_sides,
-    check_part,
-    check_shares,
-    check_size,
-    copied,
-    draw_part,
-    mapped,
-    memory,
-    overlap,
-    part_window,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Floats, ImagePart, Movement, Pixels, Shape, Values, Window
 from recordmill.transforms.numpy.pixels import scale
 
 
 def resize(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
-    """Scales to a height and a width: bilinear, half-pixel centres, no antialiasing, rounded."""
-    return scale(pixels, size, "bilinear", False, memory(out, (*size, pixels.shape[2])))
+    """Scales to a height and width: bilinear, half-pixel centres, no antialiasing, rounded."""
+    return scale(pixels, size, "bilinear", False, base.memory(out, (*size, pixels.shape[2])))
 
 
 def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
-    """Scales to a height and a width; each pixel is the one at its centre."""
-    out = memory(out, (*size, pixels.shape[2]))
+    """Scales to a height and width by the pixels at the centres."""
+    out = base.memory(out, (*size, pixels.shape[2]))
     sides = zip(pixels.shape[:2], size, strict=True)
-    rows, columns = ((2 * np.arange(after) + 1) * before // (2 * after) for before, after in sides)  # whole numbers
+    rows, columns = ((2 * np.arange(after) + 1) * before // (2 * after) for before, after in sides)  # integers
     out[...] = pixels[rows[:, np.newaxis], columns]
     return out
 
 
 @dataclass(frozen=True)
 class Crop(Movement):
-    """Cuts a window and, where it `scales`, brings it to a size, in pixels: height and width, or one number for both.
+    """Cuts a window and, if it `scales`, resizes it: `size` in pixels, height and width, or one number for both.
 
-    Scaling is bilinear with half-pixel centres and without antialiasing; a mask's takes the nearest pixel.
+    Scaling is bilinear with half-pixel centres and without antialiasing; masks take the nearest pixel.
     """
 
     resizes: ClassVar[bool] = True
@@ -57,30 +40,30 @@ class Crop(Movement):
     size: int | tuple[int, int]
 
     def __post_init__(self) -> None:
-        check_size(self, self.size)
+        base.check_size(self, self.size)
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Height and width of the result."""
-        return both_sides(self.size)
+        """The result's height and width."""
+        return base.both_sides(self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
         return (*self.sides, shape[2])
 
     @abstractmethod
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns the window of an image of some size, by its parameters."""
+        """Returns the window for an image of this size, by its parameters."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Crops; returns a view where nothing is scaled and the window is inside the image."""
+        """Crops; returns a view of an unscaled window inside the image."""
         return self._cropped(self._whole(pixels, values), out, resize)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Crops; scales by the nearest pixel."""
+        """Crops, scaling by the nearest pixel."""
         return self._cropped(self._whole(pixels, values), out, nearest)
 
     def apply_to_part(self, part: ImagePart, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
-        """Crops an image of which only a part is there, with all pixels of the window that are inside the image."""
+        """Crops a part that has all of the window's pixels inside the image."""
         return self._cropped(part, out, nearest if mask else resize)
 
     def _whole(self, pixels: Pixels, values: Values) -> ImagePart:
@@ -89,31 +72,31 @@ class Crop(Movement):
 
     def _cropped(self, part: ImagePart, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
         y, x, high, wide = part.window
-        top, bottom, above = overlap(y, high, part.height)
-        left, right, before = overlap(x, wide, part.width)
+        top, bottom, above = base.overlap(y, high, part.height)
+        left, right, before = base.overlap(x, wide, part.width)
         inside = part.pixels[top - part.y : bottom - part.y, left - part.x : right - part.x]
         if self.scales:
             return scaled(inside, self.sides, out)
         if inside.shape[:2] == (high, wide):
             return inside
-        out = copied(np.zeros((high, wide, inside.shape[2]), np.uint8), out)
+        out = base.copied(np.zeros((high, wide, inside.shape[2]), np.uint8), out)
         out[above : above + bottom - top, before : before + right - left] = inside
         return out
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
         """Maps boxes from the image to the window."""
         y, x, high, wide = self.window(values, height, width)
-        # Times reciprocals, not divided: a box keeps the bits that it always had.
+        # Reciprocals instead of division keep the boxes' established bits.
         down, across = 1.0 / high, 1.0 / wide
-        return mapped(boxes, (height * down, width * across), (-y * down, -x * across))
+        return base.mapped(boxes, (height * down, width * across), (-y * down, -x * across))
 
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Crop):
-    """Cuts a random part of the image and brings it to `size` (Szegedy et al. 2014, as torchvision's).
+    """Cuts a random part of the image and resizes it to `size` (Szegedy et al. 2014, as torchvision).
 
-    `area` is the part's share of the image's pixels, uniform; `aspect` its width by its height, uniform in its
-    logarithm. A side that is longer than the image's is shortened to it: there is one draw, never another try.
+    `area` is the part's share of the pixels, uniform; `aspect` its width by its height, log-uniform. Sides longer than
+    the image's are shortened to it, without another draw.
     """
 
     lanes: ClassVar[int] = 4
@@ -124,23 +107,19 @@ class RandomResizedCrop(Crop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_part(self, self.area, self.aspect)
+        base.check_part(self, self.area, self.aspect)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns the part's sides by the root of the image's area, and its offsets as shares of the room."""
-        return draw_part(self.area, self.aspect, uniforms)
+        """Returns the part's sides relative to the root of the image's area, and offsets as shares of the room."""
+        return base.draw_part(self.area, self.aspect, uniforms)
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Rounds sides half up, to 1 at least."""
-        return part_window(values, height, width)
+        return base.part_window(values, height, width)
 
 
 @dataclass(frozen=True)
 class RandomCrop(Crop):
-    """Cuts a part of `size` at a random place; `pad` zeros on every side are there first.
-
-    An image that is smaller all the same is in the middle of zeros.
-    """
+    """Cuts a part of `size` at a random place, after adding `pad` zeros on every side; centres a smaller image."""
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
@@ -152,7 +131,7 @@ class RandomCrop(Crop):
             raise ValueError(f"{self}: pad is negative; give pixels, 0 for none")
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns every place the same chance."""
+        """Gives every place the same chance."""
 
         def start(value: float, side: int, size: int) -> int:
             canvas = max(side + 2 * self.pad, size)
@@ -164,7 +143,7 @@ class RandomCrop(Crop):
 
 @dataclass(frozen=True)
 class CenterCrop(Crop):
-    """Cuts the middle, of `size`; a smaller image is in the middle of zeros."""
+    """Cuts the middle, of `size`; centres a smaller image in zeros."""
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Leaves the larger half of an odd margin below and to the right."""
@@ -174,7 +153,7 @@ class CenterCrop(Crop):
 
 @dataclass(frozen=True)
 class Resize(Crop):
-    """Brings the whole image to `size`; its shape is stretched to the size's."""
+    """Stretches the whole image to `size`."""
 
     scales: ClassVar[bool] = True
 
@@ -184,7 +163,7 @@ class Resize(Crop):
 
 @dataclass(frozen=True)
 class RandomFlip(Movement):
-    """Mirrors the image: left with right by the probability `horizontal`, top with bottom by `vertical`."""
+    """Mirrors the image: left and right with probability `horizontal`, top and bottom with `vertical`."""
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
@@ -192,10 +171,10 @@ class RandomFlip(Movement):
     vertical: float = 0.0
 
     def __post_init__(self) -> None:
-        check_shares(self, horizontal=self.horizontal, vertical=self.vertical)
+        base.check_shares(self, horizontal=self.horizontal, vertical=self.vertical)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns 1 for mirrored images, else 0: horizontally, vertically."""
+        """Returns 1 to mirror, else 0: horizontally, vertically."""
         return (uniforms < [self.horizontal, self.vertical]).astype(np.float64)
 
     def acts(self, values: Values) -> bool:
@@ -203,7 +182,7 @@ class RandomFlip(Movement):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         horizontal, vertical = values[0] > 0, values[1] > 0
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         if opencv.cv2 is not None:
             opencv.cv2.flip(pixels, -1 if horizontal and vertical else int(horizontal), dst=out)
         else:
@@ -213,14 +192,14 @@ class RandomFlip(Movement):
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
         """Maps a mirrored point p to 1 - p."""
         horizontal, vertical = values[0], values[1]
-        return mapped(boxes, (1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal), (vertical, horizontal))
+        return base.mapped(boxes, (1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal), (vertical, horizontal))
 
 
 @dataclass(frozen=True)
 class RandomRotation90(Movement):
-    """Turns the image, with probability `p`, by 90, 180 or 270 degrees, each as likely.
+    """Turns the image, with probability `p`, by 90, 180 or 270 degrees with equal chances.
 
-    An image that is not square is turned by 180 degrees, so that it keeps its size.
+    Other than square images turn by 180 degrees, to keep their size.
     """
 
     lanes: ClassVar[int] = 2
@@ -228,7 +207,7 @@ class RandomRotation90(Movement):
     p: float = 0.75
 
     def __post_init__(self) -> None:
-        check_shares(self, p=self.p)
+        base.check_shares(self, p=self.p)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns quarter turns, 0 to 3, of a square image."""
@@ -241,7 +220,7 @@ class RandomRotation90(Movement):
         """Turns the image counterclockwise."""
         quarters = self._quarters(values, *pixels.shape[:2])
         pixels = pixels.copy() if pixels is out else pixels
-        out = memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape)
         if opencv.cv2 is not None:  # 0 is a quarter clockwise, 1 a half, 2 a quarter counterclockwise
             opencv.cv2.rotate(pixels, 3 - quarters, dst=out)
         else:
@@ -249,13 +228,13 @@ class RandomRotation90(Movement):
         return out
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Transposes at odd turns, then mirrors: top with bottom at 1 and 2, left with right at 2 and 3."""
+        """Transposes at odd turns, then mirrors: top and bottom at 1 and 2, left and right at 2 and 3."""
         quarters = self._quarters(values, height, width)
         down, across = float(quarters in (1, 2)), float(quarters in (2, 3))
         scale = 1.0 - 2.0 * down, 1.0 - 2.0 * across
-        return mapped(boxes, scale, (down, across), transposed=quarters % 2 == 1)
+        return base.mapped(boxes, scale, (down, across), transposed=quarters % 2 == 1)
 
     @staticmethod
     def _quarters(values: Values, height: int, width: int) -> int:
-        """Returns quarter turns, counterclockwise, of an image of some size: 1 to 3; 2 where it is not square."""
+        """Returns counterclockwise quarter turns for this size: 1 to 3; 2 if not square."""
         return int(values[0]) if height == width else 2

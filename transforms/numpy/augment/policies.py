@@ -1,6 +1,6 @@
-"""Random operations of AutoAugment's kind: RandAugment and TrivialAugment, in the spaces of torchvision.
+"""Random operations of AutoAugment's kind: RandAugment and TrivialAugment, in torchvision's spaces.
 
-An operation is another augmentation with parameters of its strength; each image draws which, and in which direction.
+An operation is another augmentation, with parameters by strength; each image draws the operation and its direction.
 """
 
 import functools
@@ -11,34 +11,24 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from recordmill.transforms.numpy.augment import colors
 from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
 from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Values, check_fill
 from recordmill.transforms.numpy.augment.chain import Acting, Group
-from recordmill.transforms.numpy.augment.colors import (
-    AutoContrast,
-    ColorJitter,
-    Equalize,
-    Posterize,
-    Solarize,
-    color_numbers,
-)
 from recordmill.transforms.numpy.augment.filters import RandomSharpness, sharpness_numbers
 
-WIDTH = 12  # the parameters of a chosen operation: its number, and as many as any has
+WIDTH = 12  # parameters of a chosen operation: its number, and at most 11 of its own
 
 
 class Space(NamedTuple):
-    """The strongest of each operation."""
+    """The greatest strength of each operation."""
 
     shear: float
-    translate: float
-    """A share of the side."""
+    translate: float  # as a share of the side
     translate_pixels: float
     degrees: float
-    factor: float
-    """The largest distance from 1, of brightness, contrast, colour and sharpness."""
-    bits: int
-    """The bits that posterizing drops."""
+    factor: float  # greatest distance from 1 for brightness, contrast, colour and sharpness
+    bits: int  # bits dropped by posterizing
 
 
 RAND_AUGMENT = Space(0.3, 150.0 / 331.0, 0.0, 30.0, 0.9, 4)
@@ -46,13 +36,12 @@ WIDE = Space(0.99, 0.0, 32.0, 135.0, 0.99, 6)
 
 
 class Operation(NamedTuple):
-    """An augmentation, its strength by bin, and how parameters follow from strengths."""
+    """An augmentation, its strengths by bin, and their conversion to parameters."""
 
     change: Augmentation
     strengths: Floats
     parameters: Callable[[Floats], Floats]
-    signed: bool = True
-    """Whether a draw decides about the strength's sign."""
+    signed: bool = True  # a draw decides the strength's sign
 
 
 class Policy(Group):
@@ -72,12 +61,10 @@ class Policy(Group):
         """Chooses operations, by `chosen`."""
 
     def chosen(self, choice: Floats, strength_bin: Floats, sign: Floats) -> Floats:
-        """Makes the parameters of one operation an image, float64 [rows, WIDTH].
+        """Makes the parameters of one operation an image, float64 [rows, WIDTH], from float64 [rows] each.
 
-        Args:
-            choice: random numbers, float64 [rows]; `sign` too.
-            strength_bin: whole numbers below `bins`, float64 [rows].
-            sign: below 0.5: the strength is negative, where it has a sign.
+        `choice` and `sign` are random numbers, `strength_bin` integers below `bins`; a sign below 0.5 negates signed
+        strengths.
         """
         every = operations(self)
         numbers = np.floor(choice * len(every))
@@ -104,9 +91,9 @@ class Policy(Group):
 
 @dataclass(frozen=True)
 class RandAugment(Policy):
-    """Makes `num_ops` operations, each chosen anew, all of one strength (Cubuk et al. 2019, arXiv:1909.13719).
+    """Applies `num_ops` independently chosen operations of one strength (Cubuk et al. 2019, arXiv:1909.13719).
 
-    `magnitude` is the strength, 0 to `bins` - 1; `fill` shows where an image was moved away.
+    `magnitude` is the strength, 0 to `bins` - 1; `fill` is for uncovered areas.
     """
 
     space: ClassVar[Space] = RAND_AUGMENT
@@ -124,12 +111,11 @@ class RandAugment(Policy):
 
     @property
     def lanes(self) -> int:
-        """An operation's choice and sign, each."""
+        """The choice and sign of each operation."""
         return 2 * self.num_ops
 
     @property
     def numbers(self) -> int:
-        """Each operation's parameters."""
         return WIDTH * self.num_ops
 
     def draw(self, uniforms: Floats) -> Floats:
@@ -140,7 +126,7 @@ class RandAugment(Policy):
 
 @dataclass(frozen=True)
 class TrivialAugmentWide(Policy):
-    """Makes one operation, of a random strength, from a wide range (Müller and Hutter 2021, arXiv:2103.10158)."""
+    """Applies one operation of random strength, from a wide range (Müller and Hutter 2021, arXiv:2103.10158)."""
 
     space: ClassVar[Space] = WIDE
     lanes: ClassVar[int] = 3
@@ -157,7 +143,7 @@ class TrivialAugmentWide(Policy):
 def operations(policy: Policy) -> tuple[Operation, ...]:
     """Lists a policy's operations, in torchvision's order."""
     space, strengths = policy.space, np.linspace(0, 1, policy.bins)
-    nothing, moved, jitter = 0 * strengths, RandomAffine(fill=policy.fill), ColorJitter()
+    nothing, moved, jitter = 0 * strengths, RandomAffine(fill=policy.fill), colors.ColorJitter()
     dropped = np.rint(np.arange(policy.bins) / ((policy.bins - 1) / space.bits))
     return (
         Operation(jitter, nothing, _factor(0)),  # the identity
@@ -170,20 +156,20 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
         Operation(jitter, space.factor * strengths, _factor(2)),  # colour
         Operation(jitter, space.factor * strengths, _factor(1)),  # contrast
         Operation(RandomSharpness(), space.factor * strengths, lambda change: sharpness_numbers(1 + change)),
-        Operation(Posterize(8), 8 - dropped, _itself, signed=False),
-        Operation(Solarize(), 255 * strengths[::-1], _itself, signed=False),
-        Operation(AutoContrast(), nothing, _none, signed=False),
-        Operation(Equalize(), nothing, _none, signed=False),
+        Operation(colors.Posterize(8), 8 - dropped, _itself, signed=False),
+        Operation(colors.Solarize(), 255 * strengths[::-1], _itself, signed=False),
+        Operation(colors.AutoContrast(), nothing, _none, signed=False),
+        Operation(colors.Equalize(), nothing, _none, signed=False),
     )
 
 
 def _factor(number: int) -> Callable[[Floats], Floats]:
-    """Returns color maps by the change of one factor: brightness, contrast or saturation."""
+    """Returns a function from changes of one factor, brightness, contrast or saturation, to colour maps."""
 
     def numbers(changes: Floats) -> Floats:
         factors = np.ones((3, len(changes)))
         factors[number] += changes
-        return color_numbers(factors[0], factors[1], factors[2], np.zeros(len(changes)))
+        return colors.color_numbers(factors[0], factors[1], factors[2], np.zeros(len(changes)))
 
     return numbers
 

@@ -1,7 +1,7 @@
 """Regularization: filled rectangles of an image, and mixtures of a batch's rows (MixUp, CutMix).
 
-A mixture mixes each row with the next one, the last with the first, by a share of its own. Images and the label are
-mixed; all else, such as texts, numbers and boxes, stays the row's own.
+A mixture mixes each row with the next, the last with the first, by the row's share. It mixes images and the label;
+texts, numbers, boxes and other features stay.
 
 >>> mixture = MixUp(alpha=0.2, num_classes=10)
 >>> draws = np.random.default_rng(0).random((64, mixture.lanes))
@@ -18,29 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import (
-    Augmentation,
-    Fill,
-    Floats,
-    Pixels,
-    Values,
-    Window,
-    both_sides,
-    check_fill,
-    check_part,
-    check_shares,
-    check_size,
-    copied,
-    draw_part,
-    fill_levels,
-    part_window,
-    window_around,
-)
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Pixels, Values, Window
 
 
 @dataclass(frozen=True)
 class RandomCutout(Augmentation):
-    """Fills a rectangle of `size`, in pixels, around a random point; cut off at the image's edge (DeVries 2017)."""
+    """Fills a rectangle of `size`, in pixels, around a random point, cut off at the image's edge (DeVries 2017)."""
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
@@ -48,17 +32,17 @@ class RandomCutout(Augmentation):
     fill: Fill = 0
 
     def __post_init__(self) -> None:
-        check_size(self, self.size)
-        check_fill(self, self.fill)
+        base.check_size(self, self.size)
+        base.check_fill(self, self.fill)
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns the filled rectangle, which is inside the image."""
-        return window_around(values, both_sides(self.size), height, width)
+        """Returns the rectangle, inside the image."""
+        return base.window_around(values, base.both_sides(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         y, x, high, wide = self.window(values, *pixels.shape[:2])
-        out = copied(pixels, out)
-        out[y : y + high, x : x + wide] = fill_levels(self.fill, pixels.shape[2])
+        out = base.copied(pixels, out)
+        out[y : y + high, x : x + wide] = base.fill_levels(self.fill, pixels.shape[2])
         return out
 
 
@@ -66,9 +50,8 @@ class RandomCutout(Augmentation):
 class RandomErasing(Augmentation):
     """Fills, with probability `p`, a random part of the image (Zhong et al. 2017, arXiv:1708.04896).
 
-    `area` is the part's share of the image's pixels, uniform; `aspect` its width by its height, uniform in its
-    logarithm; the part is always inside the image. `fill` is a level, a colour, or `random`: a level of
-    its own for each value.
+    `area` is the part's share of the pixels, uniform; `aspect` its width by its height, log-uniform; the part is always
+    inside the image. `fill` is a level, a colour, or `random` for independent levels.
     """
 
     lanes: ClassVar[int] = 7
@@ -79,14 +62,14 @@ class RandomErasing(Augmentation):
     fill: Fill | Literal["random"] = 0
 
     def __post_init__(self) -> None:
-        check_shares(self, p=self.p)
-        check_part(self, self.area, self.aspect)
+        base.check_shares(self, p=self.p)
+        base.check_part(self, self.area, self.aspect)
         if self.fill != "random":
-            check_fill(self, self.fill)
+            base.check_fill(self, self.fill)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Returns 1 where a part is erased, the part, and two whole numbers below 2**53, the seed of random levels."""
-        part = draw_part(self.area, self.aspect, uniforms[:, 1:5])
+        """Returns 1 to erase, the part, and two integers below 2**53 as the seed of random levels."""
+        part = base.draw_part(self.area, self.aspect, uniforms[:, 1:5])
         return np.column_stack([uniforms[:, 0] < self.p, part, np.floor(uniforms[:, 5:] * 2.0**53)])
 
     def acts(self, values: Values) -> bool:
@@ -94,34 +77,31 @@ class RandomErasing(Augmentation):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         channels = pixels.shape[2]
-        y, x, high, wide = part_window(values[1:5], *pixels.shape[:2])
-        out = copied(pixels, out)
+        y, x, high, wide = base.part_window(values[1:5], *pixels.shape[:2])
+        out = base.copied(pixels, out)
         part = out[y : y + high, x : x + wide]
         if self.fill == "random":
             rng = np.random.Generator(np.random.PCG64([int(value) for value in values[5:7]]))
             part[...] = rng.integers(0, 256, (high, wide, channels), np.uint8)
         else:
-            part[...] = fill_levels(self.fill, channels)
+            part[...] = base.fill_levels(self.fill, channels)
         return out
 
 
 Array: TypeAlias = npt.NDArray[Any]
-UNIT = 1024.0  # shares of MixUp are whole numbers of 1/1024: sums of uint8 pixels are exact in float32
+UNIT = 1024.0  # MixUp's shares are integers of 1/1024: sums of uint8 pixels are exact in float32
 
 
 @dataclass(frozen=True)
 class BatchAugmentation(ABC):
-    """A mixture of each row with the next; the row's own share is drawn from Beta(`alpha`, `alpha`).
+    """A mixture of each row with the next; a row's share is drawn from Beta(`alpha`, `alpha`).
 
-    `num_classes` is the number of the label's classes; a label of floats, such as a multi-hot one, needs none.
-    `images` names the features that are mixed; None: all of four dimensions or more, [rows, …, height, width, c].
-
-    Raises:
-        ValueError: an option is out of its range.
+    `num_classes` is the number of the label's classes, unless the label is floats, such as multi-hot. `images` names
+    the features to mix; None: all with at least four dimensions, [rows, …, height, width, c]. Raises: ValueError: an
+    option is out of range.
     """
 
-    lanes: ClassVar[int] = 0
-    """The random numbers of a row."""
+    lanes: ClassVar[int] = 0  # random numbers a row
 
     alpha: float = 1.0
     num_classes: int | None = None
@@ -135,29 +115,21 @@ class BatchAugmentation(ABC):
 
     @abstractmethod
     def draw(self, uniforms: Floats) -> Floats:
-        """Makes parameters, float64 [rows, numbers], of random numbers, float64 [rows, lanes] in [0, 1)."""
+        """Makes parameters, float64 [rows, numbers], from random numbers, float64 [rows, lanes] in [0, 1)."""
 
     @abstractmethod
     def mix(self, batch: Array, parameters: Floats) -> Array:
-        """Mixes images, [rows, …, height, width, c], in their memory; gives rows' own shares, float32 [rows]."""
+        """Mixes images, [rows, …, height, width, c], in place; returns rows' own shares, float32 [rows]."""
 
     def apply(
         self, features: Mapping[str, Array], label: Array | None, uniforms: Floats
     ) -> tuple[dict[str, Array], Array | None]:
-        """Mixes a batch's rows.
+        """Mixes a batch's rows by random numbers, float64 [rows, lanes] in [0, 1).
 
-        Args:
-            features: arrays of [rows, …]; of the images, uint8 or floats, **the memory is written to**. Uint8 is
-                rounded half up.
-            label: ids of classes, whole numbers [rows], or floats [rows, …]; None for none.
-            uniforms: float64 [rows, lanes] in [0, 1).
-
-        Returns:
-            The features, and the label as float32: [rows, num_classes] of ids, where an id that is no class, such as
-            -1, has no share. Its shares are those of the first image.
-
-        Raises:
-            ValueError: there is no image, or a label of whole numbers that are no ids of classes.
+        **Images, uint8 or floats, are overwritten**; uint8 is rounded half up. The label is class ids, integers [rows],
+        or floats [rows, …]; it becomes float32, [rows, num_classes] for ids, where an invalid id, such as -1, gets no
+        share. Its shares are the first image's. Raises: ValueError: no image, or an integer label of anything but class
+        ids.
         """
         drawn = self.draw(uniforms)
         shares = [self.mix(features[name], drawn) for name in self.mixed({n: f.ndim for n, f in features.items()})]
@@ -171,35 +143,34 @@ class BatchAugmentation(ABC):
         return dict(features), own * label + (1 - own) * np.roll(label, -1, 0)
 
     def mixed(self, dimensions: Mapping[str, int]) -> list[str]:
-        """Returns the features that are mixed, by the features' numbers of dimensions."""
+        """Returns the features to mix, given all features' numbers of dimensions."""
         names = self.images or [name for name, count in dimensions.items() if count >= 4]
         missing = [name for name in names if name not in dimensions]
         if missing or not names:
-            raise ValueError(f"{self} finds no image {missing}; name such in images, of: {', '.join(dimensions)}")
+            raise ValueError(f"{self} finds no image {missing}; set images to some of: {', '.join(dimensions)}")
         return list(names)
 
     def check_label(self, shape: Sequence[int | None], dtype: str) -> None:
-        """Refuses a label of whole numbers that are no ids of classes. Raises: ValueError."""
+        """Refuses an integer label of anything but class ids. Raises: ValueError."""
         if "int" in dtype and (len(shape) != 1 or self.num_classes is None):
             raise ValueError(
-                f"{self} cannot mix a label of {dtype} {list(shape)}: give num_classes where it has one class a row, "
+                f"{self} cannot mix a label of {dtype} {list(shape)}: give num_classes for one class a row, "
                 "or read several as multi-hot"
             )
 
 
 @dataclass(frozen=True)
 class MixUp(BatchAugmentation):
-    """Adds the images, and the labels, by their shares (Zhang et al. 2018)."""
+    """Adds images and labels by their shares (Zhang et al. 2018)."""
 
     lanes: ClassVar[int] = 2
     alpha: float = 0.2
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Draws the row's own share, in whole numbers of 1/1024."""
+        """Draws the row's own share, in integers of 1/1024."""
         return np.rint(symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1])[:, np.newaxis] * UNIT) / UNIT
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
-        """Mixes row by row: the next row is still unchanged."""
         for row, other, share in zip(batch, _next(batch), parameters[:, 0].tolist(), strict=True):
             blend(row, other, share)
         return parameters[:, 0].astype(np.float32)
@@ -207,10 +178,9 @@ class MixUp(BatchAugmentation):
 
 @dataclass(frozen=True)
 class CutMix(BatchAugmentation):
-    """Puts a rectangle of the next image into its place; labels by the pixels' shares (Yun et al. 2019).
+    """Pastes a rectangle of the next image; labels mix by the pixels' shares (Yun et al. 2019).
 
-    The rectangle has the image's shape and the other's share of its area, is around a random point, and is cut off
-    at the edge.
+    The rectangle has the image's shape and the other's share of its area, around a random point, cut off at the edge.
     """
 
     lanes: ClassVar[int] = 4
@@ -221,12 +191,11 @@ class CutMix(BatchAugmentation):
         return np.column_stack([side, uniforms[:, 2:]])
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Returns the rectangle, which is inside the image; its sides are rounded half up."""
+        """Returns the rectangle, inside the image; its sides are rounded half up."""
         sides = math.floor(values[0] * height + 0.5), math.floor(values[0] * width + 0.5)
-        return window_around(values[1:], sides, height, width)
+        return base.window_around(values[1:], sides, height, width)
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
-        """Mixes row by row: the next row is still unchanged."""
         height, width = batch.shape[-3:-1]
         own, pixel = [], 1.0 / max(1, height * width)
         for row, other, values in zip(batch, _next(batch), parameters.tolist(), strict=True):
@@ -237,11 +206,11 @@ class CutMix(BatchAugmentation):
 
 
 def symmetric_beta(alpha: float, first: Floats, second: Floats) -> Floats:
-    """Makes of two random numbers in [0, 1) one of Beta(alpha, alpha), in one step, for any alpha above 0.
+    """Makes Beta(alpha, alpha) from two random numbers in [0, 1), in one step, for any alpha above 0.
 
-    Source: Devroye 1996, "Random variate generation in one line of code": 1/2 + T / (2 sqrt(2 alpha + T ** 2)) is the
-    Beta, where T, Student's of 2 alpha degrees of freedom, is sqrt(2 alpha (U ** (-1 / alpha) - 1)) cos(2 pi V) (Bailey
-    1994). Here both sides of the fraction are taken times U ** (1 / alpha), so that no power overflows.
+    Source: Devroye 1996, "Random variate generation in one line of code": 1/2 + T / (2 sqrt(2 alpha + T ** 2)) is Beta,
+    if T, Student's with 2 alpha degrees of freedom, is sqrt(2 alpha (U ** (-1 / alpha) - 1)) cos(2 pi V) (Bailey 1994).
+    Here both sides of the fraction are multiplied by U ** (1 / alpha), to avoid overflow.
     """
     power, cosine = first ** (1 / alpha), np.cos(2 * np.pi * second)
     squared = (1 - power) * cosine**2
@@ -249,10 +218,10 @@ def symmetric_beta(alpha: float, first: Floats, second: Floats) -> Floats:
 
 
 def blend(image: Array, other: Array, share: float) -> None:
-    """Makes `share` of an image and 1 - `share` of another, in the first one's memory.
+    """Makes `share` of an image and 1 - `share` of another, in place of the first.
 
-    Both are of one shape, contiguous, of uint8, which is rounded half up, or of floats, which are reckoned in float32.
-    Shares are whole numbers of 1/1024.
+    Both have one shape, are contiguous, and uint8, rounded half up, or floats, computed in float32. Shares are integers
+    of 1/1024.
     """
     if image.dtype == np.uint8 and opencv.cv2 is not None:
         flat, others = image.reshape(len(image), -1), other.reshape(len(image), -1)
@@ -263,5 +232,5 @@ def blend(image: Array, other: Array, share: float) -> None:
 
 
 def _next(batch: Array) -> list[Array]:
-    """Returns each row's next one; the last one's is a copy, since the first is mixed before."""
+    """Returns each row's next one; the last one's is a copy, as the first row is mixed earlier."""
     return [*batch[1:], *batch[:1].copy()]

@@ -1,0 +1,213 @@
+"""Parts of image files, read and counted from the bytes alone: TIFF and EXIF directories, ISO base media boxes.
+
+An EXIF block is a TIFF; what Pillow would read of one is counted. AVIF and HEIF are ISO base media files
+(ISO/IEC 14496-12, 23008-12).
+
+>>> tiff_values(bytes.fromhex("49492a00 08000000 0100 0001 0300 01000000 07000000"), 256)[256].tolist()
+[7]
+>>> largest_size(b"no box")
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from recordmill.transforms.contract import bounds
+
+TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
+"""Byte order, and whether it is a BigTIFF, by the first four bytes."""
+EXIF = b"Exif\0\0"
+STARTS = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", EXIF * (bounds.EXIF_HEADS.most + 1))
+"""The first bytes of blocks that Pillow takes for EXIF, the last with too many heads."""
+INNER = (34_665, 34_853, 40_965)  # tags of further directories: EXIF, GPS, interoperability
+COMPRESSION, JPEGS = 259, (6, 7)  # TIFF's compression tag, and the codes of JPEG
+PARTS = {273: 0, 324: 0, 279: 1, 325: 1}  # tags of strips and tiles: 0 for offsets, 1 for sizes
+RAW = "Raw profile type exif"  # keyword of hexadecimal EXIF in a PNG's text, which the graph ignores
+BYTES = (1, 2, 7)  # types that Pillow does not split
+TYPES = dict(enumerate("- B B H I 2I b B h i 2i f d I - - Q".split()))
+SIZES = {kind: struct.calcsize(f"={code}") for kind, code in TYPES.items() if code != "-"}
+
+
+def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, Any]:
+    """Maps tags of a TIFF's first directory, or second, to arrays of numbers or bytes; truncated data gives fewer."""
+    order, big = TIFFS[data[:4]]
+    found, word = dict[int, Any](), order + ("Q" if big else "I")
+    with suppress(OverflowError, struct.error):
+        entries, end = _directory(data, order, big, None)
+        if is_second:
+            entries, end = _directory(data, order, big, struct.unpack_from(word, data, end)[0] or len(data))
+        for tag, kind, values, field in entries if end else ():
+            if tag in tags and TYPES.get(kind, "-") in "BHIQ":
+                size = SIZES[kind]
+                is_far = size * values > len(field)
+                place = struct.unpack(word, field)[0] if is_far else 0
+                held = memoryview(data if is_far else field)[place : place + size * values]
+                found[tag] = np.frombuffer(held[: len(held) // size * size], order + TYPES[kind])
+    return found
+
+
+def tiff_numbers(data: bytes, *tags: int, is_second: bool = False) -> list[int]:
+    """Returns the greatest number of each tag (`tiff_values`); 0 for a missing tag."""
+    found = tiff_values(data, *tags, is_second=is_second)
+    return [int(found[tag].max(initial=0)) if tag in found else 0 for tag in tags]
+
+
+def _directory(
+    data: bytes | memoryview, order: str, big: bool, start: int | None
+) -> tuple[Iterator[tuple[int, int, int, bytes]], int]:
+    """Returns a directory's tags, by default the first's, and the offset behind them; 0 if some are cut off.
+
+    A tag has its type, its number of values, and a field with the value or the offset of its bytes. Raises:
+    OverflowError, struct.error: the directory is missing.
+    """
+    pointer, head, entry, size = (8, "Q", "HHQ8s", 20) if big else (4, "H", "HHI4s", 12)
+    if start is None:
+        (start,) = struct.unpack_from(order + entry[2], data, pointer)
+    wanted = min(*struct.unpack_from(order + head, data, start), bounds.EXIF_TAGS.most + 1)
+    start += struct.calcsize("=" + head)
+    whole = min(wanted, max(0, len(data) - start) // size)
+    end = start + size * whole
+    return struct.iter_unpack(order + entry, data[start:end]), end if whole == wanted else 0
+
+
+def jpeg_parts(data: bytes) -> list[tuple[int, int]]:
+    """Returns offsets and sizes of a TIFF's first image's JPEG strips or tiles; none for others or damaged ones."""
+    found = tiff_values(data, COMPRESSION, *PARTS)
+    if not np.isin(found.pop(COMPRESSION, 0), JPEGS).any():
+        return []
+    parts = {PARTS[tag]: numbers.tolist() for tag, numbers in found.items() if numbers.itemsize > 1}
+    return list(zip(parts.get(0, ()), parts.get(1, ()), strict=False))
+
+
+def check_exif(data: bytes | memoryview) -> None:
+    """Counts what Pillow reads of EXIF or a TIFF. Raises: ImageError: `too_slow`; no other, whatever the bytes."""
+    data, heads = memoryview(data), 0
+    while data[:6] == EXIF:
+        data, heads = data[6:], heads + 1
+        bounds.EXIF_HEADS.check(heads)
+    order, big = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]), ""), bytes(data[2:3]) == b"+"
+    places: list[int | None] = [None] if order else []
+    inline, offset, tags, numbers, held = 8 if big else 4, order + ("Q" if big else "I"), 0, 0, 0
+    for start in places:
+        with suppress(OverflowError, struct.error):  # damaged: Pillow stops there, too
+            for tag, kind, values, field in _directory(data, order, big, start)[0]:
+                tags, size = tags + 1, values * SIZES.get(kind, 0)
+                if size > inline and size + struct.unpack(offset, field)[0] > len(data):
+                    break
+                held += size
+                if kind not in BYTES:
+                    numbers += values if size else 0
+                    if tag in INNER and values == 1 and TYPES.get(kind, "-") in "BHIbhiQ":
+                        inner = struct.unpack_from(order + TYPES[kind], field)[0]
+                        places += [inner] if inner not in places else []
+        bounds.EXIF_TAGS.check(tags)
+        bounds.EXIF_SHARED.check(held - len(data))
+        bounds.EXIF_NUMBERS.check(numbers)
+
+
+Box = tuple[bytes, int, int]  # name, and the content's start and end
+INSIDE = {
+    b"": (b"meta", b"moov"),
+    b"meta": (b"iprp", b"iloc"),
+    b"iprp": (b"ipco",),
+    b"ipco": (b"ispe", b"colr", b"av1C", b"hvcC", b"auxC"),
+    b"moov": (b"trak", b"meta"),
+    b"trak": (b"tkhd", b"meta"),
+}
+"""The boxes to visit, by their parent; the empty name is the file."""
+VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
+
+
+def largest_size(data: bytes) -> tuple[int, int] | None:
+    """Returns the size of the largest image in an ISO base media file. Raises: ImageError: `too_slow`.
+
+    Tiles of a grid, thumbnails, alpha channels and frames are images too, each with an item's `ispe` or a track's
+    `tkhd`; a decoder may decode any of them.
+    """
+    sizes, extents, held = list[tuple[int, int]](), 0, 0
+    for box in leaf_boxes(data):
+        if box[2] - box[1] >= VERSION_BYTES + 8 and box[0] in (b"ispe", b"tkhd"):
+            sizes.append(_size(data, box))
+        elif box[2] - box[1] >= VERSION_BYTES + 4 and box[0] == b"iloc":
+            for length in _extents(data, box):
+                extents, held = extents + 1, held + min(length, len(data))
+                bounds.ISO_EXTENTS.check(extents)
+    bounds.ISO_SHARED.check(held - len(data))
+    return max(sizes, key=lambda size: size[0] * size[1], default=None)
+
+
+def check_blocks(data: bytes) -> None:
+    """Counts possible EXIF anywhere, as boxes can refer to it in many ways. Raises: ImageError: `too_slow`."""
+    view, blocks = memoryview(data), count(1)
+    for start in STARTS:
+        place = data.find(start)
+        while place >= 0:
+            bounds.ISO_EXIF.check(next(blocks))
+            check_exif(view[place:])
+            place = data.find(start, place + 1)
+
+
+def _extents(data: bytes, box: Box) -> Iterator[int]:
+    """Yields the extent lengths of each item in an `iloc` box, and a 0 per item."""
+    _, at, end = box
+    version, at = data[at], at + VERSION_BYTES
+
+    def number(size: int) -> int:
+        nonlocal at
+        at += size
+        return int.from_bytes(data[at - size : min(at, end)], "big")
+
+    sizes, id_size = number(2), 4 if version == 2 else 2
+    offset, length, base, index = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
+    for _ in range(number(id_size)):
+        number(id_size + (4 if version else 2) + base)
+        yield 0
+        for _ in range(number(2)):
+            number((index if version else 0) + offset)
+            yield number(length)
+        if at >= end:
+            return
+
+
+def leaf_boxes(data: bytes) -> Iterator[Box]:
+    """Yields boxes of sizes, colours, bits, kinds (`auxC`) and places (`iloc`). Raises: ImageError: `too_slow`."""
+    return _leaf_boxes(data, (b"", 0, len(data)), count(1))
+
+
+def _leaf_boxes(data: bytes, around: Box, number: Iterator[int]) -> Iterator[Box]:
+    name, start, end = around
+    for box in _boxes(data, start + (VERSION_BYTES if name == b"meta" else 0), end, number):
+        if box[0] not in INSIDE[name]:
+            continue
+        if box[0] in INSIDE:
+            yield from _leaf_boxes(data, box, number)
+        else:
+            yield box
+
+
+def _boxes(data: bytes, start: int, end: int, number: Iterator[int]) -> Iterator[Box]:
+    """Yields successive boxes up to a truncated one; `number` counts the file's boxes."""
+    while start + 8 <= end:
+        bounds.ISO_BOXES.check(next(number))
+        size, name = struct.unpack_from(">I4s", data, start)
+        head = 8
+        if size == 1 and start + 16 <= end:
+            (size,) = struct.unpack_from(">Q", data, start + 8)
+            head = 16
+        size = size or end - start
+        if size < head or start + size > end:
+            return
+        yield name, start + head, start + size
+        start += size
+
+
+def _size(data: bytes, box: Box) -> tuple[int, int]:
+    name, start, end = box
+    if name == b"ispe":
+        return struct.unpack_from(">II", data, start + VERSION_BYTES)
+    width, height = struct.unpack_from(">II", data, end - 8)  # 16 bits before the point, 16 behind
+    return width >> 16, height >> 16
