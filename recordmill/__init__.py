@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.input import Input
-    from recordmill.pipeline.reader.metrics import with_progress
+    from recordmill.pipeline.reader.iteration import with_progress
     from recordmill.pipeline.reader.mix import mix
     from recordmill.pipeline.reader.options import ReadOptions
     from recordmill.pipeline.reader.rows import DamagedRecordError
@@ -89,7 +89,7 @@ def _load(name: str) -> Any:
         case "mix":
             from recordmill.pipeline.reader import mix as module
         case "with_progress":
-            from recordmill.pipeline.reader import metrics as module
+            from recordmill.pipeline.reader import iteration as module
         case "ArraySpec" | "Ragged":
             from recordmill.transforms.contract import stored as module
         case "DatasetError" | "UserError":

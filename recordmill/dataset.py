@@ -14,21 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from recordmill.pipeline.dataset import manifest as manifests
 from recordmill.pipeline.dataset.file_names import shard_paths
-from recordmill.pipeline.dataset.manifest import (
-    MANIFEST_FILE,
-    VERSIONS_FOLDER,
-    Manifest,
-    read_latest,
-    read_manifest,
-    version_folder,
-    which_versions,
-)
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
 from recordmill.pipeline.reader.steps import Steps
-from recordmill.pipeline.reader.version_files import RemotePath, readable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,6 +28,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.inspection.records import Record
     from recordmill.pipeline.reader.batches import RowSource
     from recordmill.pipeline.reader.input import Input
+    from recordmill.pipeline.reader.version_files import Folder
     from recordmill.transforms.numpy.augment.base import Augmentation
 
 Options = ParamSpec("Options")
@@ -66,21 +59,23 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
         if version is not None:
             raise DatasetError(f"{folder} is one version's own folder: leave version='{version}' out")
         return Dataset(folder, read_manifest(folder))
-    wanted = read_latest(folder).version if version in (None, "live") else str(version)
-    chosen = version_folder(folder, wanted)
+    wanted = manifests.read_latest(folder).version if version in (None, "live") else str(version)
+    chosen = manifests.version_folder(folder, wanted)
     if not (chosen / MANIFEST_FILE).is_file():
-        chosen = version_folder(folder, _find(folder, wanted, is_named=wanted == version))
+        chosen = manifests.version_folder(folder, _find(folder, wanted, is_named=wanted == version))
     return Dataset(chosen, read_manifest(chosen))
 
 
-def _folder(path: str) -> Path | RemotePath:
+def _folder(path: str) -> "Folder":
     scheme, mark, rest = path.partition("://")
     if mark and scheme not in ("file", "local"):
+        from recordmill.pipeline.reader.version_files import RemotePath
+
         return RemotePath(path.removesuffix("/"))
     return Path(rest if mark else path).absolute()  # links in a local folder are looked at, however it is named
 
 
-def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str | bytes) -> list[tuple[str, int]]:
+def _find_key(folder: "Folder", manifest: Manifest, key: str | bytes) -> list[tuple[str, int]]:
     """Returns the shards' files and the numbers in them of a key's rows. Raises: DatasetError: rows share records."""
     from recordmill.pipeline.rows import find_records
 
@@ -88,14 +83,15 @@ def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str | bytes) -
     return [(shard_paths(str(folder), row.shard).full[0], row.record) for row in found]
 
 
-def _find(folder: Path | RemotePath, wanted: str, *, is_named: bool) -> str:
+def _find(folder: "Folder", wanted: str, *, is_named: bool) -> str:
     """Returns the name of the version that is meant. Raises: DatasetError: none is, or `LATEST` alone names it."""
+    from recordmill.pipeline.reader.version_files import readable
     from recordmill.pipeline.versions.listing import find, list_versions
 
     with readable(str(folder)):
         if is_named:
             return find(str(folder), wanted).version
-        there = which_versions([version.manifest.version for version in list_versions(str(folder))])
+        there = manifests.which_versions([version.manifest.version for version in list_versions(str(folder))])
         raise DatasetError(f"{folder / 'LATEST'} names a version that is not there: '{wanted}'; {there}")
 
 
@@ -107,7 +103,7 @@ class Dataset(DatasetVersion):
         manifest: its `dataset.json`.
     """
 
-    folder: Path | RemotePath
+    folder: "Folder"
 
     def _repr_html_(self) -> str:
         """Shows the dataset in a notebook: splits, features, and some records."""
@@ -239,7 +235,7 @@ class Dataset(DatasetVersion):
             DatasetError: the version is a copy outside of a dataset's folder, or when it is entered: it was removed.
             OutputError: when it is entered: the dataset's folder cannot be written.
         """
-        if self.folder.parent.name != VERSIONS_FOLDER:
+        if self.folder.parent.name != manifests.VERSIONS_FOLDER:
             raise DatasetError(f"{self.folder} is no version in a dataset's folder: nobody prunes it")
         from recordmill.pipeline.versions.listing import held
 

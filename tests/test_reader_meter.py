@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recordmill.pipeline.reader.metrics import Counters, Figures, Meter, with_progress
+from recordmill import with_progress
+from recordmill.pipeline.reader.metrics import Counters, Figures, Meter
 from recordmill.transforms.contract.stored import Ragged
 
 

@@ -13,16 +13,17 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import keras
 
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.iteration import NumpyInput
 from recordmill.pipeline.reader.steps import State
 from recordmill.pipeline.safe_text import cut
 
+AnyInput = TypeVar("AnyInput", bound=NumpyInput)
 FILE = "training.json"
 WEIGHTS = ".weights.h5"  # Keras wants this suffix
 NAME = re.compile(rf"\d{{9,}}-\d+{re.escape(WEIGHTS)}")
@@ -36,7 +37,7 @@ class InputSpeed(keras.callbacks.Callback):
     asked for and not there, 0 to 1. Put it before callbacks that write logs. A native tf.data pipeline is not measured.
     """
 
-    def __init__(self, train: Input) -> None:
+    def __init__(self, train: NumpyInput) -> None:
         super().__init__()
         self._train = train
         self._ends: list[tuple[int, float]] = []
@@ -74,7 +75,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         every_steps: saves after so many steps; by default at the end of each epoch alone.
     """
 
-    def __init__(self, train: Input, folder: str | Path | None = None, every_steps: int | None = None) -> None:
+    def __init__(self, train: NumpyInput, folder: str | Path | None = None, every_steps: int | None = None) -> None:
         super().__init__()
         if every_steps is not None and every_steps < 1:
             raise DatasetError(
@@ -144,7 +145,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._saved = self._step
 
 
-def restore_training(folder: str | Path, model: Any, train: Input) -> tuple[Input, int]:
+def restore_training(folder: str | Path, model: Any, train: AnyInput) -> tuple[AnyInput, int]:
     """Restores a model and an input from the last checkpoint of `TrainingCheckpoint`.
 
     Args:

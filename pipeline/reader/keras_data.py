@@ -11,17 +11,15 @@ all, since nobody knows its inputs before its first batch.
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.reader.batches import Batch, SplitSource, element_spec
+from recordmill.pipeline.reader.iteration import NumpyBatches, NumpyInput
 from recordmill.pipeline.reader.request import Request
 from recordmill.transforms.contract.stored import ArraySpec
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.reader.input import Input, NumpyBatches
 
 
 def inputs_of(
@@ -89,7 +87,7 @@ def _fits(given: ArraySpec, wanted: Any) -> bool:
     )
 
 
-def for_model(given: "Input", model: keras.Model) -> Callable[..., Batch]:
+def for_model(given: NumpyInput, model: keras.Model) -> Callable[..., Batch]:
     """Returns the function that puts the parts of a batch into the structure that a model takes.
 
     It warns where `servable` would refuse the model.
@@ -132,7 +130,7 @@ class KerasBatches(keras.utils.PyDataset):
     A pass begins with batch 0. Keras may begin one just to see the shapes, and then asks again from 0.
     """
 
-    def __init__(self, given: "Input", for_model: Callable[..., Batch] | None) -> None:
+    def __init__(self, given: NumpyInput, for_model: Callable[..., Batch] | None) -> None:
         for name, spec in _named(given.element_spec):
             if spec.ragged or spec.dtype == "bytes":
                 what = "ragged" if spec.ragged else "strings"

@@ -7,20 +7,15 @@ Time begins with the first batch: starting up is not counted.
 step 1,200 · 3,512 rows/s · waited for input 2 % of the time · making batches is mostly decoding (75 %)
 """
 
-import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any
 
-from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.transforms.contract.stored import Ragged
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.reader.input import NumpyBatches
 
 STAGES = ("reading", "parsing", "decoding", "finishing")
 """Reading the bytes of records; parsing them; decoding and augmenting images; making arrays of the values."""
@@ -170,35 +165,6 @@ class Meter:
 
     def _now(self) -> Figures:
         return Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
-
-
-def with_progress(batches: "NumpyBatches", every: float = 10.0, out: TextIO | None = None) -> Iterator[Any]:
-    """Returns the batches, and prints every few seconds how fast they come and how long they were waited for.
-
-    Args:
-        batches: the iterator that `as_numpy` gave.
-        every: seconds between two lines, at least.
-        out: the file to write to, by default stderr; on a terminal each line replaces the one before.
-    """
-    shown = _shown(batches, every, out or sys.stderr)
-    return Iteration(shown, shown.close)
-
-
-def _shown(batches: "NumpyBatches", every: float, out: TextIO) -> Generator[Any, None, None]:
-    in_place, is_open = out.isatty(), False
-    last = batches.meter.figures()
-    try:
-        for batch in batches:
-            now = batches.meter.figures()
-            if (window := now.since(last)).seconds >= every:
-                last, is_open = now, in_place
-                line = window.line(batches.step)
-                out.write(f"\r{line}\x1b[K" if in_place else f"{line}\n")  # K clears the rest of a longer line
-                out.flush()
-            yield batch
-    finally:
-        if is_open:
-            out.write("\n")
 
 
 def _percent(share: float) -> str:

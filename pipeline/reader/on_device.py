@@ -9,15 +9,12 @@ PyTorch and JAX say how a batch is placed (`pipeline.reader.torch_data`, `Input.
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from recordmill.pipeline.reader.batches import Batch
-from recordmill.pipeline.reader.iteration import Iteration
+from recordmill.pipeline.reader.iteration import Iteration, NumpyBatches, NumpyInput
 from recordmill.pipeline.reader.steps import State
 from recordmill.transforms.contract.stored import Ragged
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.reader.input import Input, NumpyBatches
 
 Place: TypeAlias = Callable[[Batch], Any]
 """Puts the arrays of a batch on a device; called in a thread."""
@@ -26,7 +23,7 @@ Place: TypeAlias = Callable[[Batch], Any]
 class OnDevice:
     """An input whose batches come on a device; each iteration is the next epoch."""
 
-    def __init__(self, given: "Input", place: Place, receive: Place = lambda placed: placed) -> None:
+    def __init__(self, given: NumpyInput, place: Place, receive: Place = lambda placed: placed) -> None:
         """Takes an input, what places a batch, and what the model's own thread does with it before it is used."""
         self._input, self._place, self._receive = given, place, receive
         self._latest: PlacedBatches | None = None
@@ -65,7 +62,7 @@ class PlacedBatches(Iteration):
         step: the step of the next batch, counted from the first of epoch 0.
     """
 
-    def __init__(self, batches: "NumpyBatches", place: Place, receive: Place) -> None:
+    def __init__(self, batches: NumpyBatches, place: Place, receive: Place) -> None:
         self.step = batches.step
         self._receive = receive
         pool = ThreadPoolExecutor(1, "recordmill-place")
@@ -79,12 +76,12 @@ class PlacedBatches(Iteration):
         return self._receive(placed)
 
 
-def _placed(batches: "NumpyBatches", place: Place) -> tuple[Any, int]:
+def _placed(batches: NumpyBatches, place: Place) -> tuple[Any, int]:
     placed = place(next(batches))
     return placed, batches.step
 
 
-def _end(pool: ThreadPoolExecutor, batches: "NumpyBatches") -> None:
+def _end(pool: ThreadPoolExecutor, batches: NumpyBatches) -> None:
     pool.shutdown(cancel_futures=True)
     batches.close()
 

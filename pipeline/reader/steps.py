@@ -18,8 +18,7 @@ A state is a small dictionary for a checkpoint, from which the same batches go o
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,8 +26,10 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER,
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import check_format
 from recordmill.pipeline.reader.order import Integers
-from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.safe_text import cut
+
+if TYPE_CHECKING:  # for datasets at URLs
+    from recordmill.pipeline.reader.version_files import Folder
 
 FORMAT = 1  # of a state
 FOR_EVER = -1  # the number of epochs of an input that does not end
@@ -122,7 +123,7 @@ State = dict[str, Any]
 """A state: strings, numbers and None alone, JSON under 1 KB."""
 
 
-def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | None = None) -> int:
+def step_of(state: Any, order: Mapping[str, Any], folder: "Folder | None" = None) -> int:
     """Returns the step at which a state goes on, for an input of the same order; the number of hosts may differ.
 
     Args:
@@ -162,7 +163,7 @@ _SAME = "give the input the same arguments"
 _ADVICE = {"global_batch_size": "batch_size times the number of hosts must stay what it was"}
 
 
-def _version_advice(version: Any, folder: Path | RemotePath | None) -> str:
+def _version_advice(version: Any, folder: "Folder | None") -> str:
     """Says how to go on with the state of another version: it may be there, or removed."""
     if folder is None or folder.parent.name != VERSIONS_FOLDER or not isinstance(version, str):
         return "open that version: open_dataset(PATH, VERSION)"

@@ -4,17 +4,15 @@
 ...     ...
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.iteration import NumpyInput
 from recordmill.pipeline.reader.on_device import OnDevice, Place, PlacedBatches, mapped
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.reader.input import Input
 
 
 class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # where torch is not installed its classes are Any
@@ -30,7 +28,7 @@ class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # where to
         return super().__iter__()
 
 
-def as_torch(given: "Input", device: Any) -> TorchBatches:
+def as_torch(given: NumpyInput, device: Any) -> TorchBatches:
     """Returns an input's batches on a device; see `Input.as_torch`."""
     device = torch.device("cpu" if device is None else device)
     if device.type == "cuda":

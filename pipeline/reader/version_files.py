@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
+from typing import TypeAlias
 
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
@@ -68,6 +69,10 @@ class RemotePath:
         with readable(self.url):
             store, name = open_object(self.url)
             return store.range(name, 0, most).data
+
+
+Folder: TypeAlias = Path | RemotePath
+"""The folder of a dataset or of a version."""
 
 
 class UnansweredError(DatasetError):
