@@ -1,7 +1,7 @@
 """Recordmill: raw data in; a versioned, training-ready TFRecord dataset out; one reader that feeds it to a model.
 
-Names load when they are first used, so that reading a dataset imports NumPy, Pillow and google-crc32c alone, and only
-`build` imports Beam, TensorFlow and tf.Transform.
+Names load at their first use: reading a dataset imports only NumPy, Pillow and google-crc32c, and only `build` imports
+Beam, TensorFlow and tf.Transform.
 
 >>> from recordmill import open_dataset
 >>> train = open_dataset("out/emoji").training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
@@ -63,11 +63,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name from the module that defines it.
-
-    Raises:
-        ModuleNotFoundError: it needs packages of an extra.
-    """
+    """Loads a public name from its module. Raises: ModuleNotFoundError: it needs an extra."""
     try:
         return _load(name)
     except ModuleNotFoundError as error:

@@ -47,7 +47,7 @@ class Input(NumpyInput):
     """Batches of a split, or of a mixture, in each form that frameworks take."""
 
     def _repr_html_(self) -> str:
-        """Shows the input in a notebook: its arrays, and the first images as they are read."""
+        """Shows the input in a notebook: its arrays, and the first images."""
         request = self.source.request if isinstance(self.source, SplitSource) else None
         return input_html(request, self.element_spec, self.batches_per_epoch)
 

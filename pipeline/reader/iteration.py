@@ -99,7 +99,7 @@ class NumpyBatches(Iteration):
 
     def _next(self) -> Batch:
         batch = None
-        while batch is None:  # skipped: all of its records are damaged
+        while batch is None:  # skips steps without an intact record
             with self.meter.waiting():
                 step, batch = next(self._made)
             self.position.step = step + 1
@@ -166,7 +166,7 @@ def _state(source: BatchSource, step: int) -> State:
 
 
 class NumpyInput:
-    """Batches of a split, or of a mixture, as NumPy arrays; nothing is opened before the first iteration.
+    """Batches of a split, or of a mixture, as NumPy arrays; the first iteration opens the files.
 
     Attributes:
         folder: the version's folder; None for a mixture.

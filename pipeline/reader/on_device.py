@@ -1,9 +1,6 @@
-"""Batches where a model works: each is on its way there while the model works on the one before.
+"""Batches on a model's device: each is copied there while the model works on the one before.
 
-PyTorch and JAX say how a batch is placed (`pipeline.reader.torch_data`, `Input.as_jax`); the rest is alike.
-
->>> for features, label in OnDevice(train, place):  # doctest: +SKIP
-...     ...  # arrays on the device; the next iteration is the next epoch
+PyTorch and JAX differ only in how they place a batch (`pipeline.reader.torch_data`, `Input.as_jax`).
 """
 
 from collections.abc import Callable
@@ -21,15 +18,15 @@ Place: TypeAlias = Callable[[Batch], Any]
 
 
 class OnDevice:
-    """An input whose batches come on a device; each iteration is the next epoch."""
+    """An input with batches on a device; each iteration is the next epoch."""
 
     def __init__(self, given: NumpyInput, place: Place, receive: Place = lambda placed: placed) -> None:
-        """Takes an input, what places a batch, and what the model's own thread does with it before it is used."""
+        """Takes an input, a function that places a batch, and one that the model's thread calls on the placed batch."""
         self._input, self._place, self._receive = given, place, receive
         self._latest: PlacedBatches | None = None
 
     def __len__(self) -> int:
-        """The batches of an iteration that begins with an epoch. Raises: TypeError where it has no end."""
+        """The batches of an iteration from an epoch's start. Raises: TypeError if endless."""
         return len(self._input)
 
     def __iter__(self) -> "PlacedBatches":
@@ -42,25 +39,17 @@ class OnDevice:
         self._input.set_epoch(epoch)
 
     def state_dict(self) -> State:
-        """Returns the position after the batches that the latest iteration has given out: JSON, under 1 KB."""
+        """Returns the position after the latest iteration's batches: JSON, under 1 KB."""
         start = self._input.source.given.start_step
         return self._input.state(start if self._latest is None else self._latest.step)
 
     def load_state_dict(self, state: State) -> None:
-        """Goes on from a state: the next iteration begins with the batch that would have come.
-
-        Raises:
-            DatasetError: as `Input.resume`.
-        """
+        """Makes the next iteration resume at a state. Raises: DatasetError as `Input.resume`."""
         self._input, self._latest = self._input.resume(state), None
 
 
 class PlacedBatches(Iteration):
-    """One iteration over batches on a device.
-
-    Attributes:
-        step: the step of the next batch, counted from the first of epoch 0.
-    """
+    """One iteration over batches on a device; `step` is that of the next batch, counted from epoch 0."""
 
     def __init__(self, batches: NumpyBatches, place: Place, receive: Place) -> None:
         self.step = batches.step
@@ -87,7 +76,7 @@ def _end(pool: ThreadPoolExecutor, batches: NumpyBatches) -> None:
 
 
 def mapped(function: Callable[[Any], Any], batch: Any) -> Any:
-    """Applies a function to each array of a batch; the values and splits of a `Ragged` are two."""
+    """Applies a function to each array of a batch; a `Ragged` holds two."""
     if isinstance(batch, dict):
         return {name: mapped(function, value) for name, value in batch.items()}
     if isinstance(batch, Ragged):

@@ -1,8 +1,4 @@
-"""An input as PyTorch's `IterableDataset`: tensors, on the device before the model asks for them.
-
->>> for features, label in train.as_torch("cuda"):  # doctest: +SKIP
-...     ...
-"""
+"""An input as PyTorch's `IterableDataset`: tensors, on the device ahead of the model."""
 
 from typing import Any
 
@@ -15,15 +11,15 @@ from recordmill.pipeline.reader.iteration import NumpyInput
 from recordmill.pipeline.reader.on_device import OnDevice, Place, PlacedBatches, mapped
 
 
-class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # where torch is not installed its classes are Any
+class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # Any, if torch is not installed
     """Batches of tensors; see `Input.as_torch`."""
 
     def __iter__(self) -> PlacedBatches:
-        """Begins an iteration. Raises: DatasetError: a `DataLoader` does so in a process of its own."""
+        """Begins an iteration. Raises: DatasetError: inside a worker process of a `DataLoader`."""
         if get_worker_info() is not None:
             raise DatasetError(
-                "each process of a DataLoader would give all batches: take num_workers=0; the input makes them ahead "
-                "in processes of its own (`workers`)"
+                "each process of a DataLoader would give all batches: take num_workers=0; the input has its own "
+                "processes (`workers`)"
             )
         return super().__iter__()
 
@@ -37,10 +33,7 @@ def as_torch(given: NumpyInput, device: Any) -> TorchBatches:
 
 
 def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
-    """Returns what copies a batch beside the model's work, and what makes the model wait for the copy.
-
-    See `torch.Tensor.record_stream`: the memory is not used again before the model is done with it.
-    """
+    """Returns a copy to the device in a stream beside the model's, and the model's wait for it."""
     beside = torch.cuda.Stream(device)
 
     def place(batch: Any) -> Any:
@@ -57,7 +50,7 @@ def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
 
 
 def _tensor(array: Any) -> Any:
-    """Makes a tensor of an array without a copy; a list of an array of strings, which PyTorch has no tensors of."""
+    """Makes a tensor of an array without a copy; a list of an array of strings."""
     if array.dtype == object:
         return array.tolist()
     if array.dtype.name == "bfloat16":
