@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.verify.with_sources import with_sources
+from tests.messages import raises
 from tests.opened import opened
 from tests.pictures import photo, saved
 
@@ -123,7 +124,7 @@ def test_a_copy_builds_and_judges_what_changed_alone(days: Path, tmp_path: Path,
     assert (report.findings.problems, report.findings.unchecked) == ([], [])
     (folder / "data/2026-11-16").mkdir()
     (folder / "data/2026-11-16/rows.csv").write_text("n\n" + "1\n" * 7)
-    with pytest.raises(GateBreachedError, match="rows_short.*2026-11-16"):
+    with raises(GateBreachedError, "rows_short", "2026-11-16"):
         build_in(folder)
 
 
