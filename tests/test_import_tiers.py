@@ -258,25 +258,6 @@ def test_a_training_machine_reads_without_tensorflow(tmp_path: Path) -> None:
     assert (len(lines), lines[-1]) == (4, "[]")
 
 
-OPEN = """
-import sys
-from recordmill import open_dataset
-
-print(open_dataset(sys.argv[1]).manifest.name)
-print(*sorted(name for name in sys.modules if name.partition(".")[0] in sys.argv[2:]))
-"""
-
-
-def test_opening_a_dataset_loads_little(tmp_path: Path) -> None:
-    """Checks that the reader, the stores of buckets and Pillow stay away."""
-    hand_made.write_dataset(tmp_path)
-    done = python(OPEN, str(tmp_path), "recordmill", "PIL", "google_crc32c", "obstore", *FRAMEWORKS)
-    assert done.returncode == 0, done.stderr
-    loaded = done.stdout.splitlines()[1].split()
-    assert [name for name in loaded if not name.startswith("recordmill")] == []
-    assert len(loaded) <= 31
-
-
 COMMAND = """
 import sys
 from recordmill.pipeline.cli.commands import main

@@ -186,7 +186,7 @@ GOOD = record(x=(INTS, [7]))
         (b"\xff", ONE, NO_EXAMPLE),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_of_the_first_such_row(bad: bytes, parts: dict[str, Stored], facts: Sequence[str]) -> None:
+def test_what_is_wrong_is_said_of_the_first_such_row(
     bad: bytes, parts: dict[str, Stored], facts: tuple[str, ...]
 ) -> None:
     kind = {dtype: kind for kind, dtype in DTYPES.items()}[parts["x"].dtype]
