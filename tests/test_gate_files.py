@@ -13,6 +13,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Latest, Manifest
 from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.base import Base
+from tests.messages import assert_names
 
 SPEC = parse_spec(
     "name: d\nsource: {format: jsonl, path: a.jsonl}\nlabel: label\nfeatures: {label: {kind: category}}\n"
@@ -95,8 +96,7 @@ def test_what_is_usual_is_looked_for_again_where_it_could_not_be_read(live: Path
 def test_a_damaged_new_version_is_held_back(live: Path, damage: str) -> None:
     judgement = judged(live, "v2", DAYS, damage)
     (line,) = breach_lines(judgement)
-    assert line.startswith("not_compared of features is 1, more than 0: ")
-    assert f"v2 is damaged: {live.parent}/v2/{damage}" in line
+    assert_names(line, "not_compared", "features", "1", "0", f"{live.parent}/v2/{damage}")
     assert judgement["figures"]["rows_lost"] == {"all": 0.0, "train": 0.0}
     assert judgement["usual"]["rows"][DAYS[6]] == 800
 

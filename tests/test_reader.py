@@ -213,7 +213,7 @@ def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], facts: tuple[s
 
 def test_a_missing_shard_is_named(copied: Path) -> None:
     (copied / "hand-train.tfrecord-00001-of-00004").unlink()
-    with raises(DatasetError, "/copy/hand-train.tfrecord-00001-of-00004", "missing", "copy the version again"):
+    with raises(DatasetError, "/copy/hand-train.tfrecord-00001-of-00004", "missing", "build again"):
         open_dataset(copied).training_input(batch_size=1)
 
 
@@ -221,7 +221,7 @@ def test_a_shard_that_was_cut_between_records_is_named(copied: Path) -> None:
     offsets = np.fromfile(copied / "hand-validation.index-00000-of-00002", "<u8")
     shard = copied / "hand-validation.tfrecord-00000-of-00002"
     shard.write_bytes(shard.read_bytes()[: offsets[2]])
-    facts = str(shard), f"{offsets[2]:,} bytes", f"expected {offsets[3]:,}", "copy the version again"
+    facts = str(shard), f"{offsets[2]:,} bytes", f"expected {offsets[3]:,}", "build again"
     with raises(DatasetError, *facts):
         open_dataset(copied).evaluation_input("validation", batch_size=1)
     assert len(list(open_dataset(copied).evaluation_input("train", batch_size=10))) == 1

@@ -154,14 +154,14 @@ def test_a_picture_that_cannot_be_decoded_is_a_damaged_record(tmp_path: Path) ->
     folder = hand_made.write_dataset(tmp_path, {**hand_made.FEATURES, "image": hand_made.image("raw")})
     text = (folder / "dataset.json").read_text()
     (folder / "dataset.json").write_text(text.replace('"encoding": "raw"', '"encoding": "jpeg"'))
-    with raises(DamagedRecordError, "record 0", "00000-of-00004", "at byte 0", "the image"):
+    with raises(DamagedRecordError, "record 0", "00000-of-00004", "at byte 0", "image 'image'"):
         next(open_dataset(folder).evaluation_input("train", batch_size=2).as_numpy())
 
 
 def test_verify_finds_what_sizes_do_not(folder: Path) -> None:
     dataset = damage(folder, 1, 40)
     dataset.training_input(batch_size=2)
-    with raises(DatasetError, SHARD, "SHA-256", "expected", "copy the version again"):
+    with raises(DatasetError, SHARD, "SHA-256", "expected", "build again"):
         dataset.training_input(batch_size=2, verify=True)
     assert len(dataset.training_input("validation", batch_size=2, verify=True)) == 2
 
@@ -171,7 +171,7 @@ def test_swapped_shards_are_found(folder: Path) -> None:
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)
-    with raises(DatasetError, "00000-of-00004", f"{len(content):,}", "copy the version again"):
+    with raises(DatasetError, "00000-of-00004", f"{len(content):,}", "build again"):
         open_dataset(folder).training_input(batch_size=2)
 
 

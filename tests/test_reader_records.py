@@ -96,7 +96,7 @@ def test_places(both: list[ShardFile]) -> None:
     records = Records(both)
     assert records.where(2) == RecordPlace(both[0].file, 2, 4 + 16 + 16)
     assert records.where(3) == RecordPlace(both[2].file, 0, 0)
-    assert str(records.where(5)) == f"record 1 of {both[3].file}, at byte {COPIED + 17:,}"
+    assert_names(records.where(5), "record 1", both[3].file, f"byte {COPIED + 17:,}")
 
 
 @pytest.mark.parametrize("number", [-1, 6])
@@ -128,8 +128,8 @@ TERABYTE = (1 << 40).to_bytes(8, "little")
 @pytest.mark.parametrize(
     ("change", "facts"),
     [
-        (flip(0), ("5 bytes", "the index 4")),
-        (lambda data: TERABYTE + data[8:], ("1,099,511,627,776 bytes", "the index 4")),
+        (flip(0), ("5 bytes", "index 4")),
+        (lambda data: TERABYTE + data[8:], ("1,099,511,627,776 bytes", "index 4")),
         (flip(8), ("checksum of its length",)),
         (flip(12), ("checksum of its data", "4 bytes")),
         (flip(17), ("checksum of its data", "4 bytes")),
@@ -143,7 +143,7 @@ def test_a_damaged_record(both: list[ShardFile], change: Callable[[bytes], bytes
         read(records, [3, 2, 0, 1, 0])
     assert error.value.row == 2
     assert read(records, [3, 2, 1]) == [b"three", b"two", b""]
-    with raises(DatasetError, both[0].file, both[0].sha256, "copy the version again"):
+    with raises(DatasetError, both[0].file, both[0].sha256, "build again"):
         records.verify()
 
 
@@ -165,7 +165,7 @@ def offsets(*values: int) -> Callable[[bytes], bytes]:
         (offsets(0, (1 << 64) - 1, 36, 55), ("18,446,744,073,709,551,615 to 36",)),
         (offsets(0, 20, 1 << 50, 55), ("20 to 1,125,899,906,842,624",)),
         (offsets(0, 20, 25, 55), ("20 to 25",)),
-        (offsets(0, 1, 36, 55), ("header", "the index 19")),
+        (offsets(0, 1, 36, 55), ("header", "index 19")),
     ],
 )
 def test_an_index_of_nonsense(both: list[ShardFile], change: Callable[[bytes], bytes], facts: tuple[str, ...]) -> None:
@@ -184,8 +184,8 @@ def test_sizes_of_an_index_of_nonsense(both: list[ShardFile]) -> None:
 @pytest.mark.parametrize(
     ("part", "change", "facts"),
     [
-        ("file", lambda _: None, ("missing", "copy the version again")),
-        ("index", lambda _: None, ("missing", "copy the version again")),
+        ("file", lambda _: None, ("missing", "build again")),
+        ("index", lambda _: None, ("missing", "build again")),
         ("file", lambda data: data[:-1], ("54 bytes", "expected 55")),
         ("index", lambda data: data + bytes(8), ("40 bytes", "expected 32")),
         ("index", lambda data: data[:-3], ("29 bytes", "expected 32")),

@@ -137,9 +137,9 @@ def read(dataset: Dataset) -> None:
 @pytest.mark.parametrize(
     ("inner", "reads", "facts"),
     [
-        ("text.vocabulary.txt", read, ("text.vocabulary.txt", "copy the version again")),
-        ("hand-train.tfrecord-00000-of-00004", read, ("hand-train.tfrecord-00000-of-00004", "copy the version again")),
-        ("hand-train.index-00001-of-00004", read, ("hand-train.index-00001-of-00004", "copy the version again")),
+        ("text.vocabulary.txt", read, ("text.vocabulary.txt", "build again")),
+        ("hand-train.tfrecord-00000-of-00004", read, ("hand-train.tfrecord-00000-of-00004", "build again")),
+        ("hand-train.index-00001-of-00004", read, ("hand-train.index-00001-of-00004", "build again")),
         ("LATEST", lambda _: open_dataset(URL), (URL, "`recordmill build")),
         ("dataset.json", lambda _: open_dataset(URL), (f"{URL}/LATEST", hand_made.VERSION)),
     ],
@@ -296,7 +296,7 @@ def test_an_object_that_is_replaced_is_not_mixed_with_what_it_was(shards: list[S
     tagged = Records(shards, blocks).check()
     Records(tagged, blocks).read(np.arange(3))
     objects[shards[0].file] = objects[shards[0].file][:-1] + b"\0"
-    with raises(DatasetError, shards[0].file, "replaced", "open the dataset again"):
+    with raises(DatasetError, shards[0].file, "replaced", "open"):
         Records(tagged, blocks).read(np.arange(BLOCK, BLOCK + 3))
     assert Records(shards, blocks).check()[0].tags != tagged[0].tags
 

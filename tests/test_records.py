@@ -56,7 +56,7 @@ def test_records_are_chosen_by_split_key_class_and_position(small: Dataset) -> N
         ({"split": "tset"}, ("split 'tset'", "`test`")),
         ({"span": "monday"}, ("span 'monday'", "none")),
         ({"label": "drak"}, ("class 'drak'", "`dark`", "dark, bright")),
-        ({"positions": [0]}, ("name the split",)),
+        ({"positions": [0]}, ("positions", "split")),
         ({"split": "test", "positions": [1_000]}, ("record 1,000", "'test'")),
         ({"features": ["lable"]}, ("feature 'lable'",)),
     ],
