@@ -8,9 +8,6 @@ operations and gradients.
 
 Field numbers come from TensorFlow's `saved_model.proto`, `meta_graph.proto`, `graph.proto`, `function.proto`,
 `node_def.proto` and `attr_value.proto`. All occurrences of a field count, though protobuf takes the last.
-
->>> check_model(Path("transform_fn/saved_model.pb").read_bytes()).problems  # doctest: +SKIP
-()
 """
 
 from collections import Counter

@@ -2,11 +2,6 @@
 
 A shard is sorted by the hashes of its keys, so a key is found without reading everything. Rejected rows are lines of
 JSON, each with the row's place, key and reason.
-
->>> find_records(Path("out/emoji/versions/20261120T120000Z-4f1c9a2e"), manifest, b"cats/17.jpg")  # doctest: +SKIP
-[StoredRow(split='train', shard=Shard(…), record=17, position=2017, offset=1_234_567, data=b'…')]
->>> with ShardWriter("new.tfrecord", "new.index") as writer:    # doctest: +SKIP
-...     removed = copy_without(records, writer, [17])
 """
 
 import hashlib
@@ -71,15 +66,11 @@ def is_sorted(manifest: Manifest) -> bool:
 def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list[StoredRow]:
     """Finds the records of a key, at most one in each split and span, by binary search.
 
-    A batch's keys are bytes; a string may be a file name with surrogates for invalid UTF-8.
-
-    Raises:
-        DatasetError: a record or an index on the way is damaged, or the texts are packed, without an order by key.
+    A batch's keys are bytes; a string may be a file name with surrogates for invalid UTF-8. Raises: DatasetError: a
+    record or an index on the way is damaged, or the texts are packed, without an order by key.
     """
     if not is_sorted(manifest):
-        raise DatasetError(
-            f"the records of {manifest.version} hold several rows each (packed texts), and cannot be found by key"
-        )
+        raise DatasetError(f"the records of {manifest.version} hold several rows (packed texts), not found by a key")
     stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
     return list(find_digests(folder, manifest, [digest(stored)]))
 
@@ -162,7 +153,7 @@ TOGETHER_BYTES = 16 << 20  # 16 MiB of records at a time, or one larger record
 
 
 def copy_without(records: Records, writer: ShardWriter, removed: Collection[int]) -> list[bytes]:
-    """Copies one shard without the records `removed`, and returns their data; checks each record's CRC-32C.
+    """Copies one shard without the records `removed`, and returns their data; checks each CRC-32C.
 
     Raises:
         DatasetError: a record is damaged, or a file is missing or has another size.
@@ -204,9 +195,7 @@ def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict
             reject = parse_json(line)
             read_as(reject, RejectLine, "a reject")
         except DatasetError as error:
-            raise DatasetError(
-                f"{folder / path}, line {number:,}, is broken ({error}): run `recordmill verify`"
-            ) from None
+            raise DatasetError(f"{folder / path}, line {number:,} is broken ({error}): `recordmill verify`") from None
         yield line, reject
 
 

@@ -26,11 +26,9 @@ from recordmill.pipeline.reader.workers import default_workers, in_processes
 
 
 class Iteration(Iterator[Any]):
-    """An iterator for the process that made it: a fork would take answers meant for its parent. It ends for good.
+    """An iterator for the process that made it: a fork would take answers meant for its parent.
 
-    Raises:
-        DatasetError: another process made it, or it was closed.
-        BaseException: the error or Ctrl-C that ended it, again at each further `next`.
+    Each further `next` raises what ended it, DatasetError after `close`.
     """
 
     def __init__(self, made: Iterator[Any], close: Callable[[], None]) -> None:
@@ -49,9 +47,7 @@ class Iteration(Iterator[Any]):
             return self._next()
         except BaseException as error:
             if str(error) == "generator already executing":  # Python's words
-                raise DatasetError(
-                    "another `next` of this iteration runs: give each thread its own, or take turns"
-                ) from None
+                raise DatasetError("another `next` of this iteration runs: give each thread its own") from None
             # The raised error holds this frame, and so the iteration; the usual end must not.
             self._end = StopIteration() if isinstance(error, StopIteration) else error
             raise
@@ -82,12 +78,7 @@ class Position:
 
 
 class NumpyBatches(Iteration):
-    """One iteration over an input: batches of NumPy arrays, made ahead in threads or processes.
-
-    Attributes:
-        position: the step of the next batch, counted from the first of epoch 0.
-        meter: the batches' rate, and the time that the loop waited.
-    """
+    """One iteration over an input: NumPy batches, made ahead in threads or processes; `meter` measures it."""
 
     def __init__(self, source: BatchSource, steps: range) -> None:
         self.source = source

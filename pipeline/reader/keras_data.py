@@ -25,16 +25,9 @@ from recordmill.transforms.contract.stored import ArraySpec
 def inputs_of(
     model: keras.Model, given: Mapping[str, ArraySpec], giver: str, remedy: str
 ) -> Callable[[Mapping[str, Any]], Any]:
-    """Returns the function that takes a model's inputs out of a batch's features, lists as tuples.
+    """Returns a function from a batch's features to a model's inputs, lists as tuples.
 
-    Args:
-        model: the model.
-        given: the features and their parts by name.
-        giver: the origin of `given`, for messages.
-        remedy: the remedy in messages.
-
-    Raises:
-        DatasetError: the model takes another name, shape or type.
+    Messages name the origin of the features, `giver`, and a `remedy`. Raises: DatasetError: name, shape or type differ.
     """
     wanted = getattr(model, "input", None)  # a subclass has none, nor has a Sequential
     if isinstance(model, keras.Sequential):
@@ -125,9 +118,7 @@ class KerasBatches(keras.utils.PyDataset):
         for name, spec in _named(given.element_spec):
             if spec.ragged or spec.dtype == "bytes":
                 what = "ragged" if spec.ragged else "strings"
-                raise DatasetError(
-                    f"{name} is {what}, which Keras does not take as NumPy arrays: leave it out by features=[…]"
-                )
+                raise DatasetError(f"{name} is {what}, which Keras does not take: leave it out by features=[…]")
         super().__init__()  # one worker: Keras asks in its own thread, and the input makes the batches ahead
         self._input, self._for_model = given, for_model
         self._batches: NumpyBatches | None = None

@@ -218,16 +218,12 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
         if not request.steps.records:
             raise DatasetError(f"'{request.given.split}' of {request.dataset} is empty: leave it out of the mixture")
         if request.given.pad or request.given.text == "packed":
-            raise DatasetError(
-                "mix takes inputs of `training_input` with one record per row: leave pad=True and text='packed' out"
-            )
+            raise DatasetError("mix takes one record per row, without weights: leave pad=True and text='packed' out")
         mine, others = (
             (each.steps.batch_size, each.steps.host_index, each.steps.host_count) for each in (request, first)
         )
         if mine != others:
-            raise DatasetError(
-                f"mixed inputs need the same batch_size, host_index and host_count: {mine} is not {others}"
-            )
+            raise DatasetError(f"mixed inputs need one batch_size, host_index and host_count: {mine} is not {others}")
         if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:
             raise DatasetError(
                 f"batches of {request.dataset} and {first.dataset} do not look alike: {source.element_spec} is not "

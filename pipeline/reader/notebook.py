@@ -28,13 +28,7 @@ FAST = 1  # PNG compression: takes a third of the time of the usual 6
 
 
 def input_html(request: Request | None, element_spec: Any, batches: int) -> str:
-    """Shows an input's arrays, and the first images of the first epoch, augmented if the input augments.
-
-    Args:
-        request: the records' request; None for a mixture, shown without images.
-        element_spec: the structure of a batch.
-        batches: the number of batches in an epoch.
-    """
+    """Shows an input's arrays, and the first images, augmented by the first epoch; no `request` for a mixture."""
     arrays = table(["array", "shape", "dtype"], _arrays(element_spec))
     what = "an input" if request is None else f"{request.dataset} {request.version}, {request.given.split}"
     images = "" if request is None else "".join(_input_images(request))

@@ -105,9 +105,7 @@ class ReadOptions(FinishOptions):
         if self.host_count < 1 or not 0 <= self.host_index < self.host_count:
             raise DatasetError(f"host_index is 0 to host_count - 1, got {self.host_index} of {self.host_count}")
         if self.epochs is not None and self.epochs < 1 and self.epochs != FOR_EVER:
-            raise DatasetError(
-                f"epochs is at least 1, -1 (endless) or None (each iteration is the next epoch), got {self.epochs}"
-            )
+            raise DatasetError(f"epochs is at least 1, -1 for endless, or None for the next one, got {self.epochs}")
         for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -155,17 +153,10 @@ FORM = "a split is written like train, train[:80%], train[100:200] or train+vali
 
 
 def ranges(expression: str, records: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """Returns the ranges of records in an expression: (split, first record, end).
+    """Returns the ranges of records in an expression, parts joined by `+`: (split, first record, end).
 
     Shares are rounded to the nearest record, half to even: `train[:80%]` and `train[80%:]` are complementary. Numbers
-    stop at the split's end; negative ones count from there.
-
-    Args:
-        expression: one or several, joined by `+`.
-        records: the number of records of each split.
-
-    Raises:
-        DatasetError: the expression is invalid, or names an unknown split.
+    stop at the split's end; negative ones count from there. Raises: DatasetError: invalid, or an unknown split.
     """
     return [_range(part.strip(), expression, records) for part in expression.split("+")]
 

@@ -44,14 +44,9 @@ class _Differ(Exception):
 
 
 def walk(records: Sequence[bytes | memoryview], kinds: Mapping[bytes, int]) -> tuple[bytes, dict[bytes, Spans]] | None:
-    """Finds features in all records at once.
+    """Finds features by their kinds of list in one or more records at once; None if the records' layouts differ.
 
-    Args:
-        records: at least one.
-        kinds: the features to find, and each one's kind of list.
-
-    Returns:
-        the joined records, zeros appended, and the spans by name; None if the records' layouts differ.
+    Returns the joined records, zeros appended, and the spans by name.
     """
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     try:
@@ -171,11 +166,7 @@ class _Values(NamedTuple):
 
 
 def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, Column]:
-    """Parses records into columns, by the parts' names.
-
-    Args:
-        records: serialized Examples, in any legal form.
-        parts: what to read.
+    """Parses serialized Examples of any legal form into columns, by the parts' names.
 
     Returns:
         by name: numbers as int64 or float32 [rows, *shape]; single bytes as a list of memoryviews into the record or a
@@ -183,7 +174,7 @@ def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) ->
         records give empty columns.
 
     Raises:
-        RowError: a record is not an Example, lacks a value, or has one of another type or shape; the first such row.
+        RowError: the first record that is not an Example, lacks a value, or has one of another type or shape.
     """
     try:
         return _columns(_walked(records, parts) or _scanned(records, parts), parts)

@@ -3,10 +3,6 @@
 Numbers count over all shards in order, from 0. Each shard has an index of offsets: reading needs no search, and never
 trusts a length in a damaged file. TensorFlow's framing (`record_reader.cc`): length (uint64), its masked CRC-32C, data,
 the data's masked CRC-32C.
-
->>> records = Records([ShardFile("/data/a.tfrecord", "/data/a.index", 1000, 63_000, "…")])  # doctest: +SKIP
->>> len(records), records.read(np.array([7, 3]))  # doctest: +SKIP
-(1000, [b"…", b"…"])
 """
 
 from collections import Counter
@@ -57,9 +53,6 @@ class Records:
             whole and cached. None: each record is read alone, for random access.
         cache: holds the blocks; by default the user's.
         counters: count the requests.
-
-    Raises:
-        DatasetError: a path is a URL, and the package that reads it is not installed.
     """
 
     def __init__(
@@ -94,14 +87,10 @@ class Records:
         self._files.close()
 
     def read(self, numbers: Numbers) -> list[bytes | memoryview]:
-        """Reads records and checks them.
-
-        Args:
-            numbers: int64 [rows], 0 to `len(self) - 1`, in any order, with repeats.
+        """Reads records by number, int64 [rows], in any order, and checks them.
 
         Returns:
-            each record's data, in the order of `numbers`; large records are views, which keep their map alive. No
-            numbers give an empty list.
+            each record's data; large records are views, which keep their map alive.
 
         Raises:
             RowError: a record or its index is damaged; the first such row.

@@ -15,15 +15,11 @@ from recordmill.pipeline.reader.order import Selected, lanes_for
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds import boxes, category, image, read_descriptions, text
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
-from recordmill.transforms.contract.kinds.category import CategoryDescription
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation
-from recordmill.transforms.numpy.augment.chain import NO_BOXES, Mask, Views, check
 from recordmill.transforms.numpy.augment.regularization import BatchAugmentation
 
 
@@ -131,30 +127,26 @@ def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) 
 
 def _check_forms(given: ReadOptions, features: Mapping[str, Description], manifest: Manifest) -> None:
     """Checks that options for texts and images find such features."""
-    has_texts = any(isinstance(description, TextDescription) for description in features.values())
+    has_texts = any(isinstance(description, text.TextDescription) for description in features.values())
     if given.text != "padded" and not has_texts:
         raise DatasetError(f"text='{given.text}' needs a text, and none is read: leave it out")
-    several = [name for name, description in features.items() if isinstance(description, TextsDescription)]
+    several = [name for name, description in features.items() if isinstance(description, text.TextsDescription)]
     if given.captions != "all" and not several:
         raise DatasetError(f"captions='{given.captions}' needs several texts per row, and none are read: leave it out")
     if given.captions == "all" and given.text == "packed" and several:
-        raise DatasetError(
-            f"text='packed' needs one text per row, and '{several[0]}' has several: take captions='first' or 'random'"
-        )
+        raise DatasetError(f"text='packed' takes one text a row, '{several[0]}' has more: captions='first' or 'random'")
     if given.dtype is not None and not images_of(features):
         raise DatasetError(f"dtype='{given.dtype}' needs an image, and none is read: leave it out")
     stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
     if given.text == "bucketed" and stored:
-        raise DatasetError(
-            f"text='bucketed' sorts by record size, here mostly the images '{stored[0]}': take text='padded'"
-        )
+        raise DatasetError(f"text='bucketed' goes by record size, here the images '{stored[0]}': take text='padded'")
     if given.text == "packed":
         _check_packed(given, features)
 
 
 def images_of(features: Mapping[str, Description]) -> list[str]:
     """Returns the names of the images."""
-    return [name for name, description in features.items() if isinstance(description, Pixels)]
+    return [name for name, description in features.items() if isinstance(description, image.Pixels)]
 
 
 def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> None:
@@ -164,7 +156,7 @@ def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> No
             "features, with label=None"
         )
     [(name, description)] = features.items()
-    if not isinstance(description, TextDescription):  # another kind is refused before
+    if not isinstance(description, text.TextDescription):  # another kind is refused before
         return
     if description.packed:
         raise DatasetError(f"'{name}' was packed by its build: leave text='packed' out")
@@ -182,10 +174,8 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     mixtures: list[BatchAugmentation] = []
     masks: frozenset[str] = frozenset()
     if isinstance(given, Mapping):
-        masks = frozenset(name for name, changes in given.items() if isinstance(changes, Mask))
-        by_feature = {
-            name: _list(changes.changes if isinstance(changes, Mask) else changes) for name, changes in given.items()
-        }
+        masks = frozenset(name for name, changes in given.items() if isinstance(changes, chain.Mask))
+        by_feature = {name: _list(each.changes if name in masks else each) for name, each in given.items()}
     else:
         mixtures = [change for change in _list(given) if isinstance(change, BatchAugmentation)]
         by_feature = dict.fromkeys(images, [change for change in given if change not in mixtures])
@@ -193,15 +183,15 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
         if name not in images:
             raise DatasetError(f"augment is for images, and '{name}' is not among {', '.join(images)}")
     try:
-        augment = {name: check(changes) for name, changes in by_feature.items() if changes}
+        augment = {name: chain.check(changes) for name, changes in by_feature.items() if changes}
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        has_boxes = any(isinstance(each, BoxesDescription) and each.image == name for each in features.values())
-        if has_boxes and any(isinstance(change, Views) for change in changes):
-            raise DatasetError(NO_BOXES)
+        has_boxes = any(isinstance(each, boxes.BoxesDescription) and each.image == name for each in features.values())
+        if has_boxes and any(isinstance(change, chain.Views) for change in changes):
+            raise DatasetError(chain.NO_BOXES)
     target = features.get(label or "")
-    classes = target.vocabulary_size if isinstance(target, CategoryDescription) else None
+    classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
 
@@ -237,8 +227,6 @@ def _check_batches(request: Request) -> None:
         )
     if given.balance:
         label = request.features[request.label] if request.label else None
-        if not isinstance(label, CategoryDescription):
+        if not isinstance(label, category.CategoryDescription):
             kind = "nothing" if label is None else label.kind
-            raise DatasetError(
-                f"balance=True needs a category as label, got {kind}: leave it out, or name the category as label"
-            )
+            raise DatasetError(f"balance=True needs a category as label, got {kind}: leave it out, or name a category")

@@ -38,9 +38,7 @@ class DamagedRecordError(DatasetError):
 
 def too_many(skipped: int, most: int) -> DamagedRecordError:
     """Returns the error for more damaged records than `max_skipped`."""
-    return DamagedRecordError(
-        f"{skipped} records could not be read, more than max_skipped={most}: the log names them; {ADVICE}"
-    )
+    return DamagedRecordError(f"{skipped} damaged records, more than max_skipped={most}: the log names them; {ADVICE}")
 
 
 class Chosen(NamedTuple):

@@ -8,11 +8,7 @@ epoch 2. All hosts together read `global_batch` records per step, in disjoint pa
 >>> Steps(records=10, batch_size=2, host_index=1, host_count=2, drop_remainder=False).positions(2).tolist()
 []
 
-A state is a small dictionary for a checkpoint.
-
->>> train.state(step=1200)  # doctest: +SKIP
-{'format': 1, 'dataset': 'emoji', 'version': '20261120T120000Z-4f1c9a2e', …, 'global_batch_size': 256, 'step': 1200,
- 'epoch': 3, 'records': 307200}
+A state is a small dictionary for a checkpoint: `{'format': 1, 'dataset': 'emoji', 'version': …, 'step': 1200, …}`.
 """
 
 import sys
@@ -124,12 +120,9 @@ State = dict[str, Any]
 
 
 def step_of(state: Any, order: Mapping[str, Any], folder: "Folder | None" = None) -> int:
-    """Returns the step of a state, for an input of the same order; the number of hosts may differ.
+    """Returns the step of a state for an input with the facts `order`; the numbers of hosts and lanes may differ.
 
-    Args:
-        state: as `Input.state` returns it.
-        order: the input's facts; a state's number of lanes may differ, with its hosts.
-        folder: the folder of the input's version; the state's version is looked for beside it.
+    The state's version is looked for beside the input's `folder`.
 
     Raises:
         DatasetError: the state is invalid, or of another dataset, version, order or global batch size.

@@ -41,13 +41,9 @@ def in_groups(
     structured: Callable[[Sequence[tf.Tensor]], Any],
     most: int,
 ) -> tf.data.Dataset:
-    """Yields batches as a dataset.
+    """Yields the batches of `begin` as a dataset, up to `most` per Python call; an iterator's `after_error` resumes it.
 
-    Args:
-        begin: begins an iteration over the batches; its `after_error`, if any, resumes after an error.
-        specs: the shape and dtype of a batch's arrays.
-        structured: makes an element from a batch's tensors, in the arrays' order.
-        most: the batches per Python call.
+    `specs` are those of a batch's arrays, and `structured` makes an element from its tensors, in the same order.
     """
 
     def filled(group: Any) -> tuple[tuple[Any, ...], int]:

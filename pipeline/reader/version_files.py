@@ -131,10 +131,8 @@ class VersionFiles:
     def listing(self) -> list[str]:
         """Lists all files, and links to folders, by sorted relative paths. Raises: DatasetError."""
         if isinstance(self.folder, Path):
-            paths = self.folder.rglob("*")
-            return sorted(
-                str(path.relative_to(self.folder)) for path in paths if path.is_symlink() or not path.is_dir()
-            )
+            paths = (path for path in self.folder.rglob("*") if path.is_symlink() or not path.is_dir())
+            return sorted(str(path.relative_to(self.folder)) for path in paths)
         with readable(str(self.folder)):
             store, folder = open_object(str(self.folder))
             names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))

@@ -30,17 +30,9 @@ class Malformed(ValueError):
 
 
 def decode(data: bytes, sizes: Int64s) -> tuple[Int64s, Int64s]:
-    """Decodes the integers of consecutive rows.
+    """Decodes rows of varints: all values, int64 [values], and each row's number of values, int64 [rows].
 
-    Args:
-        data: the rows, then `PADDING` bytes of 0.
-        sizes: int64 [rows], the bytes of each.
-
-    Returns:
-        all rows' values, int64 [values], and each row's number of values, int64 [rows].
-
-    Raises:
-        Malformed: a row ends inside an integer, or an integer is longer than 10 bytes.
+    `data` is the rows, then `PADDING` zeros; `sizes` their bytes, int64 [rows]. Raises: Malformed: cut, or too long.
     """
     padded = np.frombuffer(data, np.uint8)
     used = padded[: len(padded) - PADDING]
@@ -119,9 +111,7 @@ def _read(record: bytes | memoryview, read: Callable[[memoryview], Result]) -> R
     try:  # protobuf takes 0.1 s to load; records by Recordmill or TensorFlow never need it
         from recordmill.pipeline.dataset.examples import canonical_example
     except ModuleNotFoundError:
-        raise Malformed(
-            "it is not a tf.train.Example in the usual form; others need protobuf: pip install protobuf"
-        ) from None
+        raise Malformed("it is not a tf.train.Example in the usual form: pip install protobuf for others") from None
     in_form = canonical_example(bytes(record))
     if in_form is None:
         raise Malformed("it is not a tf.train.Example")

@@ -58,11 +58,7 @@ class SharedMemory:
         self._free: defaultdict[int, list[int]] = defaultdict(list)
 
     def take(self, size: int) -> memoryview:
-        """Returns a block, page-aligned; dropping it returns its pages to the system.
-
-        Args:
-            size: in bytes; use few sizes, since a block is reused only for its own size.
-        """
+        """Returns a page-aligned block; dropping it frees its pages. Only blocks of the same size reuse its place."""
         free = self._free[size]
         try:
             offset = free.pop()

@@ -62,8 +62,7 @@ def in_processes(
         may_stay: lets the threads make all batches if processes cannot be started, with a warning.
 
     Raises:
-        DatasetError: `make` does not pickle, a process cannot be started, or one died.
-        Exception: any error of `make`, with its own type and message.
+        DatasetError: `make` does not pickle, a process cannot be started, or one died. Errors of `make` come through.
     """
     try:
         yield from _by_processes(make, steps, workers, threads)
