@@ -19,6 +19,7 @@ from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.iteration import NumpyInput
 from recordmill.pipeline.reader.notebook import input_html
+from recordmill.pipeline.reader.on_device import OnDevice, mapped
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request, of_host
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from recordmill.pipeline.reader.keras_data import KerasBatches
-    from recordmill.pipeline.reader.on_device import OnDevice
     from recordmill.pipeline.reader.torch_data import TorchBatches
 
 
@@ -68,15 +68,18 @@ class Input(NumpyInput):
         """
         check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
         # TensorFlow takes seconds to load, and nothing else needs it.
-        from recordmill.pipeline.reader.tf_data import as_tf_data, mapped, native_tf_data
+        from recordmill.pipeline.reader import tf_data
 
         given = self if model is None or native else self._for_keras()
-        batches = native_tf_data(self.source) if native else as_tf_data(given.source, given.passes, given._begin)
+        if native:
+            batches = tf_data.native_tf_data(self.source)
+        else:
+            batches = tf_data.as_tf_data(given.source, given.passes, given._begin)
         if model is None:
             return batches
         from recordmill.pipeline.reader.keras_data import for_model
 
-        return mapped(batches, for_model(given, model))
+        return tf_data.mapped(batches, for_model(given, model))
 
     def as_torch(self, device: Any = None) -> "TorchBatches":
         """Returns the batches as a PyTorch `IterableDataset` of tensors, which a loop takes without a `DataLoader`.
@@ -97,7 +100,7 @@ class Input(NumpyInput):
 
         return as_torch(self, device)
 
-    def as_jax(self, sharding: Any = None) -> "OnDevice":
+    def as_jax(self, sharding: Any = None) -> OnDevice:
         """Returns the batches as JAX arrays; the next one is put on the device while the model works.
 
         Without `jax_enable_x64` JAX makes int32 of int64. Strings stay NumPy arrays. `state_dict` returns the
@@ -112,8 +115,6 @@ class Input(NumpyInput):
         """
         check_installed("jax", "JAX")
         import jax
-
-        from recordmill.pipeline.reader.on_device import OnDevice, mapped
 
         def placed(array: Any) -> Any:
             if array.dtype == object:  # strings, which JAX does not have

@@ -43,6 +43,7 @@ def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
     def receive(placed: Any) -> Any:
         models = torch.cuda.current_stream(device)
         models.wait_stream(beside)
+        # The memory stays until the model is done with it.
         mapped(lambda value: value.record_stream(models) if isinstance(value, torch.Tensor) else None, placed)
         return placed
 
