@@ -224,7 +224,7 @@ def test_files_that_are_not_the_caches_stay(tmp_path: Path) -> None:
     ],
     ids=["a link", "files", "open to others", "a file"],
 )
-def test_a_folder_that_is_not_the_caches_is_refused(harm: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_foreign_folder_is_refused(harm: Callable[[Path], None], tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     harm(tmp_path / FOLDER)
     before = sorted(tmp_path.rglob("*"))
@@ -242,7 +242,7 @@ def test_a_folder_that_is_not_the_caches_is_refused(harm: Callable[[Path], None]
     ],
     ids=["removed", "a link", "a second name"],
 )
-def test_a_mark_that_is_lost_is_made_anew(harm: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_lost_mark_is_restored(harm: Callable[[Path], None], tmp_path: Path) -> None:
     """As `rm -rf` of the folder does it while trainings go on, or a backup by hard links."""
     asked: list[Block] = []
     read(BlockCache(tmp_path), 1, asked)

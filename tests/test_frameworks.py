@@ -1,4 +1,4 @@
-"""PyTorch, JAX and Keras learn from a dataset where there is no TensorFlow: `make test-frameworks`.
+"""PyTorch, JAX and Keras learn from a dataset without TensorFlow: `make test-frameworks`.
 
 `RECORDMILL_FRAMEWORKS` names the Python of an environment with `examples/frameworks/requirements.lock`.
 """

@@ -95,7 +95,7 @@ def changed(value: Any, at: tuple[Any, ...], new: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a version whose manifest has all parts."""
+    """The folder of a version with all parts in its manifest."""
     return published.write_version(tmp_path_factory.mktemp("hostile"), 20, **PARTS)
 
 
@@ -137,13 +137,13 @@ def test_a_description_has_numbers_in_their_range(name: str, value: Any) -> None
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"format": 1, "keys": 3}', '{"format": 1, "keys": {"zz": 1}}', "9" * 5000]
 )
-def test_a_list_of_forgotten_keys_that_is_none_is_a_line(tmp_path: Path, text: str) -> None:
+def test_an_invalid_list_of_forgotten_keys_is_a_line(tmp_path: Path, text: str) -> None:
     (tmp_path / FORGOTTEN_FILE).write_text(text)
     with raises(UserError, "forgotten.json"):
         read_forgotten(open_store(str(tmp_path)))
 
 
-def test_a_pointer_with_times_that_are_none_is_a_line(tmp_path: Path) -> None:
+def test_a_pointer_with_invalid_times_is_a_line(tmp_path: Path) -> None:
     (tmp_path / "LATEST").write_text('{"version": "v", "sequence": 1, "retired": {"u": 1.5}}')
     with raises(DatasetError, "retired.u", "1.5"):
         read_latest(str(tmp_path))

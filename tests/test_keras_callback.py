@@ -1,4 +1,4 @@
-"""A training that is killed and goes on ends where one ends that was not: the same batches, the same weights."""
+"""A training killed and resumed ends like an undisturbed one: the same batches, the same weights."""
 
 import json
 import time
@@ -51,7 +51,7 @@ def training(dataset: Path, **options: Any) -> Input:
 
 
 def model(dropout: float = 0.5, **options: Any) -> Any:
-    """A model whose weights follow from every batch, its place in the order, and random numbers."""
+    """A model with weights that depend on every batch, the order and random numbers."""
     keras.utils.set_random_seed(1)
     image = keras.Input((hand_made.HEIGHT, hand_made.WIDTH, 3), name="image")
     out = keras.layers.Dense(1)(keras.layers.Dropout(dropout)(keras.layers.Flatten()(image)))
@@ -110,7 +110,7 @@ def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: P
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {FILE, saved["weights"]}
 
 
-def test_files_that_are_no_checkpoint_stay(dataset: Path, tmp_path: Path) -> None:
+def test_other_files_stay(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "best.weights.h5").write_bytes(b"mine")
     (tmp_path / "000000005-1.weights.h5").hardlink_to(tmp_path / "best.weights.h5")
     train = training(dataset)

@@ -1,4 +1,4 @@
-"""Keras' figures of an evaluation are those of its records, on any number of hosts: filler rows do not count."""
+"""Keras' evaluation counts each record once, on any number of hosts: filler rows do not count."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a build opens can be reached by the processes of its own user alone, and by no other machine."""
+"""Sockets of a build are reachable only for processes of the same user on the same machine."""
 
 import os
 import socket

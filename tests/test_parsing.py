@@ -1,4 +1,4 @@
-"""Records as columns: what protocol buffers read of any legal form, and one error for what is not legal."""
+"""Records as columns: any legal form as protobuf reads it, and one error for illegal ones."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -273,7 +273,7 @@ def test_tensorflows_own_serialization(rows: list[tuple[Any, Any]], kind: int) -
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """An Example that was cut or has other bytes in some places, or any bytes."""
+    """A truncated or altered Example, or arbitrary bytes."""
     data = bytearray(draw(examples()))
     for _ in range(draw(st.integers(0, 3))):
         if data:
@@ -319,6 +319,6 @@ def test_varints_that_are_longer_than_they_need_to_be(data: bytes, value: int) -
     ("rows", "fact"),
     [([b"\1", b"\x80", b"\1"], "ends inside a number"), ([b"\x80" * 10 + b"\0"], "11 bytes")],
 )
-def test_varints_that_are_none(rows: list[bytes], fact: str) -> None:
+def test_invalid_varints(rows: list[bytes], fact: str) -> None:
     with raises(Malformed, fact):
         decode(b"".join(rows) + bytes(PADDING), np.array([*map(len, rows)]))

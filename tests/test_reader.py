@@ -158,7 +158,7 @@ def test_ids_become_words(feature: str, ids: Any, words: Any, dataset: Dataset) 
         ("tree", ("ids", "list or an array", "got 'tree'")),
     ],
 )
-def test_what_is_no_id_is_refused(ids: Any, facts: tuple[str, ...], dataset: Dataset) -> None:
+def test_an_invalid_id_is_refused(ids: Any, facts: tuple[str, ...], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):
         dataset.to_words("text", ids)
 
@@ -248,9 +248,7 @@ def test_files_that_the_manifest_does_not_list_are_not_read(copied: Path) -> Non
         (lambda path: path.write_bytes(b""), ("2 words", "expected 6")),
     ],
 )
-def test_a_vocabulary_that_is_not_what_it_was_is_named(
-    change: Callable[[Path], Any], facts: tuple[str, ...], copied: Path
-) -> None:
+def test_a_changed_vocabulary_is_named(change: Callable[[Path], Any], facts: tuple[str, ...], copied: Path) -> None:
     change(copied / hand_made.assets("text"))
     with raises(DatasetError, *facts):
         open_dataset(copied).vocabulary("text")

@@ -50,7 +50,7 @@ def check_original(data: bytes) -> None:
 
 @cache
 def graph(what: str, channels: int = 3) -> Any:
-    """TensorFlow's way of decoding, made once: eagerly each call makes its graphs anew."""
+    """TensorFlow's way of decoding, made once: eager calls would rebuild its graphs."""
     signature = [tf.TensorSpec([], tf.string)]
     asked = options(channels=channels)
     way = orientation if what == "orientation" else lambda data: image_decode.decode(data, asked)
@@ -172,7 +172,7 @@ def test_other_formats(data: bytes) -> None:
     ],
     ids=lambda data: f"{data[:4]!r}{len(data)}",
 )
-def test_what_is_no_whole_image_is_an_error(data: bytes, backend: None) -> None:
+def test_a_damaged_image_is_an_error(data: bytes, backend: None) -> None:
     with pytest.raises(DecodeError, match="damaged|neither JPEG nor PNG"):
         decode(data, 3)
     with raises(DecodeError, "damaged"):
@@ -323,7 +323,7 @@ def test_images_that_an_augmentation_brings_to_one_size_may_be_missing() -> None
     ids=["cut", "smaller", "larger", "no image", "nothing"],
 )
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_image_that_is_not_as_described_is_an_error_of_its_row(
+def test_an_image_unlike_its_description_is_an_error_of_its_row(
     bad: bytes, facts: tuple[str, ...], dtype: str, augment: Augment | None
 ) -> None:
     reader = ImageReader("x", description("jpeg", [18, 27, 3]), dtype, augment)

@@ -262,7 +262,7 @@ def test_hosts_pad_by_default(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("hosts", [2, 5])
 def test_training_hosts_have_as_many_batches(hosts: int, dataset: Dataset) -> None:
-    """Also where there are more hosts than shards."""
+    """Also with more hosts than shards."""
     given = [
         dataset.training_input(batch_size=1, host_index=host, host_count=hosts, with_key=True) for host in range(hosts)
     ]

@@ -67,7 +67,7 @@ def unpadded(value: Any) -> Any:
 
 
 def tolerance(description: Any, dtype: Any) -> float:
-    """A level of 255 of images that are scaled while they are read; else nothing."""
+    """One level of 255 for images scaled while reading; else 0."""
     if description.get("encoding") != "original":
         return 0.0
     rounding = 2.0**-7 if dtype == "bfloat16" else 0.0

@@ -1,4 +1,4 @@
-"""The options of inputs: each in the docs with its default, each refused where it does not belong."""
+"""The options of inputs: each is in the docs with its default, and refused by the other method."""
 
 import json
 import re

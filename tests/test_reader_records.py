@@ -211,7 +211,7 @@ def test_a_missing_or_short_file_that_was_not_checked(both: list[ShardFile], par
         read(Records(both), [0, 2])
 
 
-def test_a_missing_shard_is_no_shard_to_verify(both: list[ShardFile]) -> None:
+def test_verify_names_a_missing_shard(both: list[ShardFile]) -> None:
     put(both[3].file, lambda _: None)
     with raises(DatasetError, both[3].file, "missing"):
         Records(both).verify()
@@ -369,6 +369,6 @@ def test_the_digest_is_that_of_the_file(shards: list[ShardFile]) -> None:
     assert shards[0].sha256 == hashlib.sha256(Path(shards[0].file).read_bytes()).hexdigest()
 
 
-def test_too_many_open_files_are_no_damage() -> None:
+def test_too_many_open_files_have_their_own_remedy() -> None:
     error = unreadable("a.tfrecord", OSError(errno.EMFILE, "Too many open files"))
     assert_names(error, "a.tfrecord", "Too many open files", "`ulimit -n`")

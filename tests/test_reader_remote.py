@@ -208,7 +208,7 @@ def shards(tmp_path: Path) -> Iterator[list[ShardFile]]:
 
 @pytest.fixture
 def fetched(shards: list[ShardFile]) -> list[int]:
-    """The bytes of each range that is asked for."""
+    """The bytes of each requested range."""
     return MemoryStore.memory.fetched
 
 
@@ -291,7 +291,7 @@ def test_damage_on_the_disk_is_fetched_again_and_damage_in_the_store_is_named(
         records.read(wanted)
 
 
-def test_an_object_that_is_replaced_is_not_mixed_with_what_it_was(shards: list[ShardFile]) -> None:
+def test_a_replaced_object_is_not_mixed_with_the_old_one(shards: list[ShardFile]) -> None:
     blocks, objects = np.arange(0, RECORDS, BLOCK), MemoryStore.memory.objects
     tagged = Records(shards, blocks).check()
     Records(tagged, blocks).read(np.arange(3))

@@ -158,7 +158,7 @@ def test_another_state_is_refused(change: dict[str, object], facts: tuple[str, .
         step_of({**STATE, **change}, FACTS)
 
 
-def test_a_state_of_another_version_says_whether_that_is_still_there(tmp_path: Path) -> None:
+def test_a_state_of_another_version_has_the_remedy(tmp_path: Path) -> None:
     folders = [write_dataset(tmp_path / "out", {"count": FEATURES["count"]}, None, name) for name in ("v1", "v2")]
     old, new = (open_dataset(tmp_path / "out", name).training_input(batch_size=2, seed=1) for name in ("v1", "v2"))
     state = old.state(step=3)
@@ -173,6 +173,6 @@ def test_a_state_of_another_version_says_whether_that_is_still_there(tmp_path: P
 
 
 @pytest.mark.parametrize("state", [None, 12, {}, "12"])
-def test_what_is_no_state_is_refused(state: object) -> None:
+def test_an_invalid_state_is_refused(state: object) -> None:
     with raises(DatasetError, repr(state), "`state()`"):
         step_of(state, FACTS)

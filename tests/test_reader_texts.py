@@ -108,7 +108,7 @@ def as_stored(ids: list[int]) -> bytes:
     return np.array(ids, "<i4").tobytes()
 
 
-def test_bytes_that_are_no_ids_are_an_error() -> None:
+def test_invalid_bytes_of_ids_are_an_error() -> None:
     stored = {"": [as_stored([7]), b"abc"], "lengths": ragged([[1], [1]])}
     with raises(RowError, "'x'", "3 bytes", "4 bytes") as raised:
         texts("x", replace(DESCRIPTION, packed=4), stored, FinishOptions(), np.empty)

@@ -122,7 +122,7 @@ def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exce
     ("name", "error", "said"),
     [("breaks", IndexError, "list index out of range"), ("is_odd", RuntimeError, "Odd: 1, 2")],
 )
-def test_an_exception_that_nobody_foresaw_says_where_it_was_raised(name: str, error: type, said: str) -> None:
+def test_an_unforeseen_exception_has_its_place(name: str, error: type, said: str) -> None:
     answer = Maker(pickled_task(Each(name)), SharedMemory(new_file())).answer(3, [])
     raised = pickle.loads(answer.pickled)
     assert answer.failed
@@ -269,14 +269,14 @@ def test_threads_make_the_batches_until_the_processes_are_ready(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python", "", None])
-def test_threads_stay_where_a_program_has_no_python(
+def test_threads_replace_processes_without_python(
     program: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
     assert_threads_stay(Each("process"), program or repr(program), caplog)
 
 
-def test_threads_stay_where_a_process_ends_before_it_is_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_threads_replace_processes_that_do_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "go").touch()
     assert_threads_stay(Pids(tmp_path / "go", ends=True), "ended with status 3", caplog)
 
@@ -295,7 +295,7 @@ def assert_threads_stay(task: Any, reason: str, caplog: pytest.LogCaptureFixture
             deque(in_processes(task, itertools.count(), 2, threads), maxlen=0)
 
 
-def test_threads_stay_where_there_can_be_no_processes() -> None:
+def test_threads_replace_impossible_processes() -> None:
     unpicklable = lambda step: step  # noqa: E731
     with raises(DatasetError, "worker processes", "workers=0"):
         list(in_processes(unpicklable, iter(range(3)), 2, threads=1))
@@ -324,9 +324,7 @@ def refuse(*_: object, **__: object) -> None:
         (False, 100, 1 << 40, True, 0),
     ],
 )
-def test_the_number_of_processes_where_none_is_said(
-    decodes: bool, steps: int, free: int, tf_data: bool, wanted: int
-) -> None:
+def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, tf_data: bool, wanted: int) -> None:
     spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
     source: Any = SimpleNamespace(
         decodes=decodes,

@@ -1,4 +1,4 @@
-"""Blocks of a source become keyed rows: final types, key, split, shard; labels that are no class are rejects."""
+"""Blocks of a source become keyed rows: final types, key, split, shard; unknown labels are rejects."""
 
 import hashlib
 import math
@@ -99,7 +99,7 @@ def test_named_columns_are_the_key(key: list[str], keys: list[bytes]) -> None:
     assert rows["@key"].to_pylist() == keys
 
 
-def test_a_label_that_is_no_class_is_a_reject_beside_those_of_the_source() -> None:
+def test_an_unknown_label_joins_the_rejects_of_the_source() -> None:
     bad = Reject(7, 1, "malformed_row", "the line is no JSON")
     rows, rejects = key_rows(block(rejects=[bad]), CHUNK, form(classes=("cat",)), LAYOUT)
     assert rows["@position"].to_pylist() == [0, 5]

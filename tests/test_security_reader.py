@@ -65,7 +65,7 @@ READERS: dict[str, Read] = {
     "as_jax": lambda dataset: list(training(dataset).as_jax()),
     "as_keras": lambda dataset: [training(dataset).as_keras()[0]],
 }
-"""All that reads rows; an adapter whose framework is not installed ends in a line."""
+"""All ways to read rows; an adapter without its framework ends in a line."""
 
 
 @pytest.mark.parametrize("where", ["bucket", "folder"])

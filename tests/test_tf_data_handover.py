@@ -25,7 +25,7 @@ SPECS = [
 
 
 def drawn(seed: int) -> list[NDArray[Any]]:
-    """A batch whose arrays have odd sizes, some of them none."""
+    """A batch of arrays with odd sizes, some empty."""
     rng = np.random.default_rng(seed)
     rows, width = rng.integers(0, 9, 2)
     return [

@@ -268,7 +268,7 @@ def test_python_values(column: Column, value: Any, expected: Any) -> None:
         assert (found, faults) == (expected, {})
 
 
-def test_a_surrogate_is_no_utf8() -> None:
+def test_a_surrogate_is_refused() -> None:
     for text in ("\udcff", "\ud800"):
         with pytest.raises(UnicodeDecodeError):
             typed_objects("c", TEXT, [text], ("", ""), {}).to_pylist()
