@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, open_dataset, with_progress
-from recordmill.pipeline.reader.iteration import Iteration
+from recordmill.pipeline.reader.iteration import Iteration, OnDevice
 from recordmill.pipeline.reader.keras_data import KerasBatches
-from recordmill.pipeline.reader.on_device import OnDevice
 from tests import hand_made
 from tests.messages import assert_names, raises
 

@@ -17,9 +17,8 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.reader.block_cache import BlockCache
-from recordmill.pipeline.reader.iteration import NumpyInput
+from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, mapped
 from recordmill.pipeline.reader.notebook import input_html
-from recordmill.pipeline.reader.on_device import OnDevice, mapped
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import make_request, of_host
