@@ -195,7 +195,7 @@ def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict
             reject = parse_json(line)
             read_as(reject, RejectLine, "a reject")
         except DatasetError as error:
-            raise DatasetError(f"{folder / path}, line {number:,} is broken ({error}): `recordmill verify`") from None
+            raise DatasetError(f"{folder / path}, line {number:,}: {error}; run `recordmill verify`") from None
         yield line, reject
 
 

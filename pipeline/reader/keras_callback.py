@@ -159,7 +159,7 @@ def restore_training(folder: str | Path, model: Any, train: AnyInput) -> tuple[A
     saved = _read(folder)
     resumed = train.resume(saved["input"])
     if not model.built:
-        raise DatasetError("the model is not built, for the weights: call it on a batch, or begin it with an Input")
+        raise DatasetError("the model is not built, and takes no weights: call it on a batch, or begin with an Input")
     if model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)  # else Keras leaves the optimizer's weights out
     model.load_weights(Path(folder) / saved["weights"])

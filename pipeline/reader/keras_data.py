@@ -118,7 +118,7 @@ class KerasBatches(keras.utils.PyDataset):
         for name, spec in _named(given.element_spec):
             if spec.ragged or spec.dtype == "bytes":
                 what = "ragged" if spec.ragged else "strings"
-                raise DatasetError(f"{name} is {what}, which Keras does not take: leave it out by features=[…]")
+                raise DatasetError(f"{name} is {what}, which Keras does not take as NumPy: leave it out, features=[…]")
         super().__init__()  # one worker: Keras asks in its own thread, and the input makes the batches ahead
         self._input, self._for_model = given, for_model
         self._batches: NumpyBatches | None = None
@@ -137,10 +137,10 @@ class KerasBatches(keras.utils.PyDataset):
             self._steps = self._input.passes.upcoming
             self._batches, self._asked = self._input.as_numpy(), 0
         elif self._batches is None or index != self._asked:
-            raise DatasetError("the input shuffles, and Keras must not: fit(…, shuffle=False)")
+            raise DatasetError("the input gives its batches in order: fit(…, shuffle=False)")
         batch = next(self._batches, None)
         if batch is None:
-            raise DatasetError("Keras counts on a batch without intact records: as_tf_data(model), or larger batches")
+            raise DatasetError("Keras counts every batch, and one was skipped: as_tf_data(model), or larger batches")
         self._asked = index + 1
         if self._for_model is None:
             return batch

@@ -70,7 +70,7 @@ def _input_images(request: Request) -> Iterator[str]:
 
 
 def small(image: Image.Image, side: int = SIDE) -> Image.Image:
-    """Shrinks an image to a square of `side` pixels, if larger."""
+    """Returns an image, shrunk to fit a square of `side` pixels if larger."""
     if max(image.size) <= side:
         return image
     copy = image.copy()

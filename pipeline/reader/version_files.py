@@ -96,7 +96,7 @@ class VersionFiles:
 
     @contextmanager
     def open(self, path: str) -> Iterator[tuple[BufferedReader, int]]:
-        """Opens a file: (file, size). Raises: DatasetError: missing, unreadable, not plain, or outside of here."""
+        """Opens a file: (file, size). Raises: DatasetError: missing, unreadable, not plain, or outside the folder."""
         if isinstance(self.folder, Path):
             try:
                 file = open_file(locate(str(self.folder), path))
