@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.worker.examples import KEY, encode
-from tests.messages import raises
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 BITS = st.integers(0, 2**32 - 1)  # of a float32, NaN and infinities too
@@ -83,5 +82,5 @@ def test_rows_that_the_graph_gives_are_encoded_one_by_one() -> None:
 
 
 def test_a_type_that_an_example_cannot_hold_is_refused() -> None:
-    with raises(KeyError, "float64"):
+    with pytest.raises(KeyError, match="float64"):
         encode([b"k"], {"x": tf.constant([1.0], tf.float64)})

@@ -21,7 +21,6 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.verify.with_sources import with_sources
-from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import photo, saved
 
@@ -124,7 +123,7 @@ def test_a_copy_builds_and_judges_what_changed_alone(days: Path, tmp_path: Path,
     assert (report.findings.problems, report.findings.unchecked) == ([], [])
     (folder / "data/2026-11-16").mkdir()
     (folder / "data/2026-11-16/rows.csv").write_text("n\n" + "1\n" * 7)
-    with raises(GateBreachedError, "rows_short", "2026-11-16"):
+    with pytest.raises(GateBreachedError, match="rows_short.*2026-11-16"):
         build_in(folder)
 
 
@@ -166,5 +165,5 @@ def test_a_build_that_was_killed_goes_on_where_it_is_moved_to(tmp_path: Path) ->
     other = folder.rename(tmp_path / "other")
     with opened() as files:
         assert build_in(other, Listener(on_note=notes.append)).is_new
-    assert_names(notes, "2 of 2 shards")
+    assert any("2 of 2 shards" in note for note in notes)
     assert not [file for file in files if file.endswith(".png")]

@@ -201,7 +201,7 @@ def test_without_its_package_bfloat16_is_an_error_that_says_what_to_do(monkeypat
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(array_layout.importlib, "import_module", nothing)
-    with raises(DatasetError, "pip install ml_dtypes"):
+    with pytest.raises(DatasetError, match="pip install ml_dtypes"):
         finished({"x": {**IMAGE, "encoding": "raw"}}, {"x": []}, FinishOptions(dtype="bfloat16"))
 
 
