@@ -57,7 +57,7 @@ def test_records_are_chosen_by_split_key_class_and_position(small: Dataset) -> N
         ({"span": "monday"}, ("span 'monday'", "none")),
         ({"label": "drak"}, ("class 'drak'", "`dark`", "dark, bright")),
         ({"positions": [0]}, ("positions", "split")),
-        ({"split": "test", "positions": [1_000]}, ("record 1,000", "'test'")),
+        ({"split": "test", "positions": [1_000]}, ("1,000", "'test'")),
         ({"features": ["lable"]}, ("feature 'lable'",)),
     ],
 )
