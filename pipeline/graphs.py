@@ -1,17 +1,13 @@
 """SavedModels as bytes: their operations, read without TensorFlow and judged before it loads them.
 
 A SavedModel is a program. No allowed operation reads or writes a file, runs Python or talks to another process, except
-two kinds that every SavedModel needs: tables filled from a file of words (`InitializeTableFromTextFileV2`), and the
-saving and restoring of variables (`SAVING`), in the functions for that alone. The list names what is allowed, not what
-is forbidden: TensorFlow has some 1,500 operations, and each version adds more. Its names are those of TensorFlow 2.21,
-without deprecated and quantized operations and those of gradients.
+two kinds that every SavedModel needs: tables filled from a file of words (`InitializeTableFromTextFileV2`), and saving
+and restoring variables (`SAVING`), only in the functions for it. It is an allow-list: TensorFlow has some 1,500
+operations, and each version adds more. The names are those of TensorFlow 2.21, without deprecated and quantized
+operations and gradients.
 
-Field numbers are those of TensorFlow's `saved_model.proto`, `meta_graph.proto`, `graph.proto`, `function.proto`,
-`node_def.proto` and `attr_value.proto`. All occurrences of a repeated field count, though protocol buffers would take
-the last.
-
->>> check_model(Path("transform_fn/saved_model.pb").read_bytes()).problems  # doctest: +SKIP
-()
+Field numbers come from TensorFlow's `saved_model.proto`, `meta_graph.proto`, `graph.proto`, `function.proto`,
+`node_def.proto` and `attr_value.proto`. All occurrences of a field count, though protobuf takes the last.
 """
 
 from collections import Counter
@@ -27,9 +23,9 @@ _NODES, _FUNCTIONS = (2, 1), (2, 2, 1)  # of a meta graph
 _FUNCTION_NAME, _FUNCTION_NODES = (1, 1), (3,)
 _ASSETS = (6, 2)
 _COLLECTED = (4, 2, 1, 1)
-_OUTPUTS = (5, 2, 2, 2, 1)  # the tensor of each output of each signature
+_OUTPUTS = (5, 2, 2, 2, 1)  # each signature's output tensors
 _NAME, _OP, _INPUT, _ATTRIBUTE = 1, 2, 3, 5  # of a node
-_CALLED = ((2, 10, 1), (2, 1, 9, 1))  # functions that an attribute names, alone or in a list
+_CALLED = ((2, 10, 1), (2, 1, 9, 1))  # functions in an attribute, alone or in a list
 
 
 class Node(NamedTuple):
@@ -38,9 +34,9 @@ class Node(NamedTuple):
     name: str
     op: str
     inputs: tuple[str, ...]
-    """The names of the nodes whose outputs it takes, or that it waits for."""
+    """The nodes that feed it, or that it waits for."""
     calls: tuple[str, ...]
-    """The functions named in its attributes."""
+    """The functions in its attributes."""
     function: str | None
     """The function that contains it; None in the graph itself."""
 
@@ -50,13 +46,13 @@ class SavedModel(NamedTuple):
 
     nodes: tuple[Node, ...]
     assets: tuple[str, ...]
-    """The names of the files that fill tables."""
+    """The files that fill tables."""
     fetched: frozenset[str]
-    """The nodes named in signatures and collections, which loading or serving runs."""
+    """The nodes in signatures and collections, run by loading or serving."""
 
 
 def read_saved_model(data: bytes) -> SavedModel:
-    """Reads `saved_model.pb`. Raises: Malformed: it is not a protocol buffer."""
+    """Reads `saved_model.pb`. Raises: Malformed."""
     nodes, assets, fetched = list[Node](), list[str](), set[str]()
     for graph in _at(memoryview(data), _META_GRAPH):
         nodes += [_node(node, None) for node in _at(graph, _NODES)]
@@ -69,7 +65,7 @@ def read_saved_model(data: bytes) -> SavedModel:
 
 
 def _node(node: memoryview, function: str | None) -> Node:
-    """Reads a node; several names or operations are joined, so that none is overlooked."""
+    """Reads a node; joins repeated names or operations, to overlook none."""
     parts: dict[int, list[memoryview]] = {_NAME: [], _OP: [], _INPUT: [], _ATTRIBUTE: []}
     for tag, content in _fields(node):
         parts.setdefault(tag >> 3, []).append(content)
@@ -80,7 +76,7 @@ def _node(node: memoryview, function: str | None) -> Node:
 
 
 def _plain(tensor: str) -> str:
-    """The node's name in `name:0`, `^name` or `name:output:0`."""
+    """Returns the node's name in `name:0`, `^name` or `name:output:0`."""
     return tensor.removeprefix("^").partition(":")[0]
 
 
@@ -93,7 +89,7 @@ def _text(content: memoryview) -> str:
 
 
 def _at(message: memoryview, path: tuple[int, ...]) -> Iterator[memoryview]:
-    """Yields what is below a message by a path of field numbers, all of fields that have a length."""
+    """Yields the contents at a path of length-delimited fields below a message."""
     if not path:
         yield message
         return
@@ -103,7 +99,7 @@ def _at(message: memoryview, path: tuple[int, ...]) -> Iterator[memoryview]:
 
 
 def _fields(data: memoryview) -> list[tuple[int, memoryview]]:
-    """Lists a message's fields in their order, each with its tag and content. Raises: Malformed."""
+    """Lists a message's fields in order: (tag, content). Raises: Malformed."""
     result, offset, end = [], 0, len(data)
     while offset < end:
         tag, start = _varint(data, offset)
@@ -117,7 +113,7 @@ def _fields(data: memoryview) -> list[tuple[int, memoryview]]:
                 offset = start + size
             case 5:
                 offset = start + 4
-            case other:  # groups, 3 and 4, are long out of use
+            case other:  # groups, 3 and 4, are obsolete
                 raise Malformed(f"a field of type {other}")
         if tag < 8 or offset > end:
             raise Malformed(f"field {tag >> 3} ends {offset - end:,} bytes after its message")
@@ -126,7 +122,7 @@ def _fields(data: memoryview) -> list[tuple[int, memoryview]]:
 
 
 def _varint(data: memoryview, offset: int) -> tuple[int, int]:
-    """Reads a number; also gives the offset after it."""
+    """Reads a number: (value, offset after it)."""
     value = 0
     for shift, byte in enumerate(data[offset : offset + LONGEST]):
         value |= (byte & 127) << 7 * shift
@@ -137,7 +133,7 @@ def _varint(data: memoryview, offset: int) -> tuple[int, int]:
 
 MODEL_FILE = "saved_model.pb"
 SAVERS = "__inference__traced_"
-"""The prefix that TensorFlow gives to functions that save and restore variables."""
+"""TensorFlow's prefix of functions that save and restore variables."""
 
 _ARRAYS = """
     Bitcast BroadcastArgs BroadcastTo Concat ConcatOffset ConcatV2 Const DepthToSpace Diag DiagPart EditDistance
@@ -207,25 +203,24 @@ _TABLES_AND_VARIABLES = """
 ALLOWED = frozenset(
     " ".join([_ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES]).split()
 )
-"""Operations that may be anywhere in a graph."""
+"""Operations allowed anywhere in a graph."""
 SAVING = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
-"""Operations that may be only in the functions that save and restore a SavedModel's variables."""
+"""Operations allowed only in functions that save and restore variables."""
 
 
 class UnsafeGraphError(DatasetError):
-    """A graph is not the published one, or could do more than compute: it is not loaded."""
+    """A graph is not the published one, or could do more than compute."""
 
 
 class Checked(NamedTuple):
     """The problems of a SavedModel."""
 
     problems: tuple[str, ...]
-    operations: int = 0
-    """The number of its operations."""
+    operations: int = 0  # their number
 
 
 def check_model(data: bytes) -> Checked:
-    """Checks the operations of a SavedModel, and that the files that it lists for its tables are its own."""
+    """Checks a SavedModel's operations, and that its tables' files are its own."""
     try:
         model = read_saved_model(data)
     except Malformed:
@@ -238,7 +233,7 @@ def _foreign(model: SavedModel, data: bytes) -> Iterator[str]:
     refused = [node for node in model.nodes if node.op not in ALLOWED]
     foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
     for op, count in sorted(foreign.items()):
-        yield f"the operation {op!r}, {count} times, is not one that a published graph may hold"
+        yield f"the operation {op!r}, {count} times, is not allowed in a published graph"
 
 
 def _assets(model: SavedModel) -> Iterator[str]:
@@ -250,10 +245,7 @@ def _assets(model: SavedModel) -> Iterator[str]:
 
 
 def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
-    """Whether a function runs only to save or restore the model.
-
-    Its name occurs twice: where it is defined, and in a node of the graph itself whose output nothing takes.
-    """
+    """Whether a function only saves or restores: named in its definition and in one unused node of the main graph."""
     if function is None or not function.startswith(SAVERS) or data.count(function.encode()) != 2:
         return False
     callers = [node for node in model.nodes if function in node.calls]

@@ -1,12 +1,7 @@
 """Single rows of published versions: finding them by their keys, and versions without some of them.
 
-The records of a shard rise by their keys' hashes, so a key is found without reading everything. Rejected rows are lines
-of JSON, each with the row's place, key and reason.
-
->>> find_records(Path("out/emoji/versions/20261120T120000Z-4f1c9a2e"), manifest, b"cats/17.jpg")  # doctest: +SKIP
-[StoredRow(split='train', shard=Shard(…), record=17, position=2017, offset=1_234_567, data=b'…')]
->>> with ShardWriter("new.tfrecord", "new.index") as writer:    # doctest: +SKIP
-...     removed = copy_without(records, writer, [17])
+A shard is sorted by the hashes of its keys, so a key is found without reading everything. Rejected rows are lines of
+JSON, each with the row's place, key and reason.
 """
 
 import hashlib
@@ -37,53 +32,51 @@ KEY_ALONE = stored_features({}, with_key=True)
 
 
 class StoredRow(NamedTuple):
-    """A record, and its place in the version."""
+    """A record and its place in the version."""
 
     split: str
     shard: Shard
     record: int
     """Its number in the shard, from 0."""
     position: int
-    """Its number in the split, from 0: the order in which `evaluation_input` gives the records."""
+    """Its number in the split, from 0, in the order of `evaluation_input`."""
     offset: int
     data: bytes
 
     @property
     def file(self) -> str:
-        """The path of its shard, as `verify` names it."""
+        """The path of the shard, as in `verify`."""
         return inner_paths(self.shard)[0]
 
 
-class RisingShards(NamedTuple):
-    """The shards of one split whose records rise together: of one span, or of all rows where there are no spans."""
+class SortedShards(NamedTuple):
+    """Shards sorted together: a split's shards, or those of one span in it."""
 
     split: str
     shards: Sequence[Shard]
     first: int
-    """The number in the split of the first shard's first record."""
+    """The number of the first record in the split."""
 
 
 def is_sorted(manifest: Manifest) -> bool:
-    """Whether each row is a record of its own, in the order of the hashes: not so for packed texts."""
+    """Whether each record holds one row, sorted by hash: not for packed texts."""
     return all(split.documents is None for split in manifest.splits.values())
 
 
 def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list[StoredRow]:
     """Finds the records of a key, at most one in each split and span, by binary search.
 
-    A key of a batch is bytes; a string may be a file's name that is no UTF-8.
-
-    Raises:
-        DatasetError: a record or an index that was looked at is damaged, or the texts are packed: no key orders them.
+    A batch's keys are bytes; a string may be a file name with surrogates for invalid UTF-8. Raises: DatasetError: a
+    record or an index on the way is damaged, or the texts are packed, without an order by key.
     """
     if not is_sorted(manifest):
-        raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
+        raise DatasetError(f"the records of {manifest.version} hold several rows (packed texts), not found by a key")
     stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
     return list(find_digests(folder, manifest, [digest(stored)]))
 
 
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:
-    """Finds the records of keys by the keys' digests (`key_hash.digest`), as `find_records`."""
+    """Finds records by the digests of their keys (`placement.digest`), as `find_records`."""
     wanted = sorted(digests, key=_position)
     for run in runs(manifest):
         shards = shard_of(np.array([_position(each) for each in wanted], np.uint64), len(run.shards))
@@ -99,28 +92,28 @@ def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes])
             first += shard.records
 
 
-def runs(manifest: Manifest) -> Iterator[RisingShards]:
-    """Yields the runs of shards of a version, split by split."""
+def runs(manifest: Manifest) -> Iterator[SortedShards]:
+    """Yields a version's runs of shards, split by split."""
     for name, split in manifest.splits.items():
         first = 0
         for _, group in groupby(split.shards, key=lambda shard: shard.span):
             shards = list(group)
-            yield RisingShards(name, shards, first)
+            yield SortedShards(name, shards, first)
             first += sum(shard.records for shard in shards)
 
 
 def open_records(folder: str, shard: Shard, blocks: Numbers | None = None) -> Records:
-    """Opens a shard that the manifest in a folder lists; `blocks` as `Records`. Raises: DatasetError."""
+    """Opens a shard of a version's folder; `blocks` as in `Records`. Raises: DatasetError."""
     file = ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256)
     return Records([file], blocks)
 
 
 def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
-    """Returns the numbers of the records of one shard whose keys have some digests, rising. Raises: DatasetError."""
+    """Finds digests of keys in one shard: the records' numbers, ascending. Raises: DatasetError."""
     numbers = []
     for wanted in sorted(digests, key=_position):
         record = bisect_left(range(len(records)), _position(wanted), key=lambda at: key_at(records, at)[0].position)
-        while record < len(records):  # two keys of one position are neighbours
+        while record < len(records):  # keys of one position are neighbours
             hashed, key = key_at(records, record)
             if hashed.position != _position(wanted):
                 break
@@ -131,12 +124,12 @@ def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
 
 
 def key_digest(record: bytes) -> bytes:
-    """Returns the digest of a record's key. Raises: RowError: it is no record."""
+    """Returns the digest of a record's key. Raises: RowError."""
     return digest(bytes(parse([record], KEY_ALONE)[KEY][0]))
 
 
 def key_at(records: Records, record: int) -> tuple[KeyHash, bytes]:
-    """Reads a record's key, with its hashes. Raises: DatasetError: the record is damaged, or the shard is."""
+    """Reads a record's key, with its hashes. Raises: DatasetError: the record or the shard is damaged."""
     with naming_damage(records, record):
         (data,) = records.read(np.array([record]))
         key = bytes(parse([data], KEY_ALONE)[KEY][0])
@@ -145,11 +138,7 @@ def key_at(records: Records, record: int) -> tuple[KeyHash, bytes]:
 
 @contextmanager
 def naming_damage(records: Records, first: int = 0) -> Iterator[None]:
-    """Names the shard and the record where one of those that are read, from number `first` on, is damaged.
-
-    Raises:
-        DatasetError: it is.
-    """
+    """Names shard and record in the error for a damaged one; `first` is the number of row 0. Raises: DatasetError."""
     try:
         yield
     except RowError as error:
@@ -160,19 +149,14 @@ def _position(key_digest: bytes) -> int:
     return int.from_bytes(key_digest[8:16], "big")
 
 
-TOGETHER_BYTES = 16 << 20  # 16 MiB of records at a time, or one record
+TOGETHER_BYTES = 16 << 20  # 16 MiB of records at a time, or one larger record
 
 
 def copy_without(records: Records, writer: ShardWriter, removed: Collection[int]) -> list[bytes]:
-    """Copies the records of a shard but some, each checked by its CRC-32C; returns the data of those left out.
-
-    Args:
-        records: one shard's.
-        writer: an open writer of the new shard and its index.
-        removed: the numbers of the records to leave out.
+    """Copies one shard without the records `removed`, and returns their data; checks each CRC-32C.
 
     Raises:
-        DatasetError: a record is damaged, or a file is missing or not of its size.
+        DatasetError: a record is damaged, or a file is missing or has another size.
         OSError: the new shard cannot be written.
     """
     left_out, leave = list[bytes](), set(removed)
@@ -192,7 +176,7 @@ MOST_LINE_BYTES = 1 << 20  # 1 MiB: a place, a key and a message
 
 
 class RejectLine(TypedDict, total=False):
-    """A rejected row, as far as it is read."""
+    """The fields read of a rejected row."""
 
     id: str | None
     column: str | None
@@ -203,11 +187,7 @@ class RejectLine(TypedDict, total=False):
 
 
 def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yields the lines of a file of rejects, as they are and as they are read; of an empty file none.
-
-    Raises:
-        DatasetError: the file leaves the folder, is missing, damaged, or larger than 2 GiB; a line is than 1 MiB.
-    """
+    """Yields rejects, raw and parsed. Raises: DatasetError: the file is unusable or over 2 GiB, a line over 1 MiB."""
     for number, line in enumerate(BytesIO(read_inner(folder, path, MOST_BYTES)), start=1):
         try:
             if len(line) > MOST_LINE_BYTES:
@@ -215,9 +195,7 @@ def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict
             reject = parse_json(line)
             read_as(reject, RejectLine, "a reject")
         except DatasetError as error:
-            raise DatasetError(
-                f"{folder / path}, line {number:,}, is broken ({error}): run `recordmill verify`"
-            ) from None
+            raise DatasetError(f"{folder / path}, line {number:,}: {error}; run `recordmill verify`") from None
         yield line, reject
 
 
@@ -228,25 +206,21 @@ class Rejected:
     entry: Json
     """The manifest's entry."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """The files that differ, by path."""
+    """The changed files, by path."""
     digests: set[bytes] = field(default_factory=set)
-    """The digests of the keys that were taken out."""
+    """The digests of the removed keys."""
     removed: int = 0
     by_span: Counter[str] = field(default_factory=Counter)
-    """The number of rows taken out, by span."""
+    """The number of removed rows, by span."""
 
     @property
     def spans(self) -> set[str]:
-        """The spans that they belonged to."""
+        """The spans of the removed rows."""
         return set(self.by_span)
 
 
 def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Rejected:
-    """Takes forgotten rows out of the rejects of a version.
-
-    Raises:
-        DatasetError: a file of rejects cannot be read, or is broken.
-    """
+    """Removes forgotten rows from a version's rejects. Raises: DatasetError: a file is unreadable or broken."""
     known, reasons = set(gone.digests), Counter[str](manifest.rejects.get("by_reason", {}))
     result, listed = Rejected(dict(manifest.rejects)), list[Json]()
     for file in manifest.rejects.get("files", []):
@@ -275,7 +249,7 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
 
 
 def _lines(folder: Location, path: str) -> Iterator[tuple[bytes, bytes | None, str]]:
-    """Yields the lines of a file of rejects, each with the digest of the row's key, if it has one, and the reason."""
+    """Yields the lines of a file of rejects: (line, digest of the row's key if any, reason)."""
     for line, reject in read_reject_lines(folder, path):
         id_ = reject.get("id")
         key = None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))

@@ -1,7 +1,7 @@
 """Recordmill: raw data in; a versioned, training-ready TFRecord dataset out; one reader that feeds it to a model.
 
-Names load when they are first used, so that reading a dataset imports NumPy, Pillow and google-crc32c alone, and only
-`build` imports Beam, TensorFlow and tf.Transform.
+Names load at their first use: reading a dataset imports only NumPy, Pillow and google-crc32c, and only `build` imports
+Beam, TensorFlow and tf.Transform.
 
 >>> from recordmill import open_dataset
 >>> train = open_dataset("out/emoji").training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.input import Input
-    from recordmill.pipeline.reader.metrics import with_progress
+    from recordmill.pipeline.reader.iteration import with_progress
     from recordmill.pipeline.reader.mix import mix
     from recordmill.pipeline.reader.options import ReadOptions
     from recordmill.pipeline.reader.rows import DamagedRecordError
@@ -63,11 +63,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads a public name from the module that defines it.
-
-    Raises:
-        ModuleNotFoundError: it needs packages of an extra.
-    """
+    """Loads a public name from its module. Raises: ModuleNotFoundError: it needs an extra."""
     try:
         return _load(name)
     except ModuleNotFoundError as error:
@@ -89,7 +85,7 @@ def _load(name: str) -> Any:
         case "mix":
             from recordmill.pipeline.reader import mix as module
         case "with_progress":
-            from recordmill.pipeline.reader import metrics as module
+            from recordmill.pipeline.reader import iteration as module
         case "ArraySpec" | "Ragged":
             from recordmill.transforms.contract import stored as module
         case "DatasetError" | "UserError":

@@ -1,16 +1,19 @@
-"""`recordmill`, and `python -m recordmill`: the command line, where its packages are installed.
+"""`recordmill`, and `python -m recordmill`: the command line.
 
-A machine that only reads datasets has none of them, and gets one line that names the extra to install. So this module
-needs nothing but the standard library.
+A training machine lacks its packages, and gets one line with the extra to install: this module imports nothing else.
 """
 
 import sys
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli.extras import CLI, missing
 
 
 def main() -> None:
-    """Runs the command line; where its packages are missing, prints one line and exits with 2."""
+    """Runs the command line; if packages are missing, prints one line and exits with 2."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"recordmill {VERSION}")
+        return
     if names := missing(CLI):
         extras = 'pip install "recordmill[cli]", or "recordmill[build]" to build datasets'
         print(f"recordmill: the command line needs an extra: {extras} (missing: {', '.join(names)})", file=sys.stderr)

@@ -1,8 +1,7 @@
 """A published dataset: open it, look at it, and read it for a training.
 
-The version is fixed when the dataset is opened: a build that is published meanwhile changes nothing for this object.
-Opening loads NumPy alone. Functions here import where they are called, so that decoders, workers, pictures and lists of
-versions load at their first use.
+Opening fixes the version: a later build does not change this object. Opening loads only NumPy; decoders, workers,
+pictures, stores and lists of versions load at their first use, by imports inside functions.
 
 >>> dataset = open_dataset("out/emoji")  # doctest: +SKIP
 >>> train = dataset.training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
@@ -14,21 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from recordmill.pipeline.dataset import manifest as manifests
 from recordmill.pipeline.dataset.file_names import shard_paths
-from recordmill.pipeline.dataset.manifest import (
-    MANIFEST_FILE,
-    VERSIONS_FOLDER,
-    Manifest,
-    read_latest,
-    read_manifest,
-    version_folder,
-    which_versions,
-)
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
 from recordmill.pipeline.reader.steps import Steps
-from recordmill.pipeline.reader.version_files import RemotePath, readable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,6 +27,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.inspection.records import Record
     from recordmill.pipeline.reader.batches import RowSource
     from recordmill.pipeline.reader.input import Input
+    from recordmill.pipeline.reader.version_files import Folder
     from recordmill.transforms.numpy.augment.base import Augmentation
 
 Options = ParamSpec("Options")
@@ -45,7 +37,7 @@ Made = TypeVar("Made")
 def _takes(
     options: Callable[Options, ReadOptions],
 ) -> Callable[[Callable[..., Made]], Callable[Concatenate["Dataset", Options], Made]]:
-    """Types a method by the options that it takes: `ReadOptions` alone has their names, types and defaults."""
+    """Types a method's options by `ReadOptions`, which alone lists names, types and defaults."""
     return lambda method: method
 
 
@@ -53,61 +45,64 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
     """Opens a dataset.
 
     Args:
-        path: the folder that was built into, or a version's own folder, the one with `dataset.json`: on this machine,
-            or a URL of an object store, `s3://bucket/out/emoji` or `gs://…`.
-        version: a version's name, its number (`#3`), a part of its name, `-1`, the version published before the live
-            one, or `live`, the default.
+        path: a build's output folder, or a version's own folder, with `dataset.json`: local, or a URL of an object
+            store, `s3://bucket/out/emoji` or `gs://…`.
+        version: a version's name, a part of it, its number (`#3`), `-1` for the version published before the live one,
+            or `live`, the default.
 
     Raises:
-        DatasetError: nothing is there, or it cannot be read; the message says what to do.
+        DatasetError: the dataset is missing or unreadable.
     """
     folder = _folder(str(path))
     if (folder / MANIFEST_FILE).is_file():
         if version is not None:
             raise DatasetError(f"{folder} is one version's own folder: leave version='{version}' out")
         return Dataset(folder, read_manifest(folder))
-    wanted = read_latest(folder).version if version in (None, "live") else str(version)
-    chosen = version_folder(folder, wanted)
+    wanted = manifests.read_latest(folder).version if version in (None, "live") else str(version)
+    chosen = manifests.version_folder(folder, wanted)
     if not (chosen / MANIFEST_FILE).is_file():
-        chosen = version_folder(folder, _find(folder, wanted, is_named=wanted == version))
+        chosen = manifests.version_folder(folder, _find(folder, wanted, is_named=wanted == version))
     return Dataset(chosen, read_manifest(chosen))
 
 
-def _folder(path: str) -> Path | RemotePath:
+def _folder(path: str) -> "Folder":
     scheme, mark, rest = path.partition("://")
     if mark and scheme not in ("file", "local"):
+        from recordmill.pipeline.reader.version_files import RemotePath
+
         return RemotePath(path.removesuffix("/"))
-    return Path(rest if mark else path).absolute()  # links in a local folder are looked at, however it is named
+    return Path(rest if mark else path).absolute()  # reading checks a local folder's links, whatever its name
 
 
-def _find_key(folder: Path | RemotePath, manifest: Manifest, key: str | bytes) -> list[tuple[str, int]]:
-    """Returns the shards' files and the numbers in them of a key's rows. Raises: DatasetError: rows share records."""
+def _find_key(folder: "Folder", manifest: Manifest, key: str | bytes) -> list[tuple[str, int]]:
+    """Returns a key's rows: (shard file, number in the shard). Raises: DatasetError: rows share records."""
     from recordmill.pipeline.rows import find_records
 
     found = find_records(folder, manifest, key)
     return [(shard_paths(str(folder), row.shard).full[0], row.record) for row in found]
 
 
-def _find(folder: Path | RemotePath, wanted: str, *, is_named: bool) -> str:
-    """Returns the name of the version that is meant. Raises: DatasetError: none is, or `LATEST` alone names it."""
+def _find(folder: "Folder", wanted: str, *, is_named: bool) -> str:
+    """Returns the full name of a wanted version. Raises: DatasetError: it is missing."""
+    from recordmill.pipeline.reader.version_files import readable
     from recordmill.pipeline.versions.listing import find, list_versions
 
     with readable(str(folder)):
         if is_named:
             return find(str(folder), wanted).version
-        there = which_versions([version.manifest.version for version in list_versions(str(folder))])
-        raise DatasetError(f"{folder / 'LATEST'} names a version that is not there: '{wanted}'; {there}")
+        there = manifests.which_versions([version.manifest.version for version in list_versions(str(folder))])
+        raise DatasetError(f"{folder / 'LATEST'} names a missing version: '{wanted}'; {there}")
 
 
 class Dataset(DatasetVersion):
     """One version of a dataset, read from its own folder alone.
 
     Attributes:
-        folder: the version's folder: an absolute `Path`; of a URL a `RemotePath`, whose `str` is the URL.
+        folder: the version's folder: an absolute `Path`; for a URL a `RemotePath` (`str` gives the URL).
         manifest: its `dataset.json`.
     """
 
-    folder: Path | RemotePath
+    folder: "Folder"
 
     def _repr_html_(self) -> str:
         """Shows the dataset in a notebook: splits, features, and some records."""
@@ -118,20 +113,20 @@ class Dataset(DatasetVersion):
     def batches_per_epoch(
         self, split: str, batch_size: int, *, drop_remainder: bool = True, host_count: int = 1
     ) -> int:
-        """Counts the batches that each host gets of `training_input`; without `drop_remainder`, of `evaluation_input`.
+        """Counts each host's batches of `training_input`; without `drop_remainder`, of `evaluation_input`.
 
         Raises:
-            DatasetError: there is no such split, or a value is out of its range.
+            DatasetError: the split is unknown, or a value is out of range.
         """
         given = ReadOptions(split, batch_size=batch_size, host_count=host_count, drop_remainder=drop_remainder)
         records = sum(end - first for _, first, end in ranges(split, self.splits))
         return Steps(records, given.batch_size, 0, given.host_count, drop_remainder).of_epoch
 
     def records(self, split: str | None = None, **choice: Any) -> "Iterator[Record]":
-        """Returns records for people, one after another: `dataset.records("test", label="cat", limit=5)`.
+        """Yields records for people: `dataset.records("test", label="cat", limit=5)`.
 
         Args:
-            split: a split's name; None: all splits, one after another.
+            split: a split's name; None: all splits in turn.
             **choice: the arguments of `pipeline.inspection.records.read_records`: `key`, `label`, `span`, `positions`,
                 `features` and `limit`.
 
@@ -140,7 +135,7 @@ class Dataset(DatasetVersion):
             images with their format, size and `pillow()`.
 
         Raises:
-            DatasetError: there is no such split, class or feature, or a record is damaged.
+            DatasetError: a split, class or feature is unknown, or a record is damaged.
         """
         from recordmill.pipeline.inspection.records import read_records
 
@@ -152,16 +147,16 @@ class Dataset(DatasetVersion):
         """Draws records as a model gets them: `dataset.preview("test", augment=[RandomResizedCrop(224)])`.
 
         Args:
-            split: a split's name; None: all splits, one after another.
-            augment: augmentations; each image is shown as the first epochs of a training with `seed=0` may change it.
+            split: a split's name; None: all splits in turn.
+            augment: augmentations; each image appears as in the first epochs of a training with `seed=0`.
             limit: the most records.
             **choice: the other arguments of `records`: `key`, `label`, `span`, `positions`.
 
         Returns:
-            An RGB image of Pillow's, which a notebook shows and `save` writes.
+            A Pillow image, RGB: a notebook shows it, `save` writes it.
 
         Raises:
-            DatasetError: as `records`; no record fits, or an augmentation does not fit the images.
+            DatasetError: as `records`; or no record matches, or an augmentation does not fit the images.
         """
         from recordmill.pipeline.facts.preview import preview
 
@@ -169,24 +164,24 @@ class Dataset(DatasetVersion):
 
     @_takes(ReadOptions)
     def training_input(self, split: str = "train", **options: Any) -> "Input":
-        """Returns a split in an order that each epoch shuffles anew.
+        """Returns a split, reshuffled each epoch.
 
         The order and every random change are functions of the dataset, `seed`, the epoch and the position alone: any
-        step can be asked for at once, and no buffer is kept. Each iteration over the input is the next epoch.
+        step is available at once, without a buffer. Each iteration over the input is the next epoch.
 
         Args:
             split: a split's name, a slice (`train[:80%]`, `train[100:]`), or several (`train+validation`).
             **options: the fields of `ReadOptions` but `pad`, such as `batch_size`, `seed`, `augment`, `features`.
 
         Returns:
-            An `Input` of `(features, label)`, or of `features` alone where there is no label: `as_numpy()` iterates
-            over NumPy arrays, `as_tf_data()` is a `tf.data.Dataset`. `features` maps names to arrays of shape
-            [batch, …]. A split of no records gives no batch.
+            An `Input` of `(features, label)`, or of `features` without a label: `as_numpy()` iterates over NumPy
+            arrays, `as_tf_data()` is a `tf.data.Dataset`. `features` maps names to arrays of shape [batch, …]. An empty
+            split gives 0 batches.
 
         Raises:
-            DatasetError: a wrong value, a split smaller than a batch that must be full, or a shard that is missing or
-                not of its size.
-            TypeError: there is no such option.
+            DatasetError: a value is wrong, the split is smaller than a full batch, or a shard is missing or has another
+                size.
+            TypeError: an option is unknown.
         """
         return self.input(training_options(split, options))
 
@@ -196,10 +191,10 @@ class Dataset(DatasetVersion):
 
         Args:
             split: as in `training_input`.
-            **options: the fields of `ReadOptions` that decide no order: `batch_size`, `pad`, `features`, `dtype`, ….
+            **options: the fields of `ReadOptions` without those for the order: `batch_size`, `pad`, `features`, ….
 
         Returns:
-            An `Input`, each iteration over which gives the whole split. Without `pad` the last batch may be short.
+            An `Input`; each iteration gives the whole split. Without `pad` the last batch may be short.
 
         Raises:
             DatasetError, TypeError: as `training_input`.
@@ -213,11 +208,11 @@ class Dataset(DatasetVersion):
         return open_input(self.folder, self.manifest, options)
 
     def source(self, split: str, **options: Any) -> "RowSource":
-        """Returns the rows of a split by their numbers: for Grain, PyTorch's samplers, and evaluation by number or key.
+        """Returns a split's rows by number: for Grain, PyTorch's samplers, and evaluation by number or key.
 
         Args:
             split: as in `training_input`.
-            **options: those of `evaluation_input` that concern a row, such as `features` and `dtype`.
+            **options: options of `evaluation_input` for single rows, such as `features` and `dtype`.
 
         Returns:
             A `RowSource`: `len(rows)`, `rows[17]`, `rows.number_of("cats/17.jpg")`.
@@ -233,14 +228,14 @@ class Dataset(DatasetVersion):
         return RowSource(source, partial(_find_key, self.folder, self.manifest))
 
     def held(self) -> AbstractContextManager[None]:
-        """Keeps `recordmill versions prune` from this version while the context lasts: `with dataset.held(): train()`.
+        """Protects this version from `recordmill versions prune`: `with dataset.held(): train()`.
 
         Raises:
-            DatasetError: the version is a copy outside of a dataset's folder, or when it is entered: it was removed.
-            OutputError: when it is entered: the dataset's folder cannot be written.
+            DatasetError: the version is a copy outside a dataset's folder; on entering: it was removed.
+            OutputError: on entering: the dataset's folder cannot be written.
         """
-        if self.folder.parent.name != VERSIONS_FOLDER:
-            raise DatasetError(f"{self.folder} is no version in a dataset's folder: nobody prunes it")
+        if self.folder.parent.name != manifests.VERSIONS_FOLDER:
+            raise DatasetError(f"{self.folder} is not in a dataset's folder, and is never pruned: leave held() out")
         from recordmill.pipeline.versions.listing import held
 
         return held(str(self.folder.parent.parent), self.folder.name)

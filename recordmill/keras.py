@@ -21,27 +21,26 @@ __all__ = ["InputSpeed", "TrainingCheckpoint", "load_state", "restore_training",
 
 
 def servable(model: Any, dataset: "Dataset | Input", **options: Any) -> "Servable":
-    """Joins the transform of a version with a model that was, or will be, trained on it.
+    """Joins the transform of a version with a model trained on it, or to be trained.
 
     The result takes raw rows by feature, as `serving/` does: strings (the bytes of a file, a text, a name), float32 or
-    int64, each [rows]. It gives `classes` (strings) and `scores` (float32), both [rows, classes] from the best to the
-    worst, where the target is a category and the model gives a score for each class; else `output` (float32), or what
-    the model names itself. Its batches may have any size; of an empty one, all outputs are empty. It has the weights
-    that the model has when it is called or saved.
+    int64, each [rows]. For a category as target and a model with a score per class, it gives `classes` (strings) and
+    `scores` (float32), both [rows, classes], best first; else `output` (float32), or the model's own names. Batches
+    may have any size; an empty one gives empty outputs. Calling and saving use the model's weights at that moment.
 
     Args:
-        model: a `keras.Model` whose inputs are named after features or their parts, in a list, in a mapping, or one; a
+        model: a `keras.Model` with inputs named after features or their parts, in a list, in a mapping, or one; a
             `keras.Sequential`; or a subclass, which gets the mapping of features.
-        dataset: the input that it learns from, whose features, target, `dtype`, `text_length` and `masks` apply; or the
-            version, read as without options; in a folder of this machine.
+        dataset: the training's input, for its features, target, `dtype`, `text_length` and `masks`; or the version,
+            read without options; in a local folder.
         **options: `activation`, `softmax` or `sigmoid`, for a model that gives logits; `top`, the number of classes to
-            give, by default all; `prepare`, a function of tensors by feature that returns what the model takes, where
-            it was trained on others than the input's own, such as cropped images.
+            give, by default all; `prepare`, a function from tensors by feature to the model's inputs, if it was trained
+            on other ones than the input's, such as cropped images.
 
     Raises:
-        UserError: the model takes features, shapes or types that a served row has not.
-        UnsafeGraphError: `serving/` is not what the manifest says. DatasetError: the dataset is at a URL, or TensorFlow
-            is not installed.
+        UserError: the model takes features, shapes or types that a served row does not have.
+        UnsafeGraphError: `serving/` differs from the manifest. DatasetError: the dataset is at a URL, or TensorFlow is
+            not installed.
     """
     check_installed("tensorflow", "TensorFlow", "recordmill[tf]")
     from recordmill.pipeline.servable import Servable

@@ -20,6 +20,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import block_cache
 from recordmill.pipeline.reader.block_cache import FOLDER, MARK, Block, BlockCache
 from tests.constants import constants
+from tests.messages import raises
 
 SIZE = 1000
 
@@ -82,7 +83,7 @@ def test_what_could_not_be_fetched_leaves_nothing(tmp_path: Path) -> None:
         raise DatasetError("cut off")
 
     cache, asked = BlockCache(str(tmp_path)), list[Block]()
-    with pytest.raises(DatasetError, match="cut off"):
+    with raises(DatasetError, "cut off"):
         cache.read(block(1), [(SIZE, SIZE + 1)], fails)
     assert kept(tmp_path) == []
     read(cache, 1, asked)
@@ -183,7 +184,7 @@ def test_a_full_disk_costs_a_part_of_the_cache(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(DatasetError, match=r"file/cache/recordmill-blocks .* cache="):
+    with raises(DatasetError, "file/cache/recordmill-blocks", "cache="):
         BlockCache(str(tmp_path / "file/cache")).read(block(1), [(SIZE, SIZE + 1)], content)
 
 
@@ -223,11 +224,11 @@ def test_files_that_are_not_the_caches_stay(tmp_path: Path) -> None:
     ],
     ids=["a link", "files", "open to others", "a file"],
 )
-def test_a_folder_that_is_not_the_caches_is_refused(harm: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_foreign_folder_is_refused(harm: Callable[[Path], None], tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     harm(tmp_path / FOLDER)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(DatasetError, match=r"recordmill-blocks .* cache="):
+    with raises(DatasetError, str(tmp_path / FOLDER), "cache="):
         BlockCache(tmp_path).read(block(1), [(SIZE, SIZE + 1)], content)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -241,7 +242,7 @@ def test_a_folder_that_is_not_the_caches_is_refused(harm: Callable[[Path], None]
     ],
     ids=["removed", "a link", "a second name"],
 )
-def test_a_mark_that_is_lost_is_made_anew(harm: Callable[[Path], None], tmp_path: Path) -> None:
+def test_a_lost_mark_is_restored(harm: Callable[[Path], None], tmp_path: Path) -> None:
     """As `rm -rf` of the folder does it while trainings go on, or a backup by hard links."""
     asked: list[Block] = []
     read(BlockCache(tmp_path), 1, asked)
@@ -257,7 +258,7 @@ def test_a_mark_that_is_lost_is_made_anew(harm: Callable[[Path], None], tmp_path
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     read(BlockCache(tmp_path), 1, [])
     os.chown(tmp_path / FOLDER, 65534, 65534)
-    with pytest.raises(DatasetError, match=r"another user's"):
+    with raises(DatasetError, str(tmp_path / FOLDER), "another user's", "cache="):
         BlockCache(tmp_path).read(block(2), [(2 * SIZE, 2 * SIZE + 1)], content)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch, JAX and Keras learn from a dataset where there is no TensorFlow: `make test-frameworks`.
+"""PyTorch, JAX and Keras learn from a dataset without TensorFlow: `make test-frameworks`.
 
 `RECORDMILL_FRAMEWORKS` names the Python of an environment with `examples/frameworks/requirements.lock`.
 """
@@ -16,6 +16,7 @@ import pytest
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.spec.model import load_spec
 from tests.emulators import free_port
+from tests.messages import assert_names
 
 ROOT = Path(__file__).parents[1]
 IMAGES = 900
@@ -72,7 +73,7 @@ def test_a_model_learns_without_tensorflow(script: str, interpreter: str, shapes
 def test_a_model_that_was_not_trained_is_told(script: str, interpreter: str, shapes: Path) -> None:
     done = train(interpreter, script, shapes, epochs=0)
     assert done.returncode == 1
-    assert f"{script}: the model did not learn" in done.stderr
+    assert_names(done.stderr, script)
 
 
 def start(interpreter: str, program: str, *arguments: str, **environment: str) -> "subprocess.Popen[str]":

@@ -1,4 +1,4 @@
-"""The gate of a build: which files of both versions it reads, and what it does where they cannot be read."""
+"""The gate of a build: the files it reads of both versions, and its judgement if one is unreadable."""
 
 import hashlib
 import json
@@ -13,6 +13,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Latest, Manifest
 from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.base import Base
+from tests.messages import assert_names
 
 SPEC = parse_spec(
     "name: d\nsource: {format: jsonl, path: a.jsonl}\nlabel: label\nfeatures: {label: {kind: category}}\n"
@@ -30,7 +31,7 @@ def span(day: str) -> Span:
 
 
 def write(folder: Path, version: str, days: list[str]) -> Manifest:
-    """Writes a version whose days have one label each, and half of the rows the other one."""
+    """Writes a version; each day has one of two labels, in turn."""
     rows = {"read": 5600, "written": 5600}
     manifest = Manifest("d", version, "00" * 32, "label", FEATURES, {"train": SPLIT}, {}, rows)
     whole = FeatureProfile(5600, ids={0: 2800, 1: 2800}, tokens=5600)
@@ -56,7 +57,7 @@ def live(tmp_path: Path) -> Path:
 
 
 def judged(live: Path, version: str, days: list[str], damage: str = "") -> dict[str, Any]:
-    """Judges a new version, one of whose files is damaged."""
+    """Judges a new version, with one file damaged."""
     folder = live.parent / version
     manifest = write(folder, version, days)
     if damage:
@@ -80,7 +81,7 @@ def test_what_is_usual_is_kept_by_a_build_without_a_new_span(live: Path) -> None
 
 
 @pytest.mark.parametrize("days", [DAYS, DAYS[1:6]])
-def test_what_is_usual_is_looked_for_again_where_it_could_not_be_read(live: Path, days: list[str]) -> None:
+def test_an_unreadable_history_is_read_again(live: Path, days: list[str]) -> None:
     report = live / "spans" / DAYS[0] / "report.json"
     whole = report.read_text()
     report.write_text("{")
@@ -95,8 +96,7 @@ def test_what_is_usual_is_looked_for_again_where_it_could_not_be_read(live: Path
 def test_a_damaged_new_version_is_held_back(live: Path, damage: str) -> None:
     judgement = judged(live, "v2", DAYS, damage)
     (line,) = breach_lines(judgement)
-    assert line.startswith("not_compared of features is 1, more than 0: ")
-    assert f"v2 is damaged: {live.parent}/v2/{damage}" in line
+    assert_names(line, "not_compared", "features", "1", "0", f"{live.parent}/v2/{damage}")
     assert judgement["figures"]["rows_lost"] == {"all": 0.0, "train": 0.0}
     assert judgement["usual"]["rows"][DAYS[6]] == 800
 

@@ -1,4 +1,4 @@
-"""A training that is killed and goes on ends where one ends that was not: the same batches, the same weights."""
+"""A training killed and resumed ends like an undisturbed one: the same batches, the same weights."""
 
 import json
 import time
@@ -13,6 +13,7 @@ from recordmill import Input, open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.keras_callback import FILE, InputSpeed, TrainingCheckpoint, load_state, restore_training
 from tests import hand_made
+from tests.messages import raises
 
 EPOCHS = 3
 OF_EPOCH = 5  # steps: 10 records, 2 a batch
@@ -50,7 +51,7 @@ def training(dataset: Path, **options: Any) -> Input:
 
 
 def model(dropout: float = 0.5, **options: Any) -> Any:
-    """A model whose weights follow from every batch, its place in the order, and random numbers."""
+    """A model with weights that depend on every batch, the order and random numbers."""
     keras.utils.set_random_seed(1)
     image = keras.Input((hand_made.HEIGHT, hand_made.WIDTH, 3), name="image")
     out = keras.layers.Dense(1)(keras.layers.Dropout(dropout)(keras.layers.Flatten()(image)))
@@ -109,7 +110,7 @@ def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: P
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {FILE, saved["weights"]}
 
 
-def test_files_that_are_no_checkpoint_stay(dataset: Path, tmp_path: Path) -> None:
+def test_other_files_stay(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "best.weights.h5").write_bytes(b"mine")
     (tmp_path / "000000005-1.weights.h5").hardlink_to(tmp_path / "best.weights.h5")
     train = training(dataset)
@@ -117,7 +118,7 @@ def test_files_that_are_no_checkpoint_stay(dataset: Path, tmp_path: Path) -> Non
     assert (tmp_path / "best.weights.h5").read_bytes() == b"mine"
     saved = json.loads((tmp_path / FILE).read_text())
     (tmp_path / FILE).write_text(json.dumps(saved | {"weights": "../best.weights.h5"}))
-    with pytest.raises(DatasetError, match="is no file of weights"):
+    with raises(DatasetError, "../best.weights.h5", "weights file"):
         restore_training(tmp_path, model(), train)
 
 
@@ -182,17 +183,17 @@ def test_the_stage_that_takes_longest_is_known(dataset: Path) -> None:
 
 def test_wrong_uses_are_told(dataset: Path, tmp_path: Path) -> None:
     train = training(dataset)
-    with pytest.raises(DatasetError, match="every_steps is how many steps .* got 0"):
+    with raises(DatasetError, "every_steps", "got 0"):
         TrainingCheckpoint(train, tmp_path, every_steps=0)
     for content in (None, "", "{}", "[]"):
         if content is not None:
             (tmp_path / FILE).write_text(content)
-        with pytest.raises(DatasetError, match=f"{FILE} is no checkpoint of a training .*: begin anew in another fol"):
+        with raises(DatasetError, FILE, "another folder"):
             load_state(tmp_path)
     fit(train, model(), TrainingCheckpoint(train, tmp_path))
     other = open_dataset(dataset).training_input(batch_size=5, seed=7, features=["image"])
-    with pytest.raises(DatasetError, match="another global batch size"):
+    with raises(DatasetError, "global batch size: 2", "5"):
         restore_training(tmp_path, model(), other)
     unbuilt = keras.Sequential([keras.layers.Dense(1)])
-    with pytest.raises(DatasetError, match="build the model before its weights are restored"):
+    with raises(DatasetError, "not built", "call it on a batch"):
         restore_training(tmp_path, unbuilt, training(dataset))

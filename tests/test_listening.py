@@ -1,4 +1,4 @@
-"""What a build opens can be reached by the processes of its own user alone, and by no other machine."""
+"""Sockets of a build are reachable only for processes of the same user on the same machine."""
 
 import os
 import socket
@@ -93,7 +93,7 @@ def test_a_pool_beside_a_task_manager_is_on_the_loopback_address(tmp_path: Path)
         command = ["-m", "recordmill.pipeline.build.beam.worker_pool", "--port", port]
         pool = start_python(*command, cwd=tmp_path, stdout=log.fileno(), stderr=log.fileno())
     try:
-        wait_until(lambda: b"the pool listens" in (tmp_path / "log").read_bytes() or not pool.is_alive())
+        wait_until(lambda: f"127.0.0.1:{port}".encode() in (tmp_path / "log").read_bytes() or not pool.is_alive())
         opened = {place for _, place in ports(listening([psutil.Process(pool.pid)]))}
     finally:
         pool.terminate()

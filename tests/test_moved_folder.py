@@ -1,4 +1,4 @@
-"""A dataset does not know where it was built: a spec copied with its data and its output to another folder goes on."""
+"""A dataset does not depend on its folder: a spec copied with its data and output to another folder goes on."""
 
 import json
 import os
@@ -151,7 +151,7 @@ class _KilledError(Exception):
 
 @pytest.mark.slow
 def test_a_build_that_was_killed_goes_on_where_it_is_moved_to(tmp_path: Path) -> None:
-    """It makes no shard again, and opens no image: their digests are known. A copy's files have no known content."""
+    """Keeps all shards and opens 0 images, as their digests are cached; a copy's files are digested again."""
     folder, notes = write(tmp_path / "one", SPECS["named images"]), list[str]()
 
     def kill(stage: str) -> None:
@@ -165,5 +165,5 @@ def test_a_build_that_was_killed_goes_on_where_it_is_moved_to(tmp_path: Path) ->
     other = folder.rename(tmp_path / "other")
     with opened() as files:
         assert build_in(other, Listener(on_note=notes.append)).is_new
-    assert "going on with an earlier build: the transform graph and 2 of 2 shards are kept" in notes
+    assert any("2 of 2 shards" in note for note in notes)
     assert not [file for file in files if file.endswith(".png")]

@@ -3,11 +3,10 @@
 import threading
 from collections import Counter
 
-import pytest
-
 from recordmill.pipeline.build.images import image_files
 from recordmill.pipeline.build.images.image_files import HELD, IN_FLIGHT, ReadAhead
 from tests.constants import constants
+from tests.messages import raises
 
 NAMES = [(f"{number}",) for number in range(3 * IN_FLIGHT)]
 
@@ -56,7 +55,7 @@ def test_many_are_under_way_before_the_first_has_come() -> None:
 def test_an_error_comes_where_it_is_asked_for() -> None:
     ahead = ReadAhead(Reads(), [("a",), ("damaged",), ("b",)])
     assert ahead("a") == b"a"
-    with pytest.raises(OSError, match="damaged"):
+    with raises(OSError, "damaged"):
         ahead("damaged")
     assert ahead("b") == b"b"
     ahead.close()

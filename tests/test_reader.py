@@ -19,6 +19,7 @@ from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.contract.kinds import read_description
 from tests import hand_made
+from tests.messages import raises
 
 TRAIN = [f"row/{number}" for number in range(10)]
 
@@ -83,9 +84,7 @@ def test_an_impossible_shape_is_one_line(copied: Path, side: int) -> None:
     manifest = json.loads((copied / "dataset.json").read_text())
     manifest["features"]["image"]["shape"] = [side, side, 3]
     (copied / "dataset.json").write_text(json.dumps(manifest))
-    with pytest.raises(
-        DatasetError, match=rf"^'image': .* shape \[{side}, {side}, 3\], and no side has more than 16,384"
-    ):
+    with raises(DatasetError, "'image'", f"[{side}, {side}, 3]", "16,384"):
         open_dataset(copied).training_input(batch_size=1)
 
 
@@ -94,9 +93,7 @@ def test_a_batch_that_memory_does_not_hold_is_one_line(copied: Path) -> None:
     manifest["features"]["text"]["max_length"] = 10**15
     (copied / "dataset.json").write_text(json.dumps(manifest))
     batches = open_dataset(copied).training_input(batch_size=2, features=["text"]).as_numpy()
-    with pytest.raises(
-        DatasetError, match=r"^memory is not enough for a batch of 2 records \(.* bytes\): take a smaller"
-    ):
+    with raises(DatasetError, "memory", "2 records", "smaller batch_size"):
         next(batches)
 
 
@@ -110,7 +107,7 @@ def test_the_special_entries_stand_in_their_places(dataset: Dataset) -> None:
 @pytest.mark.parametrize("key", ["first_id", "oov_buckets"])
 def test_special_entries_without_end_are_refused(dataset: Dataset, key: str) -> None:
     description = {**dataset.features["text"], key: 1 << 60}
-    with pytest.raises(DatasetError, match="a vocabulary has no 1,152,921,504,606,846,976 special entries"):
+    with raises(DatasetError, "vocabulary", "1,152,921,504,606,846,976"):
         read_vocabulary(dataset.folder, read_description(description))
 
 
@@ -118,13 +115,11 @@ def test_a_broken_description_is_named_when_its_input_is_made(dataset: Dataset) 
     text = {key: value for key, value in hand_made.FEATURES["text"].items() if key != "padding_id"}
     broken = {**dataset.features, "text": text, "count": {"kind": "sound"}}
     changed = Dataset(dataset.folder, replace(dataset.manifest, features=broken))
-    with pytest.raises(DatasetError, match="'text': a feature of kind text has no `padding_id` in dataset.json"):
+    with raises(DatasetError, "'text'", "`padding_id`", "dataset.json"):
         changed.training_input("train", batch_size=2, features=["text"])
-    with pytest.raises(
-        DatasetError, match="'count': a feature is of kind 'sound', which this Recordmill does not know"
-    ):
+    with raises(DatasetError, "'count'", "'sound'"):
         changed.training_input("train", batch_size=2, features=["count"])
-    with pytest.raises(DatasetError, match="'text': a feature of kind text has no `padding_id`"):
+    with raises(DatasetError, "'text'", "`padding_id`"):
         changed.vocabulary("text")
     assert changed.training_input("train", batch_size=2, features=["price"]).batches_per_epoch  # which is whole
 
@@ -153,18 +148,18 @@ def test_ids_become_words(feature: str, ids: Any, words: Any, dataset: Dataset) 
 
 
 @pytest.mark.parametrize(
-    ("ids", "message"),
+    ("ids", "facts"),
     [
-        ([6], "there is no word of id 6: the vocabulary has the ids 0 to 5"),
-        ([[2, -1]], "there is no word of id -1"),
-        ([0.5], "there is no word of id 0.5"),
-        (3, "ids are a list or an array, got 3"),
-        (np.int64(3), "ids are a list or an array, got"),
-        ("tree", "ids are a list or an array, got 'tree'"),
+        ([6], ("id 6", "0 to 5")),
+        ([[2, -1]], ("id -1", "0 to 5")),
+        ([0.5], ("id 0.5", "0 to 5")),
+        (3, ("ids", "list or an array", "got 3")),
+        (np.int64(3), ("ids", "list or an array", "got")),
+        ("tree", ("ids", "list or an array", "got 'tree'")),
     ],
 )
-def test_what_is_no_id_is_refused(ids: Any, message: str, dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match=message):
+def test_an_invalid_id_is_refused(ids: Any, facts: tuple[str, ...], dataset: Dataset) -> None:
+    with raises(DatasetError, *facts):
         dataset.to_words("text", ids)
 
 
@@ -173,7 +168,7 @@ def test_without_a_label_there_are_only_features(tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path)
     batch = next(iter(dataset.training_input(batch_size=5)))
     assert set(batch) == set(hand_made.FEATURES)
-    with pytest.raises(DatasetError, match="hand has no label; `class_names"):
+    with raises(DatasetError, "hand", "label", "`class_names"):
         dataset.classes  # noqa: B018
 
 
@@ -182,46 +177,43 @@ def test_a_label_may_be_a_number(tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path)
     _, prices = next(iter(dataset.evaluation_input("train", batch_size=4)))
     np.testing.assert_array_equal(prices, np.float32([0, 0.125, 0.25, 0.375]))
-    with pytest.raises(DatasetError, match="'price' has no classes: its kind is number"):
+    with raises(DatasetError, "'price'", "classes", "number"):
         dataset.label_counts("train")
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("ask", "facts"),
     [
-        (lambda d: d.training_input(batch_size=0), "batch_size is at least 1, got 0"),
-        (lambda d: d.batches_per_epoch("train", -1), "batch_size is at least 1, got -1"),
-        (lambda d: d.training_input(batch_size=11), "'train' holds 10 records, which is no full batch of 11"),
-        (lambda d: d.evaluation_input("validaton", batch_size=1), "no split 'validaton'; did you mean `validation`"),
-        (lambda d: d.label_counts("x"), "hand has no split 'x'; there are: train, validation, test"),
-        (lambda d: d.training_input(batch_size=1, features=["txt"]), "no feature 'txt'; did you mean `text`"),
-        (lambda d: d.training_input(batch_size=1, features=["category"]), "'category' is the label, .* leave it out"),
-        (
-            lambda d: d.training_input(batch_size=1, features=[], label=None),
-            "features is empty, and neither a label nor",
-        ),
-        (lambda d: d.training_input(batch_size=1, features="text"), "features is a list of names, got 'text'"),
-        (lambda d: d.training_input(batch_size=1, features=7), "features is a list of names or None, got 7"),
-        (lambda d: d.training_input(None, batch_size=1), "split is a string, got None"),
-        (lambda d: d.training_input(batch_size="8"), "batch_size is a whole number, got '8'"),
-        (lambda d: d.training_input(batch_size=1, seed=0.5), "seed is a whole number, got 0.5"),
-        (lambda d: d.training_input(batch_size=1, epochs=True), "epochs is a whole number or None, got True"),
-        (lambda d: d.training_input(batch_size=1, verify="false"), "verify is True or False, got 'false'"),
-        (lambda d: d.training_input(batch_size=1, label=3), "label is a string or None, got 3"),
-        (lambda d: d.training_input(batch_size=1).state(-1), "step is at least 0, got -1"),
-        (lambda d: d.vocabulary("price"), "'price' has no vocabulary: its kind is number"),
-        (lambda d: d.class_names("text"), "'text' has no classes: its kind is text, not category"),
-        (lambda d: d.to_words("colours", [1]), "no feature 'colours'; did you mean `colour`"),
+        (lambda d: d.training_input(batch_size=0), ("batch_size", "at least 1", "got 0")),
+        (lambda d: d.batches_per_epoch("train", -1), ("batch_size", "at least 1", "got -1")),
+        (lambda d: d.training_input(batch_size=11), ("'train'", "10 records", "batch of 11", "drop_remainder=False")),
+        (lambda d: d.evaluation_input("validaton", batch_size=1), ("split 'validaton'", "`validation`")),
+        (lambda d: d.label_counts("x"), ("hand", "split 'x'", "train, validation, test")),
+        (lambda d: d.training_input(batch_size=1, features=["txt"]), ("feature 'txt'", "`text`")),
+        (lambda d: d.training_input(batch_size=1, features=["category"]), ("'category'", "label", "leave it out")),
+        (lambda d: d.training_input(batch_size=1, features=[], label=None), ("features", "empty", "with_key=True")),
+        (lambda d: d.training_input(batch_size=1, features="text"), ("features", "list of names", "'text'")),
+        (lambda d: d.training_input(batch_size=1, features=7), ("features", "list of names", "got 7")),
+        (lambda d: d.training_input(None, batch_size=1), ("split", "string", "got None")),
+        (lambda d: d.training_input(batch_size="8"), ("batch_size", "whole number", "got '8'")),
+        (lambda d: d.training_input(batch_size=1, seed=0.5), ("seed", "whole number", "got 0.5")),
+        (lambda d: d.training_input(batch_size=1, epochs=True), ("epochs", "whole number or None", "got True")),
+        (lambda d: d.training_input(batch_size=1, verify="false"), ("verify", "True or False", "got 'false'")),
+        (lambda d: d.training_input(batch_size=1, label=3), ("label", "string or None", "got 3")),
+        (lambda d: d.training_input(batch_size=1).state(-1), ("step", "at least 0", "got -1")),
+        (lambda d: d.vocabulary("price"), ("'price'", "vocabulary", "number")),
+        (lambda d: d.class_names("text"), ("'text'", "classes", "category")),
+        (lambda d: d.to_words("colours", [1]), ("feature 'colours'", "`colour`")),
     ],
 )
-def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], message: str, dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match=message):
+def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], facts: tuple[str, ...], dataset: Dataset) -> None:
+    with raises(DatasetError, *facts):
         ask(dataset)
 
 
 def test_a_missing_shard_is_named(copied: Path) -> None:
     (copied / "hand-train.tfrecord-00001-of-00004").unlink()
-    with pytest.raises(DatasetError, match=r"/copy/hand-train.tfrecord-00001-of-00004 is missing: copy the vers"):
+    with raises(DatasetError, "/copy/hand-train.tfrecord-00001-of-00004", "missing", "build again"):
         open_dataset(copied).training_input(batch_size=1)
 
 
@@ -229,15 +221,15 @@ def test_a_shard_that_was_cut_between_records_is_named(copied: Path) -> None:
     offsets = np.fromfile(copied / "hand-validation.index-00000-of-00002", "<u8")
     shard = copied / "hand-validation.tfrecord-00000-of-00002"
     shard.write_bytes(shard.read_bytes()[: offsets[2]])
-    message = f"{shard} holds {offsets[2]:,} bytes, expected {offsets[3]:,}: copy the version again, or build again"
-    with pytest.raises(DatasetError, match=message):
+    facts = str(shard), f"{offsets[2]:,} bytes", f"expected {offsets[3]:,}", "build again"
+    with raises(DatasetError, *facts):
         open_dataset(copied).evaluation_input("validation", batch_size=1)
     assert len(list(open_dataset(copied).evaluation_input("train", batch_size=10))) == 1
 
 
 def test_an_empty_shard_must_be_there_too(copied: Path) -> None:
     (copied / "hand-train.tfrecord-00002-of-00004").write_bytes(b"more")
-    with pytest.raises(DatasetError, match="holds 4 bytes, expected 0"):
+    with raises(DatasetError, "hand-train.tfrecord-00002-of-00004", "4 bytes", "expected 0"):
         open_dataset(copied).training_input(batch_size=1)
 
 
@@ -248,19 +240,17 @@ def test_files_that_the_manifest_does_not_list_are_not_read(copied: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "facts"),
     [
-        (lambda path: path.unlink(), "text.vocabulary.txt cannot be read .No such file"),
-        (lambda path: path.write_text("a\ntree\n"), "text.vocabulary.txt and its special ids are 4 words, expected 6"),
-        (lambda path: path.write_bytes(b"a\n\xff\nb\nc\n"), "text.vocabulary.txt is not UTF-8"),
-        (lambda path: path.write_bytes(b""), "are 2 words, expected 6"),
+        (lambda path: path.unlink(), ("No such file",)),
+        (lambda path: path.write_text("a\ntree\n"), ("4 words", "expected 6")),
+        (lambda path: path.write_bytes(b"a\n\xff\nb\nc\n"), ("UTF-8",)),
+        (lambda path: path.write_bytes(b""), ("2 words", "expected 6")),
     ],
 )
-def test_a_vocabulary_that_is_not_what_it_was_is_named(
-    change: Callable[[Path], Any], message: str, copied: Path
-) -> None:
+def test_a_changed_vocabulary_is_named(change: Callable[[Path], Any], facts: tuple[str, ...], copied: Path) -> None:
     change(copied / hand_made.assets("text"))
-    with pytest.raises(DatasetError, match=message):
+    with raises(DatasetError, *facts):
         open_dataset(copied).vocabulary("text")
 
 
@@ -282,18 +272,18 @@ def test_a_dataset_is_read_from_anywhere(copied: Path, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("path", "version", "message"),
+    ("path", "version", "facts"),
     [
-        (".", "v9", "has no version 'v9'; there are v1$"),
-        (".", "../v1", "'../v1' is no version"),
-        ("versions/v1", "v1", "is one version's own folder: leave version='v1' out"),
-        ("versions", None, "nothing has been published in .*versions yet"),
-        ("nowhere", None, "there is no folder .*nowhere"),
+        (".", "v9", ("version 'v9'", "v1")),
+        (".", "../v1", ("'../v1'",)),
+        ("versions/v1", "v1", ("versions/v1", "leave version='v1' out")),
+        ("versions", None, ("versions", "`recordmill build")),
+        ("nowhere", None, ("nowhere", "`--output`")),
     ],
 )
-def test_what_cannot_be_opened_says_why(path: str, version: str | None, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_opened_says_why(path: str, version: str | None, facts: tuple[str, ...], tmp_path: Path) -> None:
     hand_made.write_dataset(tmp_path, version="v1")
-    with pytest.raises(DatasetError, match=message):
+    with raises(DatasetError, *facts):
         open_dataset(tmp_path / path, version)
 
 
@@ -309,5 +299,5 @@ def test_a_version_may_be_meant_by_its_place(tmp_path: Path) -> None:
 
 def test_a_pointer_to_a_version_that_is_gone_says_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "LATEST").write_text(Latest("gone", 7).to_text())
-    with pytest.raises(DatasetError, match="LATEST names a version that is not there: 'gone'; no version is there$"):
+    with raises(DatasetError, str(tmp_path / "LATEST"), "'gone'"):
         open_dataset(tmp_path)

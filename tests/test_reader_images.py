@@ -25,6 +25,7 @@ from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.pixels import placed, resize
 from recordmill.transforms.tensorflow import image_decode
 from recordmill.transforms.tensorflow.image_properties import orientation
+from tests.messages import raises
 from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, saved, turned
 from tests.test_image_decode import EVERY_RGBA, TYPES, png_of_type
 
@@ -49,7 +50,7 @@ def check_original(data: bytes) -> None:
 
 @cache
 def graph(what: str, channels: int = 3) -> Any:
-    """TensorFlow's way of decoding, made once: eagerly each call makes its graphs anew."""
+    """TensorFlow's way of decoding, made once: eager calls would rebuild its graphs."""
     signature = [tf.TensorSpec([], tf.string)]
     asked = options(channels=channels)
     way = orientation if what == "orientation" else lambda data: image_decode.decode(data, asked)
@@ -130,7 +131,7 @@ def test_originals_are_turned_upright(form: str, turn: int) -> None:
 def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
     _, data = png_of_type(colour, depth, transparent)
     if (colour, depth, transparent) == (2, 16, True):
-        with pytest.raises(DecodeError, match="TensorFlow alone decodes"):
+        with raises(DecodeError, "TensorFlow"):
             decode_original(data, options(), 1)
     else:
         check_original(data)
@@ -171,10 +172,10 @@ def test_other_formats(data: bytes) -> None:
     ],
     ids=lambda data: f"{data[:4]!r}{len(data)}",
 )
-def test_what_is_no_whole_image_is_an_error(data: bytes, backend: None) -> None:
-    with pytest.raises(DecodeError, match="cut off or damaged|neither JPEG nor PNG"):
+def test_a_damaged_image_is_an_error(data: bytes, backend: None) -> None:
+    with pytest.raises(DecodeError, match="damaged|neither JPEG nor PNG"):
         decode(data, 3)
-    with pytest.raises(DecodeError, match="cut off or damaged"):
+    with raises(DecodeError, "damaged"):
         decode_original(data, options(), 1)
 
 
@@ -311,21 +312,21 @@ def test_images_that_an_augmentation_brings_to_one_size_may_be_missing() -> None
 
 @pytest.mark.parametrize("augment", [None, Augment((RandomFlip(),), np.zeros((3, 2)))], ids=["plain", "augmented"])
 @pytest.mark.parametrize(
-    ("bad", "message"),
+    ("bad", "facts"),
     [
-        (saved(SMOOTH)[:300], "image 'x' cannot be decoded: .* cut off or damaged"),
-        (saved(PIXELS[:9]), r"image 'x' has the shape \[9, 27, 3\], not \[18, 27, 3\]"),
-        (saved(SMOOTH), r"image 'x' has the shape \[47, 66, 3\], not \[18, 27, 3\]"),
-        (b"GIF89a", "image 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b'GIF89a'"),
-        (b"", "image 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b''"),
+        (saved(SMOOTH)[:300], ("'x'", "damaged")),
+        (saved(PIXELS[:9]), ("'x'", "[9, 27, 3]", "[18, 27, 3]")),
+        (saved(SMOOTH), ("'x'", "[47, 66, 3]", "[18, 27, 3]")),
+        (b"GIF89a", ("'x'", "neither JPEG nor PNG", "b'GIF89a'")),
+        (b"", ("'x'", "neither JPEG nor PNG", "b''")),
     ],
     ids=["cut", "smaller", "larger", "no image", "nothing"],
 )
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_image_that_is_not_as_described_is_an_error_of_its_row(
-    bad: bytes, message: str, dtype: str, augment: Augment | None
+def test_an_image_unlike_its_description_is_an_error_of_its_row(
+    bad: bytes, facts: tuple[str, ...], dtype: str, augment: Augment | None
 ) -> None:
     reader = ImageReader("x", description("jpeg", [18, 27, 3]), dtype, augment)
-    with pytest.raises(RowError, match=message) as raised:
+    with raises(RowError, *facts) as raised:
         reader.images([saved(), memoryview(bad), saved()])
     assert raised.value.row == 1

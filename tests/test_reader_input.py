@@ -28,6 +28,7 @@ from recordmill.augment import (
 from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.contract.stored import ArraySpec, Ragged
 from tests import hand_made
+from tests.messages import raises
 
 TRAIN = [f"row/{number}" for number in range(10)]
 FORMS: dict[str, Callable[[Input], Iterator[Any]]] = {
@@ -135,7 +136,7 @@ def test_epochs_in_one_iteration_are_those_of_several(dataset: Dataset, form: An
     assert keys(form(one)) == [batch for _ in range(3) for batch in keys(several.as_numpy())]
     assert len(one) == 9
     endless = dataset.training_input(batch_size=3, epochs=-1, with_key=True)
-    with pytest.raises(TypeError, match="epochs=-1 has no end"):
+    with raises(TypeError, "epochs=-1"):
         len(endless)
     batches = form(endless)
     assert [keys(iter([next(batches)]))[0] for _ in range(9)] == keys(one.as_numpy())
@@ -178,7 +179,7 @@ def test_numbers_and_names_may_be_numpys(dataset: Dataset) -> None:
 
 def test_a_state_is_of_the_latest_iteration_or_of_a_step(dataset: Dataset) -> None:
     given = dataset.training_input(batch_size=3)
-    with pytest.raises(DatasetError, match=r"state\(\) needs a step here"):
+    with raises(DatasetError, "state()", "step"):
         given.state()
     batches = given.as_numpy()
     next(batches)
@@ -192,9 +193,7 @@ def test_a_state_is_of_the_latest_iteration_or_of_a_step(dataset: Dataset) -> No
 def test_a_state_of_a_balance_by_another_label_is_refused(dataset: Dataset) -> None:
     state = dataset.training_input(batch_size=4, balance=True).state(1)
     other = dataset.training_input(batch_size=4, balance=True, label="colour")
-    with pytest.raises(
-        DatasetError, match="another label: 'category', this input's is 'colour'; give the input the sa"
-    ):
+    with raises(DatasetError, "label: 'category'", "'colour'", "same arguments"):
         other.resume(state)
     del state["label"]  # a state of an earlier release
     assert other.resume(state).source.given.start_step == 1
@@ -226,15 +225,15 @@ def test_a_state_keeps_its_lanes_and_one_of_the_order_before_is_refused(dataset:
     alone = dataset.training_input(batch_size=7, shuffle="blocks").resume(state)
     assert alone.state(step=2)["lanes"] == 245
     for old in (None, 0, "240"):
-        with pytest.raises(DatasetError, match=r"order of blocks that this Recordmill has no more: .* set_epoch\(1\)$"):
+        with raises(DatasetError, "lanes", "set_epoch(1)"):
             dataset.training_input(batch_size=7, shuffle="blocks").resume({**state, "lanes": old})
 
 
 def test_a_state_of_another_global_batch_is_refused(dataset: Dataset) -> None:
     state = dataset.training_input(batch_size=3).state(step=2)
-    with pytest.raises(DatasetError, match="another global batch size: 3, this input's is 4; batch_size times"):
+    with raises(DatasetError, "global batch size: 3", "4", "batch_size times"):
         dataset.training_input(batch_size=4).resume(state)
-    with pytest.raises(DatasetError, match="another seed: 0, this input's is 1"):
+    with raises(DatasetError, "seed: 0", "1"):
         dataset.training_input(batch_size=3, seed=1).resume(state)
 
 
@@ -263,7 +262,7 @@ def test_hosts_pad_by_default(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("hosts", [2, 5])
 def test_training_hosts_have_as_many_batches(hosts: int, dataset: Dataset) -> None:
-    """Also where there are more hosts than shards."""
+    """Also with more hosts than shards."""
     given = [
         dataset.training_input(batch_size=1, host_index=host, host_count=hosts, with_key=True) for host in range(hosts)
     ]
@@ -395,47 +394,56 @@ def test_ragged_texts_are_ragged_tensors(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("ask", "facts"),
     [
-        (lambda d: d.training_input(batch_size=1, shuffle="all"), "shuffle is one of global, blocks, none, got 'all'"),
-        (lambda d: d.training_input(batch_size=1, on_error="x"), "on_error is one of raise, skip, got 'x'"),
-        (lambda d: d.training_input(batch_size=1, host_index=2, host_count=2), "host_index is 0 to host_count - 1"),
-        (lambda d: d.training_input(batch_size=4, host_count=3), "no full batch of 4 on 3 hosts: take a smaller"),
-        (lambda d: d.training_input(batch_size=1, epochs=0), "epochs is how many one iteration gives, at least 1"),
-        (lambda d: d.training_input(batch_size=1, start_step=-1), "start_step is at least 0, got -1"),
-        (lambda d: d.training_input(batch_size=1, threads=0), "threads is at least 1, got 0"),
-        (lambda d: d.training_input(batch_size=1, dtype="int8"), "dtype is one of uint8, float32, bfloat16, got 'int8"),
-        (lambda d: d.training_input(batch_size=1, features=["price"], dtype="uint8"), "dtype='uint8' is for images"),
-        (lambda d: d.training_input(batch_size=1, text="rows"), "text is one of padded, bucketed, ragged, packed"),
-        (lambda d: d.training_input(batch_size=1, features=["price"], text="ragged"), "text='ragged' is for texts"),
+        (lambda d: d.training_input(batch_size=1, shuffle="all"), ("shuffle", "global, blocks, none", "'all'")),
+        (lambda d: d.training_input(batch_size=1, on_error="x"), ("on_error", "raise, skip", "'x'")),
+        (
+            lambda d: d.training_input(batch_size=1, host_index=2, host_count=2),
+            ("host_index", "host_count - 1", "2 of 2"),
+        ),
+        (lambda d: d.training_input(batch_size=4, host_count=3), ("batch of 4", "3 hosts", "smaller batch_size")),
+        (lambda d: d.training_input(batch_size=1, epochs=0), ("epochs", "at least 1", "got 0")),
+        (lambda d: d.training_input(batch_size=1, start_step=-1), ("start_step", "at least 0", "got -1")),
+        (lambda d: d.training_input(batch_size=1, threads=0), ("threads", "at least 1", "got 0")),
+        (lambda d: d.training_input(batch_size=1, dtype="int8"), ("dtype", "uint8, float32, bfloat16", "'int8'")),
+        (
+            lambda d: d.training_input(batch_size=1, features=["price"], dtype="uint8"),
+            ("dtype='uint8'", "image", "leave it out"),
+        ),
+        (lambda d: d.training_input(batch_size=1, text="rows"), ("text", "padded, bucketed, ragged, packed", "'rows'")),
+        (
+            lambda d: d.training_input(batch_size=1, features=["price"], text="ragged"),
+            ("text='ragged'", "leave it out"),
+        ),
         (
             lambda d: d.training_input(batch_size=1, text="bucketed"),
-            "goes by the sizes of records, .* images 'image'",
+            ("text='bucketed'", "'image'", "text='padded'"),
         ),
-        (lambda d: d.training_input(batch_size=1, text="packed"), "so that only a text can be read, not image, text"),
+        (lambda d: d.training_input(batch_size=1, text="packed"), ("text='packed'", "image, text", "label=None")),
         (
             lambda d: d.training_input(batch_size=1, text_length=0),
-            "text_length is a number of ids, at least 1, or 'lon",
+            ("text_length", "at least 1", "0"),
         ),
         (
             lambda d: d.training_input(batch_size=1, label="price", balance=True),
-            "needs a label that is a category, got",
+            ("balance=True", "category", "got number"),
         ),
-        (lambda d: d.training_input("train[:x]", batch_size=1), "cannot be read at 'train.:x.': a split is written"),
-        (lambda d: d.training_input(batch_size=1, augment=["flip"]), "augment holds 'flip'; give changes such as"),
+        (lambda d: d.training_input("train[:x]", batch_size=1), ("'train[:x]'", "train[100:200]")),
+        (lambda d: d.training_input(batch_size=1, augment=["flip"]), ("augment", "'flip'")),
         (
             lambda d: d.training_input(batch_size=1, augment={"text": []}),
-            "augment is for images, and 'text' is not among image",
+            ("augment", "'text'", "image"),
         ),
     ],
 )
-def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], message: str, dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match=message):
+def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], facts: tuple[str, ...], dataset: Dataset) -> None:
+    with raises(DatasetError, *facts):
         ask(dataset)
 
 
 def test_evaluation_has_no_option_of_training(dataset: Dataset) -> None:
-    with pytest.raises(TypeError, match="evaluation_input has no option 'shufle'"):
+    with raises(TypeError, "evaluation_input", "'shufle'"):
         dataset.evaluation_input("train", batch_size=1, shufle="none")
 
 
@@ -487,9 +495,9 @@ def test_views_of_an_image_with_boxes_are_refused_at_once(tmp_path: Path) -> Non
     boxes = {"kind": "boxes", "image": "image", "stored": "float32", "length": "varying", "max_length": None}
     hand_made.write_dataset(tmp_path, {**hand_made.FEATURES, "mask": hand_made.image(), "boxes": boxes})
     dataset = open_dataset(tmp_path)
-    message = r"boxes belong to one: leave the boxes out, features=\[…\]"
+    facts = "boxes", "features=[…]"
     for augment in ([Views([RandomFlip()])], {"image": [RandomFlip(), Views([])]}, {"image": Mask([Views([])])}):
-        with pytest.raises(DatasetError, match=message):
+        with raises(DatasetError, *facts):
             dataset.training_input(batch_size=2, augment=augment)
     dataset.training_input(batch_size=2, augment={"mask": [Views([])]})
     dataset.training_input(batch_size=2, augment=[Views([])], features=["image"])

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, open_dataset, with_progress
-from recordmill.pipeline.reader.iteration import Iteration
+from recordmill.pipeline.reader.iteration import Iteration, OnDevice
 from recordmill.pipeline.reader.keras_data import KerasBatches
-from recordmill.pipeline.reader.on_device import OnDevice
 from tests import hand_made
+from tests.messages import assert_names, raises
 
 BATCH, OF_EPOCH = 2, 5  # 10 records
 
@@ -82,9 +82,8 @@ def test_a_forked_process_is_refused_and_its_parent_loses_nothing(name: str, dat
     wanted = prices(begin(train(dataset, **how)))
     batches = begin(train(dataset, **how))
     got = prices(next(batches) for _ in range(3))
-    line = f"DatasetError: this iteration belongs to process {os.getpid()}: begin one here, in process "
     for _ in range(2):
-        assert forked(lambda: next(batches)).startswith(line)
+        assert_names(forked(lambda: next(batches)), "DatasetError", f"process {os.getpid()}", "begin one here")
     assert forked(lambda: (getattr(batches, "close", int)(), prices(begin(train(dataset, workers=0))))) == ""
     assert got + prices(batches) == wanted
 
@@ -95,7 +94,7 @@ def test_the_error_that_ended_an_iteration_comes_again(name: str, damaged: Datas
     batches = begin(train(damaged, shuffle="none", with_key=True, features=["image"], **how))
     assert [next(batches)[0]["key"].tolist() for _ in range(2)] == [[b"row/0", b"row/1"], [b"row/2", b"row/3"]]
     for _ in range(3):
-        with pytest.raises(DamagedRecordError, match="record 1 of .*00001-of-00004"):
+        with raises(DamagedRecordError, "record 1", "00001-of-00004"):
             next(batches)
 
 
@@ -120,7 +119,7 @@ def test_a_call_during_a_call_is_refused_and_ends_nothing() -> None:
 
     def made() -> Iterator[int]:
         for number in range(3):
-            with pytest.raises(DatasetError, match="another `next` of this iteration runs: give each thread its own"):
+            with raises(DatasetError, "`next`", "each thread its own"):
                 next(values)
             yield number
 
@@ -138,13 +137,13 @@ def test_an_iteration_that_is_closed_during_a_call_ends_with_it() -> None:
 
     values = Iteration(made(), lambda: closed.append(1))
     assert (next(values), closed) == (1, [1])
-    with pytest.raises(DatasetError, match="was closed"):
+    with raises(DatasetError, "closed"):
         next(values)
 
 
 def test_keras_is_told_of_a_batch_that_was_left_out(damaged: Dataset) -> None:
     batches = by_number(train(damaged, batch_size=1, epochs=1, features=["image"], on_error="skip"))
-    with pytest.raises(DatasetError, match=r"a whole batch was left out, which Keras counts: as_tf_data\(model\)"):
+    with raises(DatasetError, "Keras", "as_tf_data(model)"):
         list(batches)
 
 
@@ -155,7 +154,7 @@ def test_an_iteration_that_is_used_up_stays_so_and_a_closed_one_says_so(dataset:
     assert list(batches) == []
     with train(dataset).as_numpy() as batches:
         next(batches)
-    with pytest.raises(DatasetError, match="was closed: begin another"):
+    with raises(DatasetError, "closed", "begin another"):
         next(batches)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recordmill.pipeline.reader.metrics import Counters, Figures, Meter, with_progress
+from recordmill import with_progress
+from recordmill.pipeline.reader.metrics import Counters, Figures, Meter
 from recordmill.transforms.contract.stored import Ragged
+from tests.messages import assert_names
 
 
 class Clock:
@@ -77,7 +80,7 @@ def test_time_begins_with_the_first_batch() -> None:
 
 
 def test_a_meter_that_has_counted_nothing_tells_so() -> None:
-    assert Meter().figures().line(0) == "step 0 · 0 rows/s · waited for input 0 % of the time"
+    assert_names(Meter().figures().line(0), "step 0", "0 rows/s", "0 %")
 
 
 def test_waiting_for_the_end_is_counted_and_the_end_comes_out() -> None:
@@ -102,8 +105,8 @@ def test_lines_come_every_few_seconds_and_tell_of_these() -> None:
     lines = out.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("step 60")
-    end = " · 800 rows/s · waited for input 1 % of the time · making batches is mostly decoding (75 %)"
-    assert all(line.endswith(end) for line in lines)
+    for line in lines:
+        assert_names(line, " · 800 rows/s · ", "1 %", "decoding (75 %)")
 
 
 def test_steps_and_rates_have_separators_of_thousands() -> None:
@@ -116,8 +119,9 @@ def test_steps_and_rates_have_separators_of_thousands() -> None:
 def test_on_a_terminal_a_line_replaces_the_one_before() -> None:
     out = Terminal()
     list(with_progress(Batches(30, wait=0.0, work=1.0), every=10, out=out))
-    one, two = (f"\rstep {step} · 8 rows/s · waited for input 0 % of the time\x1b[K" for step in (111, 121))
-    assert out.getvalue() == f"{one}{two}\n"
+    assert re.fullmatch(
+        r"\rstep 111 · 8 rows/s · [^\r\n]*\x1b\[K\rstep 121 · 8 rows/s · [^\r\n]*\x1b\[K\n", out.getvalue()
+    )
 
 
 def test_no_line_is_left_open_when_the_loop_is_left() -> None:

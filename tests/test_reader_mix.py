@@ -11,6 +11,7 @@ from recordmill import Dataset, DatasetError, mix, open_dataset
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.mix import drawn, quotas
 from tests import hand_made
+from tests.messages import raises
 
 FEATURES = ["text", "price"]
 
@@ -89,7 +90,7 @@ def test_a_mixture_goes_on_where_it_stopped(dataset: Dataset) -> None:
     state = both.state(step=4)
     assert state["records"] == 16
     assert keys(both.resume(state)) == keys(mix(inputs(dataset), [2, 1], epochs=3, seed=5, start_step=4)) == whole[4:]
-    with pytest.raises(DatasetError, match="another quotas"):
+    with raises(DatasetError, "quotas: [2, 1]", "[1, 1]"):
         mix(inputs(dataset), [1, 1], epochs=3, seed=5).resume(state)
 
 
@@ -110,34 +111,34 @@ def test_a_mixture_is_tf_data_too(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "weights", "message"),
+    ("second", "weights", "facts"),
     [
-        ({}, [1], r"mix takes one weight above 0 for each of its inputs, got \[1\] of 2"),
-        ({}, [1, 0], "one weight above 0"),
-        ({}, [1, float("inf")], "one weight above 0"),
-        ({}, ["a", 1], "one weight above 0"),
-        ({"batch_size": 2}, [1, 1], r"the same batch_size, host_index and host_count: \(2, 0, 1\) is not \(4, 0, 1\)"),
-        ({"features": ["price"]}, [1, 1], "batches of hand and hand do not look alike"),
-        ({"split": "test"}, [1, 1], "'test' of hand holds no record: leave it out"),
+        ({}, [1], ("weight above 0", "[1]", "2")),
+        ({}, [1, 0], ("weight above 0", "[1, 0]")),
+        ({}, [1, float("inf")], ("weight above 0", "[1, inf]")),
+        ({}, ["a", 1], ("weight above 0", "['a', 1]")),
+        ({"batch_size": 2}, [1, 1], ("batch_size", "(2, 0, 1)", "(4, 0, 1)")),
+        ({"features": ["price"]}, [1, 1], ("batches of hand and hand", "price")),
+        ({"split": "test"}, [1, 1], ("'test'", "hand", "leave it out")),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    second: dict[str, Any], weights: list[float], message: str, dataset: Dataset
+    second: dict[str, Any], weights: list[float], facts: tuple[str, ...], dataset: Dataset
 ) -> None:
     first, common = inputs(dataset)[0], {"split": "train", "batch_size": 4, "with_key": True, "features": FEATURES}
-    with pytest.raises(DatasetError, match=message):
+    with raises(DatasetError, *facts):
         mix([first, dataset.training_input(**{**common, **second})], weights)
 
 
 @pytest.mark.parametrize("options", [{"epochs": 0}, {"start_step": -1}, {"threads": 0}, {"workers": -1}], ids=str)
 def test_a_mixture_refuses_what_an_input_refuses(options: dict[str, int], dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match=f"{next(iter(options))} is .* got {next(iter(options.values()))}$"):
+    with raises(DatasetError, next(iter(options)), f"got {next(iter(options.values()))}"):
         mix(inputs(dataset), [1, 1], **options)  # type: ignore[arg-type]
 
 
 def test_an_evaluation_with_weights_is_not_mixed(dataset: Dataset) -> None:
     padded = dataset.evaluation_input("train", batch_size=4, features=FEATURES, pad=True)
-    with pytest.raises(DatasetError, match="not packed, without weights"):
+    with raises(DatasetError, "mix", "pad=True"):
         mix([padded, padded], [1, 1])
 
 
@@ -146,9 +147,7 @@ def test_ids_that_mean_other_words_are_not_mixed(dataset: Dataset, tmp_path: Pat
     other = open_dataset(tmp_path)
     words = Path(other.folder, other.features["category"]["vocabulary"])
     words.write_text("\n".join(reversed(words.read_text().splitlines())) + "\n")
-    with pytest.raises(
-        DatasetError, match=f"the ids of 'category' mean other words in {other.folder} than in .*: build"
-    ):
+    with raises(DatasetError, "'category'", other.folder, dataset.folder, "`classes`"):
         mix([inputs(dataset)[0], inputs(other)[0]], [1, 1])
     without = [inputs(each, label=None)[0] for each in (dataset, other)]
     assert mix(without, [1, 1]).batches_per_epoch == 5

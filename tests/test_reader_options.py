@@ -1,4 +1,4 @@
-"""The options of inputs: each in the docs with its default, each refused where it does not belong."""
+"""The options of inputs: each is in the docs with its default, and refused by the other method."""
 
 import json
 import re
@@ -12,6 +12,7 @@ import pytest
 from recordmill import Dataset, ReadOptions, open_dataset
 from recordmill.pipeline.reader.options import THE_LABEL
 from tests import hand_made
+from tests.messages import raises
 from tests.test_import_tiers import python
 
 PAGE = Path(__file__).parents[1] / "docs/reading.md"
@@ -42,29 +43,25 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "message"),
+    ("method", "options", "facts"),
     [
-        ("training_input", {"batch_sise": 1}, "training_input has no option 'batch_sise'; did you mean `batch_size`?"),
-        ("training_input", {"pad": True}, "training_input has no option 'pad'"),
-        ("training_input", {}, "training_input needs batch_size"),
-        (
-            "evaluation_input",
-            {"batch_size": 1, "dtyp": 1},
-            "evaluation_input has no option 'dtyp'; did you mean `dtype`",
-        ),
-        ("evaluation_input", {"batch_size": 1, "seed": 1}, "evaluation_input has no option 'seed'"),
-        ("evaluation_input", {}, "evaluation_input needs batch_size"),
+        ("training_input", {"batch_sise": 1}, ("'batch_sise'", "`batch_size`")),
+        ("training_input", {"pad": True}, ("'pad'",)),
+        ("training_input", {}, ("batch_size",)),
+        ("evaluation_input", {"batch_size": 1, "dtyp": 1}, ("'dtyp'", "`dtype`")),
+        ("evaluation_input", {"batch_size": 1, "seed": 1}, ("'seed'",)),
+        ("evaluation_input", {}, ("batch_size",)),
     ],
 )
 def test_an_option_of_another_name_is_refused(
-    method: str, options: dict[str, Any], message: str, dataset: Dataset
+    method: str, options: dict[str, Any], facts: tuple[str, ...], dataset: Dataset
 ) -> None:
-    with pytest.raises(TypeError, match=re.escape(message)):
+    with raises(TypeError, method, *facts):
         getattr(dataset, method)("train", **options)
 
 
 def test_an_evaluation_names_its_split(dataset: Dataset) -> None:
-    with pytest.raises(TypeError, match="split"):
+    with raises(TypeError, "split"):
         dataset.evaluation_input(batch_size=2)
 
 
@@ -98,5 +95,5 @@ def test_a_dataset_opens_with_few_modules_and_reads_with_none_of_other_rooms(tmp
     assert done.returncode == 0, done.stderr
     opened, read, batches = json.loads(done.stdout)
     assert batches == 5
-    assert len(opened) <= 45, opened
+    assert len(opened) <= 31, opened
     assert [name for name in (*opened, *read) if name.startswith(OTHER_ROOMS)] == []

@@ -36,6 +36,7 @@ from recordmill.transforms.contract.stored import RowError
 from tests import hand_made
 from tests.emulators import Road
 from tests.memory_store import Answer, Memory, MemoryStore, memory_store
+from tests.messages import raises
 from tests.test_reader_input import assert_equal
 
 URL = "memory://bucket/out/hand"
@@ -105,7 +106,7 @@ def test_what_may_be_opened(memory: Memory, path: str, version: str | None) -> N
 
 def test_what_is_published_later_is_seen(memory: Memory) -> None:
     open_dataset(URL)
-    with pytest.raises(DatasetError, match="has no version 'v2'; there are 2026"):
+    with raises(DatasetError, URL, "'v2'", hand_made.VERSION):
         open_dataset(URL, "v2")
     memory.objects |= {url.replace(hand_made.VERSION, "v2"): data for url, data in memory.objects.items()}
     memory.objects[f"{URL}/LATEST"] = Latest("v2", 2).to_text().encode()
@@ -113,18 +114,18 @@ def test_what_is_published_later_is_seen(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "version", "message"),
+    ("path", "version", "facts"),
     [
-        (URL, "v9", f"{URL} has no version 'v9'; there are {hand_made.VERSION}$"),
-        (URL, "../v1", "'../v1' is no version"),
-        (f"{URL}/versions/{hand_made.VERSION}", "v1", "is one version's own folder: leave version='v1' out"),
-        (f"{URL}/versions", None, f"nothing has been published in {URL}/versions yet"),
-        ("memory://nowhere/out", None, "there is no folder 'memory://nowhere/out'"),
-        ("nothing://bucket/out", None, "nothing://bucket is neither a path nor a URL like gs://"),
+        (URL, "v9", (URL, "'v9'", hand_made.VERSION)),
+        (URL, "../v1", ("'../v1'",)),
+        (f"{URL}/versions/{hand_made.VERSION}", "v1", (hand_made.VERSION, "leave version='v1' out")),
+        (f"{URL}/versions", None, (f"{URL}/versions", "`recordmill build")),
+        ("memory://nowhere/out", None, ("'memory://nowhere/out'", "`--output`")),
+        ("nothing://bucket/out", None, ("nothing://bucket", "gs://")),
     ],
 )
-def test_what_cannot_be_opened_says_why(memory: Memory, path: str, version: str | None, message: str) -> None:
-    with pytest.raises(DatasetError, match=message):
+def test_what_cannot_be_opened_says_why(memory: Memory, path: str, version: str | None, facts: tuple[str, ...]) -> None:
+    with raises(DatasetError, *facts):
         open_dataset(path, version)
 
 
@@ -134,23 +135,21 @@ def read(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("inner", "reads", "message"),
+    ("inner", "reads", "facts"),
     [
-        ("text.vocabulary.txt", read, "text.vocabulary.txt is missing: copy"),
-        ("hand-train.tfrecord-00000-of-00004", read, "hand-train.tfrecord-00000-of-00004 is missing: copy"),
-        ("hand-train.index-00001-of-00004", read, "hand-train.index-00001-of-00004 is missing: copy"),
-        ("LATEST", lambda _: open_dataset(URL), "nothing has been published"),
-        (
-            "dataset.json",
-            lambda _: open_dataset(URL),
-            "LATEST names a version that is not there: .*; no version is there$",
-        ),
+        ("text.vocabulary.txt", read, ("text.vocabulary.txt", "build again")),
+        ("hand-train.tfrecord-00000-of-00004", read, ("hand-train.tfrecord-00000-of-00004", "build again")),
+        ("hand-train.index-00001-of-00004", read, ("hand-train.index-00001-of-00004", "build again")),
+        ("LATEST", lambda _: open_dataset(URL), (URL, "`recordmill build")),
+        ("dataset.json", lambda _: open_dataset(URL), (f"{URL}/LATEST", hand_made.VERSION)),
     ],
 )
-def test_what_is_missing_is_named(memory: Memory, inner: str, reads: Callable[[Dataset], Any], message: str) -> None:
+def test_what_is_missing_is_named(
+    memory: Memory, inner: str, reads: Callable[[Dataset], Any], facts: tuple[str, ...]
+) -> None:
     dataset = open_dataset(URL)
     del memory.objects[next(url for url in memory.objects if url.endswith(inner))]
-    with pytest.raises(DatasetError, match=message):
+    with raises(DatasetError, *facts):
         reads(dataset)
 
 
@@ -158,21 +157,19 @@ FORBIDDEN = Answer(403, "Forbidden")
 
 
 @pytest.mark.parametrize(
-    ("refusals", "message", "status"),
+    ("refusals", "facts", "status"),
     [
-        (
-            {"range": FORBIDDEN, "list": FORBIDDEN},
-            f"^{URL} cannot be read .Forbidden.: check the address, the credentials",
-            1,
-        ),
-        ({"range": RuntimeError("No credentials")}, f"^{URL}/dataset.json cannot be read .No credentials.: check", 1),
-        ({"range": TimeoutError("timed out")}, f"^{URL}/dataset.json cannot be read .timed out.: check", 75),
-        ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, f"there is no folder '{URL}'", 1),
+        ({"range": FORBIDDEN, "list": FORBIDDEN}, (URL, "Forbidden", "credentials"), 1),
+        ({"range": RuntimeError("No credentials")}, (f"{URL}/dataset.json", "No credentials"), 1),
+        ({"range": TimeoutError("timed out")}, (f"{URL}/dataset.json", "timed out"), 75),
+        ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, (f"'{URL}'", "`--output`"), 1),
     ],
 )
-def test_a_store_that_refuses(memory: Memory, refusals: dict[str, Exception], message: str, status: int) -> None:
+def test_a_store_that_refuses(
+    memory: Memory, refusals: dict[str, Exception], facts: tuple[str, ...], status: int
+) -> None:
     memory.refusals = refusals
-    with pytest.raises(DatasetError, match=message) as raised:
+    with raises(DatasetError, *facts) as raised:
         open_dataset(URL)
     assert code_of(raised.value) == status
     assert raised.value.__suppress_context__ or not raised.value.__context__  # a library's error may hold a secret
@@ -181,7 +178,7 @@ def test_a_store_that_refuses(memory: Memory, refusals: dict[str, Exception], me
 def test_objects_are_read_by_a_user_who_may_not_list_them(memory: Memory) -> None:
     memory.refusals = {"list": FORBIDDEN}
     assert len(list(open_dataset(URL).evaluation_input("validation", batch_size=2)))
-    with pytest.raises(DatasetError, match=f"^{URL}.* cannot be read .Forbidden."):
+    with raises(DatasetError, URL, "Forbidden"):
         open_dataset(URL, "v9")
 
 
@@ -211,7 +208,7 @@ def shards(tmp_path: Path) -> Iterator[list[ShardFile]]:
 
 @pytest.fixture
 def fetched(shards: list[ShardFile]) -> list[int]:
-    """The bytes of each range that is asked for."""
+    """The bytes of each requested range."""
     return MemoryStore.memory.fetched
 
 
@@ -290,16 +287,16 @@ def test_damage_on_the_disk_is_fetched_again_and_damage_in_the_store_is_named(
     objects[shards[0].file] = bytes(data)
     assert list(map(bytes, records.read(wanted))) == whole  # from the cache
     shutil.rmtree(cache)
-    with pytest.raises(RowError, match=r"the checksum of its data .* is wrong"):
+    with raises(RowError, "checksum of its data"):
         records.read(wanted)
 
 
-def test_an_object_that_is_replaced_is_not_mixed_with_what_it_was(shards: list[ShardFile]) -> None:
+def test_a_replaced_object_is_not_mixed_with_the_old_one(shards: list[ShardFile]) -> None:
     blocks, objects = np.arange(0, RECORDS, BLOCK), MemoryStore.memory.objects
     tagged = Records(shards, blocks).check()
     Records(tagged, blocks).read(np.arange(3))
     objects[shards[0].file] = objects[shards[0].file][:-1] + b"\0"
-    with pytest.raises(DatasetError, match="was replaced since"):
+    with raises(DatasetError, shards[0].file, "replaced", "open"):
         Records(tagged, blocks).read(np.arange(BLOCK, BLOCK + 3))
     assert Records(shards, blocks).check()[0].tags != tagged[0].tags
 
@@ -324,7 +321,7 @@ def test_no_text_of_a_manifest_names_a_folder_of_the_cache(memory: Memory, cache
     for hostile in ("../../../.bashrc.d", "/tmp/x", digest.upper(), f"{digest}\n", digest[:63], ""):
         shard["sha256"] = hostile
         memory.objects[url] = json.dumps(manifest).encode()
-        with pytest.raises(DatasetError, match=r"sha256: .* is no SHA-256"):
+        with raises(DatasetError, "sha256"):
             open_dataset(URL)
     assert not cache.exists()
 
@@ -364,14 +361,14 @@ def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.slow
 def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_reads_as(open_dataset(output), open_dataset(s3))
-    for path, message in (
-        ("s3://none/hand", "there is no folder 's3://none/hand'"),
-        ("s3://set/none", "there is no folder 's3://set/none'"),
-        ("s3://set/hand/versions", "nothing has been published in s3://set/hand/versions"),
+    for path, remedy in (
+        ("s3://none/hand", "`--output`"),
+        ("s3://set/none", "`--output`"),
+        ("s3://set/hand/versions", "`recordmill build"),
     ):
-        with pytest.raises(DatasetError, match=message):
+        with raises(DatasetError, path, remedy):
             open_dataset(path)
-    with pytest.raises(DatasetError, match=f"{s3} has no version 'v9'; there are {hand_made.VERSION}$"):
+    with raises(DatasetError, s3, "'v9'", hand_made.VERSION):
         open_dataset(s3, "v9")
 
 
@@ -398,7 +395,7 @@ def test_a_public_gcs_bucket_is_read_without_credentials(tmp_path: Path, monkeyp
         monkeypatch.delenv(name, raising=False)
     assert isinstance(GcsStore("set", "hand")._bucket.client._credentials, AnonymousCredentials)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
-    with pytest.raises(OutputError, match=r"gs://set/hand cannot be reached .File .*none.json was not found"):
+    with raises(OutputError, "gs://set/hand", "none.json"):
         _ = GcsStore("set", "hand")._bucket
 
 
@@ -446,5 +443,5 @@ def gcs(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.mark.slow
 def test_gcs(gcs: str, output: Path) -> None:
     check_reads_as(open_dataset(output), open_dataset(gcs))
-    with pytest.raises(DatasetError, match="there is no folder 'gs://set/none'"):
+    with raises(DatasetError, "'gs://set/none'", "`--output`"):
         open_dataset("gs://set/none")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.texts import cut, first_fit, padded, strings, texts
+from tests.messages import raises
 
 LISTS = st.lists(st.lists(st.integers(1, 1 << 40), max_size=9), max_size=12)
 DESCRIPTION = TextDescription(padding_id=0, max_length=None, vocabulary_size=9, unknown_id=1, first_id=2)
@@ -107,15 +108,15 @@ def as_stored(ids: list[int]) -> bytes:
     return np.array(ids, "<i4").tobytes()
 
 
-def test_bytes_that_are_no_ids_are_an_error() -> None:
+def test_invalid_bytes_of_ids_are_an_error() -> None:
     stored = {"": [as_stored([7]), b"abc"], "lengths": ragged([[1], [1]])}
-    with pytest.raises(RowError, match="'x' has 3 bytes, which are no ids of 4 bytes each") as raised:
+    with raises(RowError, "'x'", "3 bytes", "4 bytes") as raised:
         texts("x", replace(DESCRIPTION, packed=4), stored, FinishOptions(), np.empty)
     assert raised.value.row == 1
 
 
 def test_texts_without_a_length_cannot_be_packed() -> None:
-    with pytest.raises(ValueError, match="'x', which has no max_length, give text_length"):
+    with raises(ValueError, "'x'", "max_length", "text_length"):
         ready([[1]], text="packed")
 
 
@@ -124,10 +125,10 @@ def test_texts_without_a_length_cannot_be_packed() -> None:
 )
 def test_rows_that_were_packed_otherwise_are_errors(lengths: list[list[int]], row: int) -> None:
     stored = {"": [as_stored([7]), as_stored([8, 9])], "lengths": ragged(lengths)}
-    with pytest.raises(RowError, match="'x' has . ids in a row of 4, and its texts are of") as raised:
+    with raises(RowError, "'x'", "row of 4") as raised:
         texts("x", replace(DESCRIPTION, packed=4), stored, FinishOptions(), np.empty)
     assert raised.value.row == row
-    with pytest.raises(RowError, match="in a row of 1"):
+    with raises(RowError, "'x'", "row of 1"):
         texts(
             "x",
             replace(DESCRIPTION, packed=1),

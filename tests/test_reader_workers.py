@@ -29,6 +29,7 @@ from recordmill.transforms.contract.stored import ArraySpec, Ragged
 from tests import hand_made
 from tests.constants import constants
 from tests.forked import wait_until_ended
+from tests.messages import assert_names, raises
 from tests.worker_batches import LARGE, Damaged, Each, ManyThings, Pids
 
 ROOT = Path(__file__).parents[1]
@@ -103,21 +104,17 @@ def test_a_worker_imports_the_numpy_reader_alone_and_its_counts_are_summed_here(
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "message"),
+    ("name", "error", "facts"),
     [
-        ("fails", Damaged, "^record 3 is damaged$"),
-        (
-            "is_killed",
-            DatasetError,
-            r"^worker process 0 died of signal 9 \(Killed\): out of memory\? take fewer workers",
-        ),
-        ("exits", DatasetError, "^worker process 0 ended with status 3; its output is above$"),
+        ("fails", Damaged, ("record 3",)),
+        ("is_killed", DatasetError, ("process 0", "signal 9 (Killed)", "fewer workers")),
+        ("exits", DatasetError, ("process 0", "status 3")),
     ],
 )
-def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exception], message: str) -> None:
+def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exception], facts: tuple[str, ...]) -> None:
     batches = in_processes(Each(name), iter(range(9)), 1)
     assert [next(batches)[0] for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(error, match=message):
+    with raises(error, *facts):
         next(batches)
 
 
@@ -125,7 +122,7 @@ def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exce
     ("name", "error", "said"),
     [("breaks", IndexError, "list index out of range"), ("is_odd", RuntimeError, "Odd: 1, 2")],
 )
-def test_an_exception_that_nobody_foresaw_says_where_it_was_raised(name: str, error: type, said: str) -> None:
+def test_an_unforeseen_exception_has_its_place(name: str, error: type, said: str) -> None:
     answer = Maker(pickled_task(Each(name)), SharedMemory(new_file())).answer(3, [])
     raised = pickle.loads(answer.pickled)
     assert answer.failed
@@ -135,11 +132,11 @@ def test_an_exception_that_nobody_foresaw_says_where_it_was_raised(name: str, er
 
 @pytest.mark.parametrize(
     ("task", "why"),
-    [(lambda step: step, "Can't pickle .*<lambda>"), (sys.__stdin__, "cannot pickle '_io.TextIOWrapper' object")],
+    [(lambda step: step, "<lambda>"), (sys.__stdin__, "_io.TextIOWrapper")],
     ids=["lambda", "file"],
 )
 def test_what_cannot_be_sent_is_refused(task: Any, why: str) -> None:
-    with pytest.raises(DatasetError, match=f"this cannot be sent to worker processes .{why}.*: put it into a module"):
+    with raises(DatasetError, why, "workers=0"):
         pickled_task(task)
 
 
@@ -212,7 +209,7 @@ def test_a_file_where_the_program_was_started_is_no_module_of_pythons(
 def test_a_class_of_a_script_is_refused() -> None:
     with script("Mine()") as done:
         _, errors = done.communicate(timeout=60)
-    assert "DatasetError: `Mine` cannot be sent to worker processes from a script: put it into a module" in errors
+    assert_names(errors, "DatasetError", "`Mine`", "workers=0")
 
 
 @pytest.mark.parametrize("when", ["it waits", "it works"])
@@ -272,14 +269,14 @@ def test_threads_make_the_batches_until_the_processes_are_ready(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python", "", None])
-def test_threads_stay_where_a_program_has_no_python(
+def test_threads_replace_processes_without_python(
     program: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
     assert_threads_stay(Each("process"), program or repr(program), caplog)
 
 
-def test_threads_stay_where_a_process_ends_before_it_is_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_threads_replace_processes_that_do_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "go").touch()
     assert_threads_stay(Pids(tmp_path / "go", ends=True), "ended with status 3", caplog)
 
@@ -292,22 +289,21 @@ def assert_threads_stay(task: Any, reason: str, caplog: pytest.LogCaptureFixture
     batches.close()
     assert decided == [(step, os.getpid()) for step in range(len(decided))]
     (warning,) = caplog.messages
-    assert all(part in warning for part in (reason, "threads make the batches"))
+    assert_names(warning, reason, "threads")
     for threads in (0, 1):
-        with pytest.raises(DatasetError, match="workers=0") as refused:
+        with raises(DatasetError, "workers=0", reason):
             deque(in_processes(task, itertools.count(), 2, threads), maxlen=0)
-        assert reason in str(refused.value)
 
 
-def test_threads_stay_where_there_can_be_no_processes() -> None:
+def test_threads_replace_impossible_processes() -> None:
     unpicklable = lambda step: step  # noqa: E731
-    with pytest.raises(DatasetError, match="cannot be sent"):
+    with raises(DatasetError, "worker processes", "workers=0"):
         list(in_processes(unpicklable, iter(range(3)), 2, threads=1))
     assert list(in_processes(unpicklable, iter(range(3)), 2, threads=1, may_stay=True)) == [(0, 0), (1, 1), (2, 2)]
     with constants(worker_module.subprocess, Popen=refuse):
         here = in_processes(Each("process"), iter(range(3)), 2, threads=1, may_stay=True)
         assert set(dict(here).values()) == {os.getpid()}
-        with pytest.raises(DatasetError, match=r"cannot be started \(no more processes\): workers=0 reads without"):
+        with raises(DatasetError, "no more processes", "workers=0"):
             list(in_processes(Each("process"), iter(range(3)), 2, threads=1))
 
 
@@ -328,9 +324,7 @@ def refuse(*_: object, **__: object) -> None:
         (False, 100, 1 << 40, True, 0),
     ],
 )
-def test_the_number_of_processes_where_none_is_said(
-    decodes: bool, steps: int, free: int, tf_data: bool, wanted: int
-) -> None:
+def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, tf_data: bool, wanted: int) -> None:
     spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
     source: Any = SimpleNamespace(
         decodes=decodes,

@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from recordmill.pipeline.reader.tf_data import MOST_BYTES, in_groups
+from tests.messages import raises
 
 MOST = 8
 
@@ -24,7 +25,7 @@ SPECS = [
 
 
 def drawn(seed: int) -> list[NDArray[Any]]:
-    """A batch whose arrays have odd sizes, some of them none."""
+    """A batch of arrays with odd sizes, some empty."""
     rng = np.random.default_rng(seed)
     rows, width = rng.integers(0, 9, 2)
     return [
@@ -79,7 +80,7 @@ def test_batches_before_an_error_come_before_it() -> None:
 
     iterator = in_groups(batches, [tf.TensorSpec([1], tf.int64)], tuple, MOST).as_numpy_iterator()
     assert [int(next(iterator)[0][0]) for _ in range(6)] == list(range(6))
-    with pytest.raises(tf.errors.OpError, match="the seventh is damaged"):
+    with raises(tf.errors.OpError, "the seventh is damaged"):
         next(iterator)
 
 

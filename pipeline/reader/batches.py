@@ -1,4 +1,4 @@
-"""The batches of a split: the batch of each step, in NumPy, as a function of the step alone."""
+"""NumPy batches of a split: each is a function of the step alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,17 +23,16 @@ Batch: TypeAlias = Any
 """`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
 
 
-BATCHES_AHEAD = 2  # ready or in the making, besides one a thread: what evens out how long batches take
+BATCHES_AHEAD = 2  # ready or in the making, besides one per thread: evens out slow batches
 
 
 class Batches(Protocol):
-    """Makes batches; may be called from several threads, and pickles to other processes."""
+    """Makes batches; thread-safe, and pickles to other processes."""
 
     counters: Counters
-    """Seconds by stage, and the number of records left out."""
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
-        """Returns the batches of steps, counted from epoch 0; None where all records of one were left out."""
+        """Returns the batches of steps, counted from epoch 0; None if all records of a batch are damaged."""
 
     def close(self) -> None:
         """Closes files and frees memory."""
@@ -43,31 +42,30 @@ class BatchSource(Protocol):
     """The data behind an input: a split, or a mixture of inputs."""
 
     given: ReadOptions
-    """The options; of a mixture those that concern it, such as `epochs` and `workers`."""
+    """The options; for a mixture its own, such as `epochs` and `workers`."""
     threads: int
-    """Threads that make batches; 0: the one that asks for them."""
+    """Threads that make batches; 0: the caller's."""
     of_epoch: int
     """Steps of an epoch."""
     steps_together: int = 1
-    """Steps that are made at once."""
+    """Steps made per call."""
     decodes: bool
     """Whether images are decoded."""
     is_for_tf_data: bool = False
-    """Whether TensorFlow takes the batches."""
     element_spec: Any
     """The structure of a batch, of `ArraySpec`."""
 
     def order_facts(self) -> dict[str, Any]:
-        """Returns the facts that determine the order of the batches, without the number of hosts."""
+        """Returns the facts that determine the batches' order, without the number of hosts."""
 
     def consumed(self, step: int) -> int:
-        """Counts the records that all hosts have read when a step begins."""
+        """Counts the records read by all hosts before a step."""
 
     def open(self) -> Batches:
-        """Opens the records, and returns the maker of batches."""
+        """Opens the records for reading."""
 
     def starting_at(self, step: int, lanes: int = 0) -> Self:
-        """Returns the same source, beginning at another step, with the order of so many lanes where it has lanes."""
+        """Returns the same source from another step on; `lanes` replaces the order's number of lanes, if any."""
 
 
 class SplitBatches(Batches):
@@ -82,7 +80,7 @@ class SplitBatches(Batches):
         return [self._batch(*each) for each in zip(chosen, self.rows.read(chosen), strict=True)]
 
     def read(self, chosen: Chosen) -> Batch:
-        """Returns a batch of some records. Raises: DamagedRecordError: one cannot be read."""
+        """Returns the batch of given records. Raises: DamagedRecordError."""
         return self._batch(chosen, *self.rows.read([chosen]))
 
     def _batch(self, chosen: Chosen, read: tuple[dict[str, Any], Integers]) -> Batch | None:
@@ -97,7 +95,7 @@ class SplitBatches(Batches):
 
 
 def choose(rows: Rows, step: int) -> Chosen:
-    """Returns the records of a step; with `pad` the split's first record fills a batch up."""
+    """Returns a step's records; `pad` fills the batch with the split's first record."""
     request = rows.request
     epoch, in_epoch = divmod(step, request.steps.of_epoch)
     positions = request.steps.positions(in_epoch)
@@ -109,7 +107,7 @@ def choose(rows: Rows, step: int) -> Chosen:
 
 
 def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:
-    """Takes the label out of the features, and applies the batch's mixtures by their draws."""
+    """Separates the label from the features, and applies the batch's mixtures."""
     label = None if request.label is None else ready.pop(request.label)
     for mixture, drawn in zip(request.mixtures, draws, strict=True):
         ready, label = mixture.apply(ready, label, drawn)
@@ -117,12 +115,12 @@ def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], we
 
 
 def in_structure(request: Request, features: Any, label: Any, weights: Any) -> Batch:
-    """Puts the parts of a batch together, arrays or tensors."""
+    """Joins the parts of a batch: arrays or tensors."""
     parts = [features, *([label] if request.label is not None else []), *([weights] if request.given.pad else [])]
     return tuple(parts) if len(parts) > 1 else features
 
 
-BYTES_TOGETHER = 2 << 20  # 2 MiB of records: a step of NumPy then costs little for each byte
+BYTES_TOGETHER = 2 << 20  # 2 MiB of records: amortizes NumPy's cost per call
 MOST_TOGETHER = 32  # steps
 
 
@@ -133,7 +131,6 @@ class SplitSource(BatchSource):
         self.request, self.given = request, request.given
         self.threads = request.threads
         self.of_epoch = request.steps.of_epoch
-        # More than one for small records only.
         of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
         together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
         images = images_of(request.features)
@@ -165,7 +162,7 @@ class SplitSource(BatchSource):
         return SplitBatches(self.rows())
 
     def rows(self, counters: Counters | None = None) -> Rows:
-        """Opens the records, and reads all labels once where the order follows from them."""
+        """Opens the records; reads all labels once if the order depends on them."""
         rows = Rows(self.request, self._labels, counters)
         if self.given.balance:
             self._labels = rows.labels
@@ -178,11 +175,7 @@ class SplitSource(BatchSource):
 
 
 def element_spec(request: Request) -> Any:
-    """Returns the structure of a batch, from a batch of no rows: there a side that differs from batch to batch is 0.
-
-    Raises:
-        DatasetError: a mixture does not fit the features, or a package is missing.
-    """
+    """Returns the structure of a batch, read off an empty one, where variable sides are 0. Raises: DatasetError."""
     columns = parse([], stored_features(request.features, with_key=request.given.with_key))
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
     ready = finish(request.features, columns, request.given, augment=augment)
@@ -204,18 +197,17 @@ def _specs(batch: Any, rows: int | None) -> Any:
     return ArraySpec(shape, "bytes" if batch.dtype == object else batch.dtype.name)
 
 
-Find = Callable[[str | bytes], Sequence[tuple[str, int]]]
-"""Finds the rows of a key: the files of their shards, and their numbers in the shards."""
+Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (shard file, number in the shard)
 
 
 class RowSource:
-    """The rows of a split in the dataset's own order. Pickles, and may be used by several threads."""
+    """The rows of a split in the dataset's own order. Pickles; thread-safe."""
 
     def __init__(self, source: SplitSource, find: Find) -> None:
-        """Takes the source of an evaluation, and what finds keys. Raises: DatasetError: an option is not for rows."""
+        """Takes the source of an evaluation. Raises: DatasetError: an option is for batches."""
         for name, value in (("host_count", 1), ("pad", False), ("on_error", "raise")):
             if getattr(source.given, name) != value:
-                raise DatasetError(f"{name} is for batches, and rows are asked for one by one: leave it out")
+                raise DatasetError(f"{name} is for batches, and rows come one by one: leave it out")
         self._request, self._find = source.request, find
         self._batches = source.open()
 
@@ -223,28 +215,19 @@ class RowSource:
         return self._request.steps.records
 
     def __getitem__(self, number: int) -> Any:
-        """Returns a row, from 0, or from the end for negative numbers: a batch's structure without its first axis.
-
-        Raises:
-            IndexError: there is no such row.
-            DamagedRecordError: it cannot be read.
-        """
+        """Returns a row, a batch without its first axis. Raises: IndexError: out of range; DamagedRecordError."""
         (row,) = self.__getitems__([number])
         return row
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Returns several rows, read together: PyTorch's `DataLoader` asks by this name."""
+        """Returns several rows, read together; PyTorch's `DataLoader` calls it."""
         positions = range(len(self))
         chosen = self._batches.rows.choose(0, np.array([positions[index(each)] for each in numbers], np.int64))
         batch = self._batches.read(chosen)
         return [_row(batch, row) for row in range(len(numbers))]
 
     def number_of(self, key: str | bytes) -> int:
-        """Returns the number of the row with a key.
-
-        Raises:
-            DatasetError: these rows have no such key, or share records, as packed texts do.
-        """
+        """Finds a row by key. Raises: DatasetError: the key is missing, or rows share records (packed texts)."""
         request = self._request
         firsts = accumulate((shard.records for shard in request.shards), initial=0)
         first_of = {shard.file: first for shard, first in zip(request.shards, firsts, strict=False)}

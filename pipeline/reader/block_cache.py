@@ -1,17 +1,13 @@
-"""Blocks of remote shards on a disk of this machine: fetched once for all processes, epochs and trainings.
+"""Blocks of remote shards on a local disk: fetched once for all processes, epochs and trainings.
 
-The blocks are files of one folder, `recordmill-blocks`, below the folder that the user gives. The cache makes it with
-mode 0700, and marks it with `CACHEDIR.TAG` (https://bford.info/cachedir). It refuses a folder without the mark, of
-another user, or behind a link. A file's name is a digest of its block: the URL and tag of the object, the digest in the
-manifest, and the range of bytes. The cache touches no other file, and no link, pipe, or file with a second name.
+Blocks are files in one folder, `recordmill-blocks`, below the folder that the user gives. The cache makes it with mode
+0700, and marks it with `CACHEDIR.TAG` (https://bford.info/cachedir). It refuses a folder without the mark, another
+user's, or behind a link. A file is named by the digest of its block: the object's URL and tag, the manifest's digest,
+and the byte range. The cache touches no other file, and no link, pipe, or file with a second name.
 
-The process that fetches a block holds the lock of `….part`, which it renames when it is whole; the others wait, or take
-another block. The kernel releases the lock of a process that dies. The blocks that were used longest ago are removed
-when the room is used up. Any file may be removed at any time: it is fetched again.
-
->>> cache = BlockCache("/data/cache", most=100 << 30)                                          # doctest: +SKIP
->>> cache.read(Block("s3://data/a.tfrecord", 0, 1 << 20, '"4f1c"', "9f86…"), [(0, 120)], fetch)  # doctest: +SKIP
-[b"…"]
+A process fetching a block holds the lock of `….part`, and renames it when complete; others wait, or take another block.
+The kernel releases a dead process' lock. A full cache evicts the least recently used blocks. Any file may be removed at
+any time: it is fetched again.
 """
 
 import errno
@@ -34,26 +30,26 @@ FOLDER, MARK = "recordmill-blocks", "CACHEDIR.TAG"
 MARK_TEXT = b"Signature: 8a477f597d28d172789f06886806bc55\n# Blocks of remote shards: recordmill fetches them again.\n"
 PART = ".part"
 NAME = re.compile(rf"[0-9a-f]{{64}}({re.escape(PART)})?")
-# Neither links are followed nor pipes waited for. Windows has none of these flags, and no cache.
+# Refuses links, and does not block on pipes. Windows lacks these flags, and has no cache.
 SAFE = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"))
-SHARE = 64  # of the room, which a process fetches between two looks at what all processes have fetched
-LESS = 0.9  # of the room: what stays when blocks are removed
-STALE_SECONDS = 3600.0  # of an unfinished block that nobody renamed
-USED_SECONDS = 60.0  # between two marks of a block's use
-PATIENCE_SECONDS, POLL_SECONDS = 30.0, 0.01  # for another process that fetches the same block
-TRIES = 3  # to read a block that others remove meanwhile
+SHARE = 64  # of the limit: fetched by a process between two checks of the cache's size
+LESS = 0.9  # of the limit: kept by an eviction
+STALE_SECONDS = 3600.0  # before an abandoned `….part` is removed
+USED_SECONDS = 60.0  # between two updates of a block's time of use
+PATIENCE_SECONDS, POLL_SECONDS = 30.0, 0.01  # waiting for another process to fetch the same block
+TRIES = 3  # to read a block, as others may remove it
 
 
 class Block(NamedTuple):
-    """The bytes of a shard, or of its index, from `start` to `end`."""
+    """The bytes `start` to `end` of a shard or an index."""
 
     path: str
     start: int
     end: int
     tag: str
-    """The store's tag of the object, which changes with its content; empty where it is not known."""
+    """The store's tag of the object, which changes with its content; empty if unknown."""
     sha256: str
-    """The digest of the shard that its manifest states."""
+    """The shard's digest, from the manifest."""
 
     @property
     def name(self) -> str:
@@ -61,25 +57,25 @@ class Block(NamedTuple):
         return _digest(self)
 
 
-@lru_cache(1 << 12)  # a megabyte; neighbouring records are of the same blocks
+@lru_cache(1 << 12)  # a megabyte; neighbouring records share blocks
 def _digest(block: Block) -> str:
     return hashlib.sha256(repr(tuple(block)).encode()).hexdigest()
 
 
 Fetch = Callable[[Block], bytes]
 Spans = Sequence[tuple[int, int]]
-"""The first byte and the end of pieces of a shard."""
+"""(first byte, end) in a shard."""
 
 
 class _NotOursError(OSError):
-    """A file that this cache did not make stands in the place of one."""
+    """A block's path holds something else than a file of this cache."""
 
 
 class BlockCache:
-    """The blocks in a folder. Pickles; threads and processes may share it."""
+    """The blocks in a folder. Pickles; shared by threads and processes."""
 
     def __init__(self, folder: str | Path | None = None, most: int | None = None) -> None:
-        """Takes the folder around, by default the user's, and the most bytes, by default half of the disk's room."""
+        """Takes the parent folder (default: the user's) and the limit in bytes (default: half of the free disk)."""
         self._given, self._most = folder, most
         self._until_look = 0  # bytes to fetch
 
@@ -89,23 +85,18 @@ class BlockCache:
         return os.path.join(os.path.abspath(os.path.expanduser(self._given or user_cache())), FOLDER)
 
     def room(self) -> int:
-        """Returns the bytes that the cache may hold beside what it holds. Raises: DatasetError, as `read`."""
+        """Returns the bytes that the cache may still take. Raises: DatasetError, as `read`."""
         if self._most is not None:
             return self._most
         with self._opened() as folder:
             return _half(folder)
 
     def has(self, block: Block) -> bool:
-        """Whether the block seems to be here."""
+        """Whether the block seems to be cached."""
         return os.path.exists(f"{self.folder}/{block.name}")
 
     def read(self, block: Block, spans: Spans, fetch: Fetch) -> list[bytes]:
-        """Reads spans of a block, and fetches it where it is missing.
-
-        Raises:
-            DatasetError: the folder is not this cache's, or cannot be written.
-            Exception: whatever `fetch` raises.
-        """
+        """Reads spans of a block; fetches a missing block. Raises: DatasetError: the cache is unusable; as `fetch`."""
         for _ in range(TRIES):
             found = self.cached(block, spans)
             if found is not None:
@@ -118,7 +109,7 @@ class BlockCache:
         return [data[start - block.start : end - block.start] for start, end in spans]
 
     def cached(self, block: Block, spans: Spans) -> list[bytes] | None:
-        """Reads spans of a block; None where it is not here."""
+        """Reads spans of a cached block; None if missing."""
         try:
             descriptor = _open(None, f"{self.folder}/{block.name}", os.O_RDONLY)
         except _NotOursError as error:
@@ -147,11 +138,7 @@ class BlockCache:
             os.unlink(block.name, dir_fd=folder)
 
     def fetch(self, block: Block, fetch: Fetch, *, wait: bool = True) -> bytes | None:
-        """Fetches a block and keeps it; None where another process fetched it, or is about to and `wait` is False.
-
-        Raises:
-            DatasetError, Exception: as `read`.
-        """
+        """Fetches and keeps a block; None if another process has, or is doing so without `wait`. Raises: as `read`."""
         part = f"{block.name}{PART}"
         with self._opened() as folder:
             descriptor = self._locked(folder, part, PATIENCE_SECONDS if wait else 0)
@@ -186,16 +173,13 @@ class BlockCache:
             self._shrink(folder, share=0.5)
 
     def _locked(self, folder: int, name: str, seconds: float) -> int | None:
-        """Opens an unfinished block with its lock; None, with a warning if it waited, where the cache cannot have it.
-
-        Who renames the file, keeps it.
-        """
+        """Opens and locks an unfinished block; None if the lock is not available, with a warning after a wait."""
         until = time.monotonic() + seconds
         try:
             while (descriptor := _lock(folder, name)) is None:
                 if time.monotonic() >= until:
                     if seconds:
-                        LOG.warning(f"{self.folder}/{name} has been locked for {seconds:.0f} s: its block is not kept")
+                        LOG.warning(f"{self.folder}/{name} has been locked for {seconds:.0f} s: the block is not kept")
                     return None
                 time.sleep(POLL_SECONDS)
             return descriptor
@@ -208,16 +192,11 @@ class BlockCache:
             return None
 
     def _warn(self, name: str, error: OSError) -> None:
-        """Says that something else stands in the place of a block."""
-        LOG.warning(f"{self.folder}/{name} is no block of this cache ({error.strerror}): it is fetched anew")
+        LOG.warning(f"{self.folder}/{name} is not this cache's ({error.strerror}): its block is fetched again")
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
-        """Opens the folder, made and marked if need be.
-
-        Raises:
-            DatasetError: it is not this cache's, or cannot be made; or a file in it cannot be written.
-        """
+        """Opens the folder; makes and marks a missing one. Raises: DatasetError: it is another's, or not writable."""
         with ExitStack() as opened:
             try:
                 os.makedirs(os.path.dirname(self.folder), exist_ok=True)
@@ -233,7 +212,7 @@ class BlockCache:
                 ) from None
 
     def _shrink(self, folder: int, share: float = 1.0) -> None:
-        """Removes the blocks that were used longest ago, where there are more than the room, or a share of them."""
+        """Evicts the least recently used blocks beyond the limit, or beyond a share of the present size."""
         files = sorted(_files(folder))
         total = sum(size for _, size, _ in files)
         room = min(_half(folder, total) if self._most is None else self._most, int(total * share))
@@ -248,7 +227,7 @@ class BlockCache:
 
 
 def _check_own(folder: int) -> None:
-    """Checks that a folder is this cache's, and marks a new one. Raises: OSError: it is somebody else's."""
+    """Checks that a folder is this cache's, and marks a new one. Raises: OSError."""
     status = os.fstat(folder)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(errno.EPERM, "it is another user's, or its mode is not 0700")
@@ -271,13 +250,13 @@ def _mark(folder: int) -> None:
 
 
 def _half(folder: int, used: int = 0) -> int:
-    """Returns half of the bytes that the disk has room for, with those that the cache uses."""
+    """Returns half of the disk's free bytes and `used` together."""
     disk = os.fstatvfs(folder)
     return (disk.f_bavail * disk.f_frsize + used) // 2
 
 
 def _open(folder: int | None, name: str, flags: int) -> int:
-    """Opens a file of the cache. Raises: OSError; _NotOursError: it is a link or a pipe, or has another name."""
+    """Opens a file of the cache. Raises: OSError; _NotOursError: it is a link, a pipe, or has a second name."""
     try:
         descriptor = os.open(name, flags | SAFE, 0o600, dir_fd=folder)
     except OSError as error:
@@ -287,7 +266,7 @@ def _open(folder: int | None, name: str, flags: int) -> int:
     status = os.fstat(descriptor)
     if not has_one_name(status) or status.st_uid != os.geteuid():
         os.close(descriptor)
-        raise _NotOursError(errno.EPERM, "it is no file, another user's, or has a second name")
+        raise _NotOursError(errno.EPERM, "it is not a plain file, another user's, or has a second name")
     return descriptor
 
 
@@ -299,7 +278,7 @@ def _has(folder: int, name: str) -> bool:
 
 
 def _lock(folder: int, name: str) -> int | None:
-    """Opens a file and takes its lock; None where another holds it, or has renamed it meanwhile."""
+    """Opens and locks a file; None if another process holds the lock, or renamed the file meanwhile."""
     import fcntl  # not on Windows, where datasets are read from disks
 
     descriptor = _open(folder, name, os.O_RDWR | os.O_CREAT)
@@ -312,7 +291,7 @@ def _lock(folder: int, name: str) -> int | None:
 
 
 def _files(folder: int) -> Iterator[tuple[float, int, str]]:
-    """Yields when each block was used, its bytes and its name."""
+    """Yields each file's time of use, size and name."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if NAME.fullmatch(entry.name):

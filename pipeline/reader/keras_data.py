@@ -1,8 +1,8 @@
 """An input for Keras: batches in the structure of a model's inputs, and on any backend as a `PyDataset`.
 
-A model's inputs are a list, a mapping, one, or any nest of these, each named after the feature, or the part of one,
-that it takes. `keras.Sequential` takes the one feature that is read. A subclass of `keras.Model` takes the mapping of
-all, since nobody knows its inputs before its first batch.
+A model's inputs are a list, a mapping, one, or any nest of these, each named after a feature or a feature's part.
+`keras.Sequential` takes the single feature read. A subclass of `keras.Model` takes the mapping of all features, since
+its inputs are unknown before the first batch.
 
 >>> model.fit(train.as_tf_data(model), epochs=3)  # doctest: +SKIP
 >>> model.fit(train.as_keras(model), epochs=3, shuffle=False)  # doctest: +SKIP
@@ -11,32 +11,23 @@ all, since nobody knows its inputs before its first batch.
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.reader.batches import Batch, SplitSource, element_spec
+from recordmill.pipeline.reader.iteration import NumpyBatches, NumpyInput
 from recordmill.pipeline.reader.request import Request
 from recordmill.transforms.contract.stored import ArraySpec
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.reader.input import Input, NumpyBatches
 
 
 def inputs_of(
     model: keras.Model, given: Mapping[str, ArraySpec], giver: str, remedy: str
 ) -> Callable[[Mapping[str, Any]], Any]:
-    """Returns the function that takes a model's inputs out of a batch's features, lists as tuples.
+    """Returns a function from a batch's features to a model's inputs, lists as tuples.
 
-    Args:
-        model: the model.
-        given: the features and their parts by name.
-        giver: a name of their origin, for messages.
-        remedy: the next step of a user whose model takes something else, for messages.
-
-    Raises:
-        DatasetError: the model takes another name, shape or type.
+    Messages name the origin of the features, `giver`, and a `remedy`. Raises: DatasetError: name, shape or type differ.
     """
     wanted = getattr(model, "input", None)  # a subclass has none, nor has a Sequential
     if isinstance(model, keras.Sequential):
@@ -63,7 +54,7 @@ def _names(wanted: Any, key: str | None = None) -> Any:
 
 
 def _only(name: str, given: Mapping[str, ArraySpec], giver: str, remedy: str) -> str:
-    """Returns the one feature that is no part of another. Raises: DatasetError: there are others."""
+    """Returns the single feature, parts not counted. Raises: DatasetError: there are several."""
     features = [each for each in given if not any(each.startswith(f"{other}_") for other in given)]
     if len(features) == 1:
         return features[0]
@@ -72,7 +63,7 @@ def _only(name: str, given: Mapping[str, ArraySpec], giver: str, remedy: str) ->
 
 
 def _fits(given: ArraySpec, wanted: Any) -> bool:
-    """Whether Keras takes an array for an input: it adds or removes a last side of 1, and no cast loses a fraction."""
+    """Whether Keras accepts an array for an input: it adds or removes a last side of 1, and a cast keeps fractions."""
     shape, other = given.shape, tuple(wanted.shape)
     if len(shape) + 1 == len(other) and other[-1] == 1:
         other = other[:-1]
@@ -89,14 +80,8 @@ def _fits(given: ArraySpec, wanted: Any) -> bool:
     )
 
 
-def for_model(given: "Input", model: keras.Model) -> Callable[..., Batch]:
-    """Returns the function that puts the parts of a batch into the structure that a model takes.
-
-    It warns where `servable` would refuse the model.
-
-    Raises:
-        DatasetError: the input has not what the model takes.
-    """
+def for_model(given: NumpyInput, model: keras.Model) -> Callable[..., Batch]:
+    """Maps a batch's parts to a model's inputs; warns if `servable` would refuse the model. Raises: DatasetError."""
     features = _features(given.element_spec)
     take = inputs_of(model, features, "the input", "name the model's inputs after features, or choose by features=[…]")
     if isinstance(given.source, SplitSource):
@@ -109,7 +94,7 @@ def for_model(given: "Input", model: keras.Model) -> Callable[..., Batch]:
 
 
 def served_features(request: Request) -> Mapping[str, ArraySpec]:
-    """Returns the features of a batch without what only training has: augmentations, keys, packed or chosen texts."""
+    """Returns a batch's features without training's options: augmentations, keys, packed or chosen texts."""
     given = replace(request.given, augment=(), with_key=False, text="padded", captions="all")
     return _features(element_spec(replace(request, given=given, augment={}, mixtures=())))
 
@@ -120,25 +105,20 @@ def _features(spec: Any) -> Mapping[str, ArraySpec]:
 
 
 def _named(spec: Any) -> Iterator[tuple[str, ArraySpec]]:
-    """Yields the arrays of a batch, each with words for it."""
+    """Yields the arrays of a batch with their names for messages."""
     others = () if isinstance(spec, dict) else spec[1:]
     yield from ((f"'{name}'", array) for name, array in _features(spec).items())
     yield from (("the label", array) for array in others)
 
 
 class KerasBatches(keras.utils.PyDataset):
-    """Batches for `fit`, `evaluate` and `predict`; see `Input.as_keras`.
+    """Batches for `fit` and others; a pass begins with batch 0, and Keras may begin one just for the shapes."""
 
-    A pass begins with batch 0. Keras may begin one just to see the shapes, and then asks again from 0.
-    """
-
-    def __init__(self, given: "Input", for_model: Callable[..., Batch] | None) -> None:
+    def __init__(self, given: NumpyInput, for_model: Callable[..., Batch] | None) -> None:
         for name, spec in _named(given.element_spec):
             if spec.ragged or spec.dtype == "bytes":
                 what = "ragged" if spec.ragged else "strings"
-                raise DatasetError(
-                    f"Keras takes no NumPy arrays of {what}, which {name} is: leave it out by features=[…]"
-                )
+                raise DatasetError(f"{name} is {what}, which Keras does not take as NumPy: leave it out, features=[…]")
         super().__init__()  # one worker: Keras asks in its own thread, and the input makes the batches ahead
         self._input, self._for_model = given, for_model
         self._batches: NumpyBatches | None = None
@@ -146,27 +126,27 @@ class KerasBatches(keras.utils.PyDataset):
 
     @property
     def num_batches(self) -> int | None:
-        """The batches of the pass that begins next, which may be the rest of an epoch; None where it has no end."""
+        """The batches of the next pass, which may be the rest of an epoch; None if endless."""
         if self._input.passes.steps is None:
             return None
         return len(self._steps if self._asked < len(self._steps) else self._input.passes.upcoming)
 
     def __getitem__(self, index: int) -> Batch:
-        """Returns the next batch of a pass. Raises: DatasetError: Keras asks in its own order, or for too many."""
+        """Returns the next batch of a pass. Raises: DatasetError: Keras asks out of order, or for too many."""
         if index == 0:
             self._steps = self._input.passes.upcoming
             self._batches, self._asked = self._input.as_numpy(), 0
         elif self._batches is None or index != self._asked:
-            raise DatasetError("the input has an order of its own: fit(…, shuffle=False)")
+            raise DatasetError("the input gives its batches in order: fit(…, shuffle=False)")
         batch = next(self._batches, None)
         if batch is None:
-            raise DatasetError("a whole batch was left out, which Keras counts: as_tf_data(model), or larger batches")
+            raise DatasetError("Keras counts every batch, and one was skipped: as_tf_data(model), or larger batches")
         self._asked = index + 1
         if self._for_model is None:
             return batch
         return self._for_model(*(batch if isinstance(batch, tuple) else [batch]))
 
     def on_epoch_end(self) -> None:
-        """Goes on with the next epoch, or with this one if Keras did not ask for all of it."""
+        """Moves to the next epoch, or repeats this one from its unread step."""
         step = self._steps.start if self._asked < len(self._steps) else self._steps.stop
         self._input.set_epoch(step // max(1, self._input.batches_per_epoch))

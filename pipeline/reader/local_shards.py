@@ -1,13 +1,9 @@
-"""Shards on this machine: files and their indexes, mapped into memory when they are first read.
+"""Local shards: files and their indexes, memory-mapped at the first read.
 
-Maps are let go, the least recently used first, when there are many, because each holds a file descriptor.
+Each map holds a file descriptor, so the least recently used of many are closed.
 
-Limit: a file that is cut short while it is mapped ends the process with SIGBUS when its missing part is read. A
-version never changes a file; replace a damaged one by a rename, not in place.
-
->>> files = LocalShards([ShardFile("/data/a.tfrecord", "/data/a.index", 2, 120, "…")])  # doctest: +SKIP
->>> files.index(0).tolist()  # doctest: +SKIP
-[0, 50, 120]
+Limit: truncating a mapped file kills the process with SIGBUS when it reads the missing part. A version never changes a
+file; replace a damaged one by a rename, not in place.
 """
 
 import errno
@@ -27,17 +23,17 @@ from recordmill.pipeline.dataset.file_names import index_bytes
 from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
 from recordmill.pipeline.errors import DatasetError
 
-MOST_OPEN = 16_000  # shards; their two maps each are half of what Linux gives a process (vm.max_map_count)
+MOST_OPEN = 16_000  # shards, of two maps each: half of Linux' limit for a process (vm.max_map_count)
 
-COPIED = 2 << 10  # 2 KiB: a copy of less takes less time than a view of a map; a large one also takes fresh memory
+COPIED = 2 << 10  # 2 KiB: up to here a copy is faster than a view of the map
 
 Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
-"""A record with its header and footer; an array shows a map's or a block's own memory."""
+"""A record with its header and footer; an array is a view of a map or a block."""
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """A TFRecord file and its index: absolute paths or URLs, and the manifest's facts about them."""
+    """A TFRecord file and its index: absolute paths or URLs, and the manifest's figures."""
 
     file: str
     index: str
@@ -45,50 +41,38 @@ class ShardFile:
     bytes: int
     sha256: str
     tags: tuple[str, str] = ("", "")
-    """The store's tags of file and index, which change with the content; empty where they are not known."""
+    """The store's tags of file and index, which change with the content; empty if unknown."""
 
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Returns path and bytes of the file, and of the index."""
+        """Returns path and size of the file, and of the index."""
         return (self.file, self.bytes), (self.index, index_bytes(self.records))
 
 
 class Shards(Protocol):
-    """The bytes of a split's shards, local or remote; each shard is named by its number."""
+    """The bytes of a split's shards, local or remote; shards are numbered."""
 
     def index(self, shard: int) -> memoryview:
-        """The index of a shard that holds records: uint64 [records + 1].
-
-        Raises:
-            DatasetError: it is not there, or not of its size.
-        """
+        """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
-        """Reads records by shard and number; where an index is damaged, the bytes that it leads to, or fewer.
-
-        Raises:
-            DatasetError: a shard or its index is not there, or not of its size.
-        """
+        """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file."""
 
     def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
-        """Begins to fetch records that are read next, where that takes time."""
+        """Begins to fetch the records to be read next, if remote."""
         return
 
     def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
-        """Drops copies of damaged records on this machine; returns whether reading them again may help."""
+        """Drops cached copies of damaged records; returns whether a retry may help."""
         return False
 
     def check(self) -> Sequence[ShardFile]:
-        """Checks that every file is there and of its size, and returns the shards with their tags.
-
-        Raises:
-            DatasetError: for the first that is not.
-        """
+        """Checks every file's size, and returns the shards with their tags. Raises: DatasetError."""
 
     def sha256(self, shard: int) -> str:
-        """Returns the digest of a shard's bytes, in hex. Raises: DatasetError if it cannot be read."""
+        """Returns a shard's SHA-256 in hex. Raises: DatasetError."""
 
     def close(self) -> None:
-        """Closes all files; a later read opens them again."""
+        """Closes all files; a later read reopens them."""
 
 
 class LocalShards(Shards):
@@ -104,7 +88,7 @@ class LocalShards(Shards):
         return self._index(shard)
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
-        """See `Shards`. Arrays keep their map, also when it is let go here."""
+        """See `Shards`. Arrays keep their map alive."""
         frames: list[Frame] = []
         mapped = self._mapped
         for shard, record in zip(shards, records, strict=True):
@@ -136,13 +120,13 @@ class LocalShards(Shards):
 
 
 def check_size(path: str, found: int, expected: int) -> None:
-    """Refuses a file of another size. Raises: DatasetError."""
+    """Checks a file's size. Raises: DatasetError."""
     if found != expected:
         raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}: {ADVICE}")
 
 
 def unreadable(path: str, error: Exception) -> DatasetError:
-    """Returns the error for a file that is missing or cannot be read."""
+    """Returns the error for a missing or unreadable file."""
     if isinstance(error, FileNotFoundError):
         return DatasetError(f"{path} is missing: {ADVICE}")
     advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else ADVICE
@@ -150,7 +134,7 @@ def unreadable(path: str, error: Exception) -> DatasetError:
 
 
 def _most_open() -> int:
-    """Returns the most shards to keep open: their two maps each take half of the process' file descriptors."""
+    """Returns the most shards to keep open: two maps each, in half of the process' file descriptors."""
     with suppress(ImportError):  # Windows
         import resource
 
@@ -163,7 +147,7 @@ def _most_open() -> int:
 def _map_shard(
     shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int
 ) -> tuple[memoryview, mmap.mmap, npt.NDArray[np.uint8]]:
-    """A shard's index, and its file twice: slices of the first are copies, of the second views."""
+    """Returns a shard's index, and its file twice: slices of the map are copies, of the array views."""
     file = _map(*shards[number].sizes()[0])
     return index(number), file, np.frombuffer(file, np.uint8)
 
@@ -171,7 +155,7 @@ def _map_shard(
 def _map(path: str, expected: int) -> mmap.mmap:
     try:
         with open_file(path) as file:
-            # Before it is mapped: touching bytes beyond the file's end would end the process.
+            # Before mapping: reading beyond the file's end would kill the process.
             check_size(path, os.fstat(file.fileno()).st_size, expected)
             return mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ)
     except OSError as error:

@@ -1,43 +1,28 @@
-"""Throughput of an input: rows a second, the share of its time that a loop waits, and the stage that takes longest.
+"""Throughput of an input: rows per second, the loop's waiting time, and the slowest stage.
 
 Time begins with the first batch: starting up is not counted.
-
->>> for features, label in with_progress(train.as_numpy()):  # doctest: +SKIP
-...     ...
-step 1,200 · 3,512 rows/s · waited for input 2 % of the time · making batches is mostly decoding (75 %)
 """
 
-import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any
 
-from recordmill.pipeline.reader.iteration import Iteration
 from recordmill.transforms.contract.stored import Ragged
 
-if TYPE_CHECKING:
-    from recordmill.pipeline.reader.input import NumpyBatches
-
 STAGES = ("reading", "parsing", "decoding", "finishing")
-"""Reading the bytes of records; parsing them; decoding and augmenting images; making arrays of the values."""
+"""Reading records; parsing them; decoding and augmenting images; making arrays of the values."""
 SKIPPED = "skipped"
 FETCHED, CACHED, REQUESTS, RETRIES, WAITED = "bytes_fetched", "bytes_cached", "requests", "retries", "fetch_seconds"
-"""The cost of remote shards: bytes that came from the store, bytes of records that came from the cache, requests, those
-of them that were repeated, and seconds of all threads in which batches waited for the store."""
+"""The cost of remote shards: bytes from the store, record bytes from the cache, requests, retries, and the seconds that
+batches waited for the store, in all threads."""
 
 
 class Counters:
-    """Seconds by stage, and skipped records, of all threads and processes.
-
-    Threads may share them; pickled to another process, they begin there at zero.
-
-    Attributes:
-        counts: seconds in each of `STAGES`, the number of records left out, and what remote shards cost.
-    """
+    """Thread-safe sums: seconds by stage, skipped records, the cost of remote shards; a pickled copy starts at zero."""
 
     def __init__(self) -> None:
         self.counts: defaultdict[str, float] = defaultdict(float)
@@ -47,7 +32,7 @@ class Counters:
         return Counters, ()
 
     def add(self, counts: Mapping[str, float]) -> None:
-        """Adds counts, for example another process'."""
+        """Adds counts, such as another process'."""
         with self._lock:
             for name, amount in counts.items():
                 self.counts[name] += amount
@@ -67,26 +52,26 @@ class Counters:
             return dict(self.counts)
 
     def take(self) -> dict[str, float]:
-        """Returns the counts, and sets them to zero."""
+        """Returns the counts, and resets them."""
         with self._lock:
             counts, self.counts = dict(self.counts), defaultdict(float)
         return counts
 
 
 def counters_of(batches: Any) -> Counters:
-    """Returns `batches.counters`, or new ones where it counts nothing."""
+    """Returns `batches.counters`, or new ones if missing."""
     return getattr(batches, "counters", None) or Counters()
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Measurements up to a moment, or between two."""
+    """Measurements up to a moment, or between two moments."""
 
     seconds: float
     batches: int
     rows: int
     waited: float
-    """Seconds in which the loop waited for a batch."""
+    """Seconds that the loop waited for batches."""
     counts: dict[str, float]
     """The totals of `Counters`."""
 
@@ -102,17 +87,17 @@ class Figures:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows by the time, waiting included; 0 where no time has passed."""
+        """Rows per second, waiting included; 0 if no time has passed."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def waited_share(self) -> float:
-        """The part of the time in which the loop waited, 0 to 1."""
+        """The share of the time that the loop waited, 0 to 1."""
         return min(1.0, self.waited / self.seconds) if self.seconds > 0 else 0.0
 
     @property
     def longest_stage(self) -> tuple[str, float] | None:
-        """The stage that most of making batches is, and its share, 0 to 1; None where nothing was timed."""
+        """The slowest stage, and its share of all stages, 0 to 1; None if nothing was timed."""
         spent = {stage: self.counts.get(stage, 0.0) for stage in STAGES}
         total = sum(spent.values())
         stage = max(STAGES, key=spent.__getitem__)
@@ -132,15 +117,10 @@ class Figures:
 
 
 class Meter:
-    """Measures one loop over batches.
-
-    Attributes:
-        batches: how many were given out.
-        rows: of all of these.
-    """
+    """Measures one loop over batches: `batches` and `rows` count what was given out."""
 
     def __init__(self, counters: Counters | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Takes the counters of what makes the batches, and a clock in seconds."""
+        """Takes the counters of the batches' maker, and a clock in seconds."""
         self._counters = counters or Counters()
         self._clock = clock
         self._first: Figures | None = None
@@ -158,47 +138,18 @@ class Meter:
             self._waited += self._clock() - start
 
     def count(self, batch: Any) -> None:
-        """Counts a batch that is given out: the rows of its first array."""
+        """Counts a batch, and the rows in its first array."""
         self.batches += 1
         self.rows += _rows(batch)
         if self._first is None:
             self._first = self._now()
 
     def figures(self) -> Figures:
-        """Returns the measurements since the first batch came, which is not among the batches."""
+        """Returns the measurements since the first batch, which is not counted."""
         return self._now().since(self._first or self._now())
 
     def _now(self) -> Figures:
         return Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
-
-
-def with_progress(batches: "NumpyBatches", every: float = 10.0, out: TextIO | None = None) -> Iterator[Any]:
-    """Returns the batches, and prints every few seconds how fast they come and how long they were waited for.
-
-    Args:
-        batches: the iterator that `as_numpy` gave.
-        every: seconds between two lines, at least.
-        out: the file to write to, by default stderr; on a terminal each line replaces the one before.
-    """
-    shown = _shown(batches, every, out or sys.stderr)
-    return Iteration(shown, shown.close)
-
-
-def _shown(batches: "NumpyBatches", every: float, out: TextIO) -> Generator[Any, None, None]:
-    in_place, is_open = out.isatty(), False
-    last = batches.meter.figures()
-    try:
-        for batch in batches:
-            now = batches.meter.figures()
-            if (window := now.since(last)).seconds >= every:
-                last, is_open = now, in_place
-                line = window.line(batches.step)
-                out.write(f"\r{line}\x1b[K" if in_place else f"{line}\n")  # K clears the rest of a longer line
-                out.flush()
-            yield batch
-    finally:
-        if is_open:
-            out.write("\n")
 
 
 def _percent(share: float) -> str:
@@ -206,7 +157,7 @@ def _percent(share: float) -> str:
 
 
 def _rows(batch: Any) -> int:
-    """The length of a batch's first array; of ragged lists, how many lists."""
+    """Returns the length of a batch's first array, or its number of ragged lists."""
     first = next(_arrays(batch), ())
     return len(first.splits) - 1 if isinstance(first, Ragged) else len(first)
 

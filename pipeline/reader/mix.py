@@ -39,23 +39,22 @@ def mix(
     threads: int | None = None,
     workers: int | None = None,
 ) -> Input:
-    """Returns batches whose records come from several inputs, each record of one that is drawn by its weight.
+    """Mixes several inputs record by record, in the proportions of the weights.
 
-    Each input keeps its own order, and begins its next epoch when it is used up. An epoch of the mixture has as many
-    records as the inputs hold together.
+    Each input keeps its own order, and begins its next epoch when exhausted. The mixture's epoch has as many records as
+    all inputs together.
 
     Args:
-        inputs: of `training_input`, of the same batch size and hosts, whose batches look alike.
-        weights: above 0, one an input; shares are exact in every 10,000 records, or fewer where the weights allow it.
-        seed: any whole number; it decides which input each record comes from.
+        inputs: results of `training_input` with the same batch size, hosts and batch structure.
+        weights: one per input, above 0; shares are exact in every block of 10,000 records, or fewer if possible.
+        seed: any whole number; decides each record's input.
         epochs: as in `training_input`, as are `start_step`, `threads` and `workers`.
         start_step: the step to begin with.
-        threads: how many make batches; as the first input's by default.
-        workers: processes that make them, by default as in `training_input`; 0 for none.
+        threads: threads that make batches, by default as in the first input.
+        workers: processes that make batches, by default as in `training_input`; 0 for none.
 
     Raises:
-        DatasetError: the inputs do not fit, their ids mean different words, a weight is not above 0, or a value is out
-            of its range.
+        DatasetError: the inputs do not fit, their ids mean different words, or a value is out of range.
     """
     sources = [_split_source(each) for each in inputs]
     _check(sources, weights)
@@ -74,7 +73,7 @@ def mix(
 
 
 def quotas(weights: Sequence[float]) -> list[int]:
-    """Returns the records of each input in a block: whole numbers in the ratio of the weights, at least 1.
+    """Returns each input's records in a block: whole numbers in the ratio of the weights, at least 1.
 
     >>> quotas([0.7, 0.3]), quotas([2, 2])
     ([7, 3], [1, 1])
@@ -92,7 +91,7 @@ class MixedSource(BatchSource):
     """The source of an input that mixes several."""
 
     def __init__(self, sources: Sequence[SplitSource], quotas: Sequence[int], given: ReadOptions) -> None:
-        """Takes the sources, the records of each in a block, and the options of the mixture."""
+        """Takes the sources, their records in a block, and the mixture's options."""
         self.sources, self.quotas, self.given = sources, quotas, given
         self.threads = given.threads or sources[0].threads
         self.steps = sources[0].request.steps
@@ -152,7 +151,7 @@ class MixedBatches(Batches):
 
 
 def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Integers, Integers]:
-    """Returns the input of each position of the mixture, and the records that this input gave before."""
+    """Returns each position's input, and the number of that input's earlier records."""
     ends = np.array(list(accumulate(quotas)), np.int64)
     blocks, within = np.divmod(positions, ends[-1])
     slots = np.empty_like(positions)
@@ -164,7 +163,7 @@ def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Intege
 
 
 def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[str, Any]]]:
-    """Reads the rows of one input, an epoch at a time: their positions in the batch, and their arrays."""
+    """Reads the rows of one input, per epoch: (positions in the batch, arrays)."""
     in_batch = np.flatnonzero(mine)
     epochs, positions = np.divmod(ranks[in_batch], rows.request.steps.records)
     parts = []
@@ -176,7 +175,7 @@ def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[s
 
 
 def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[str, Description]) -> dict[str, Any]:
-    """Puts the rows of several dictionaries of arrays one after another, then into an order."""
+    """Concatenates several dictionaries of arrays, and reorders the rows."""
     padding = {name: padding_id(description) or 0 for name, description in features.items()}
     return {
         name: _ragged([part[name] for part in parts], order)
@@ -187,7 +186,7 @@ def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[s
 
 
 def _stacked(arrays: Sequence[Any], padding: int) -> Any:
-    """Joins arrays; smaller ones are padded to the size of the largest."""
+    """Concatenates arrays, padded to the largest."""
     largest = np.max([array.shape[1:] for array in arrays], 0).astype(int).tolist() if arrays[0].ndim > 1 else []
 
     def filled(array: Any) -> Any:
@@ -212,27 +211,19 @@ def _split_source(given: Input) -> SplitSource:
 def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
     are_weights = all(isinstance(weight, Real) and 0 < weight < inf for weight in weights)
     if not sources or len(weights) != len(sources) or not are_weights:
-        raise DatasetError(
-            f"mix takes one weight above 0 for each of its inputs, got {list(weights)} of {len(sources)}"
-        )
+        raise DatasetError(f"mix takes one weight above 0 per input, got {list(weights)} for {len(sources)}")
     first = sources[0].request
     for source in sources:
         request = source.request
         if not request.steps.records:
-            raise DatasetError(
-                f"'{request.given.split}' of {request.dataset} holds no record: leave it out of the mixture"
-            )
+            raise DatasetError(f"'{request.given.split}' of {request.dataset} is empty: leave it out of the mixture")
         if request.given.pad or request.given.text == "packed":
-            raise DatasetError(
-                "mix takes inputs of `training_input` whose rows are records, not packed, without weights"
-            )
+            raise DatasetError("mix takes one record per row, without weights: leave pad=True and text='packed' out")
         mine, others = (
             (each.steps.batch_size, each.steps.host_index, each.steps.host_count) for each in (request, first)
         )
         if mine != others:
-            raise DatasetError(
-                f"mixed inputs have the same batch_size, host_index and host_count: {mine} is not {others}"
-            )
+            raise DatasetError(f"mixed inputs need one batch_size, host_index and host_count: {mine} is not {others}")
         if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:
             raise DatasetError(
                 f"batches of {request.dataset} and {first.dataset} do not look alike: {source.element_spec} is not "
@@ -241,7 +232,7 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
 
 
 def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None:
-    """Refuses features whose ids mean other words in one dataset than in another. Raises: DatasetError."""
+    """Checks that ids mean the same words in all datasets. Raises: DatasetError."""
     found: dict[str, Any] = {}
     for folder, source in zip(folders, sources, strict=True):
         for name, description in source.request.features.items():

@@ -1,4 +1,4 @@
-"""Shows an input in a notebook: small HTML without script, small images as `data:` URLs.
+"""Shows an input in a notebook: small HTML without scripts, thumbnails as `data:` URLs.
 
 >>> small(Image.new("RGB", (640, 320))).size
 (160, 80)
@@ -22,19 +22,13 @@ from recordmill.transforms.contract.kinds.image import ImageDescription
 
 SHOWN = 8  # records
 SIDE = 160  # pixels of a thumbnail's longer side
-LOSSLESS = 64  # the longest side of an image whose every pixel matters
+LOSSLESS = 64  # pixels: up to this side images are PNG
 QUALITY = 85  # of JPEG: 120 photographs are 0.8 MB
-FAST = 1  # PNG's compression: a third of the time of the usual 6
+FAST = 1  # PNG compression: takes a third of the time of the usual 6
 
 
 def input_html(request: Request | None, element_spec: Any, batches: int) -> str:
-    """Shows an input: its arrays, and the first images of its first epoch as they are read, augmented if they are.
-
-    Args:
-        request: of the records; None for a mixture, whose images are not shown.
-        element_spec: the structure of a batch.
-        batches: those of an epoch.
-    """
+    """Shows an input's arrays, and the first images, augmented by the first epoch; no `request` for a mixture."""
     arrays = table(["array", "shape", "dtype"], _arrays(element_spec))
     what = "an input" if request is None else f"{request.dataset} {request.version}, {request.given.split}"
     images = "" if request is None else "".join(_input_images(request))
@@ -42,7 +36,7 @@ def input_html(request: Request | None, element_spec: Any, batches: int) -> str:
 
 
 def _arrays(spec: Any, name: str = "") -> Iterator[Sequence[str]]:
-    """Yields name, shape and dtype of each array of a batch; the parts of a tuple are features, label and weight."""
+    """Yields name, shape and dtype of each array of a batch."""
     if isinstance(spec, dict):
         for inner, each in spec.items():
             yield from _arrays(each, inner)
@@ -54,7 +48,7 @@ def _arrays(spec: Any, name: str = "") -> Iterator[Sequence[str]]:
 
 
 def _input_images(request: Request) -> Iterator[str]:
-    """Yields the images of the first rows; none where the order takes all labels, or a row is several records."""
+    """Yields the first rows' images; none if the order needs all labels."""
     shown = [name for name, each in request.features.items() if isinstance(each, ImageDescription)]
     if not shown or request.given.balance or not request.steps.records:
         return
@@ -76,7 +70,7 @@ def _input_images(request: Request) -> Iterator[str]:
 
 
 def small(image: Image.Image, side: int = SIDE) -> Image.Image:
-    """Returns an image that fits a square of `side` pixels; one that does already stays as it is."""
+    """Returns an image, shrunk to fit a square of `side` pixels if larger."""
     if max(image.size) <= side:
         return image
     copy = image.copy()
@@ -85,7 +79,7 @@ def small(image: Image.Image, side: int = SIDE) -> Image.Image:
 
 
 def data_url(image: Image.Image) -> str:
-    """Encodes an image, PNG where it is tiny and else JPEG, in a `data:` URL; the same image gives the same text."""
+    """Encodes an image in a `data:` URL, deterministically: PNG if tiny, else JPEG."""
     file = io.BytesIO()
     form = "PNG" if max(image.size) <= LOSSLESS else "JPEG"
     image.save(file, form, quality=QUALITY, compress_level=FAST)
@@ -93,7 +87,7 @@ def data_url(image: Image.Image) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table, each cell escaped."""
+    """Returns an HTML table; cells are escaped."""
     lines = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{''.join(f'<th>{html_text(name)}</th>' for name in header)}</tr></thead>{lines}</table>"
 

@@ -1,7 +1,6 @@
 """The options of `Dataset.training_input` and `Dataset.evaluation_input`: name, type, default, meaning and check.
 
-The keyword arguments of both methods are the fields of `ReadOptions`, so a new option is one field here, the line that
-uses it, its test, and its row in `docs/reading.md`. Splits are written as in TensorFlow Datasets.
+The keyword arguments of both methods are the fields of `ReadOptions`. Splits are written as in TensorFlow Datasets.
 
 >>> evaluation_options("test", {"batch_size": 8, "dtyp": "uint8"})
 Traceback (most recent call last):
@@ -28,23 +27,19 @@ if TYPE_CHECKING:
 
 
 LEAST = {"batch_size": 1, "start_step": 0, "workers": 0, "max_skipped": 0, "threads": 1, "cache_bytes": 1}
-THE_LABEL = "(the dataset's label)"  # stands for the label that the manifest names
+THE_LABEL = "(the dataset's label)"  # the label named in the manifest
 
 Default = TypeVar("Default")
 
 
 def _only(method: str, default: Default) -> Default:
-    """Declares an option that one of the two methods has alone."""
+    """Declares an option of one method alone."""
     return field(default=default, metadata={"only": method})
 
 
 @dataclass(frozen=True)
 class ReadOptions(FinishOptions):
-    """Options of an input, checked when they are made, as far as that needs no dataset.
-
-    Raises:
-        DatasetError: a value is out of its range.
-    """
+    """Options of an input, checked on creation without a dataset. Raises: DatasetError: a value is out of range."""
 
     CHOICES = {**FinishOptions.CHOICES, "shuffle": ("global", "blocks", "none"), "on_error": ("raise", "skip")}
 
@@ -54,55 +49,55 @@ class ReadOptions(FinishOptions):
     batch_size: int
     """Records in a batch of this host, at least 1."""
     seed: int = _only("training", 0)
-    """Any whole number; it makes the order and every random change."""
+    """Any whole number; determines the order and every random change."""
     epochs: int | None = _only("training", None)
-    """None: an iteration is one epoch, each the next one; n: it is the epochs 0 to n - 1; -1: it has no end."""
+    """The epochs of an iteration. None: one, the next each time; n: 0 to n - 1; -1: endless."""
     shuffle: str | None = _only("training", None)
-    """`global` permutes all records, the default for files; `blocks` mixes 240 blocks of neighbours at a time, each
-    read once, by one host, the default for URLs; `none` keeps the dataset's own order."""
+    """`global` permutes all records (default for files); `blocks` mixes 240 blocks of neighbours at a time, each read
+    once, by one host (default for URLs); `none` keeps the dataset's own order."""
     balance: bool = _only("training", False)
-    """Reads every class of the label as often as any other; records of rare classes come again."""
+    """Reads all classes of the label equally often; repeats records of rare classes."""
     drop_remainder: bool = _only("training", True)
-    """Leaves out the records at an epoch's end that fill no batch on all hosts."""
+    """Leaves out the records at an epoch's end that do not fill a batch on all hosts."""
     pad: bool | None = _only("evaluation", None)
     """Fills short batches up to `batch_size` with rows of weight 0, and adds the rows' weights, float32 [batch]:
-    `(features, label, weight)`, which Keras takes. By default where there are several hosts."""
+    `(features, label, weight)`, as Keras takes it. Default on several hosts."""
     augment: "Sequence[Any] | Mapping[str, Sequence[Any] | Mask]" = ()
-    """Random changes of images (`recordmill.augment`): a list for all images, or a dictionary of lists by feature; in a
-    list also MixUp and CutMix of whole batches."""
+    """Random changes of images (`recordmill.augment`): a list for all images, or a dictionary of lists by feature; a
+    list may also hold MixUp and CutMix of whole batches."""
     label: str | None = THE_LABEL
-    """The target, None for none; the dataset's label where it is not given."""
+    """The target; by default the dataset's label; None reads none."""
     features: Collection[str] | None = None
-    """The features to read besides the label; all where they are not given; an empty list: the label and keys alone."""
+    """The features to read besides the label; by default all; an empty list: the label and keys alone."""
     with_key: bool = False
     """Adds `key`, the rows' keys (bytes, [batch]), to the features."""
     host_index: int = 0
-    """The number of this host, from 0; each host reads a part of its own."""
+    """The number of this host, from 0; hosts read disjoint parts."""
     host_count: int = 1
-    """The number of hosts, which all have the same number of batches."""
+    """The number of hosts; all get the same number of batches."""
     input_context: "tf.distribute.InputContext | None" = None
-    """Sets `host_index` and `host_count` where `tf.distribute` makes the input."""
+    """Sets `host_index` and `host_count` inside `tf.distribute`."""
     start_step: int = _only("training", 0)
-    """The step to begin with, counted from the first of epoch 0."""
+    """The first step, counted from epoch 0."""
     threads: int | None = None
-    """Threads that make batches; by default one a core, or one where no images are read."""
+    """Threads that make batches; by default one per core for images, else one."""
     workers: int | None = None
-    """Processes that make batches as soon as they are ready; by default one a core where images are decoded, if the
-    iteration is long enough; 0 for none."""
+    """Processes that make batches once started; by default one per core if images are decoded and the iteration is long
+    enough; 0 for none."""
     cache: str | Path | None = None
-    """The folder whose `recordmill-blocks` keeps blocks of remote shards, for all processes and trainings of this host;
-    by default the user's folder for caches."""
+    """The parent folder of `recordmill-blocks`, this host's cache of remote shards for all processes and trainings; by
+    default the user's cache folder."""
     cache_bytes: int | None = None
-    """The most bytes in it; by default half of what its disk has room for."""
+    """The cache's limit in bytes; by default half of its disk's free space."""
     on_error: str = "raise"
-    """`raise` for a record that cannot be read; `skip` leaves out exactly that record."""
+    """`raise` stops at an unreadable record; `skip` leaves out exactly that record."""
     max_skipped: int = 100
-    """The most records that an iteration may leave out."""
+    """The most records that an iteration may skip."""
     verify: bool = False
-    """Compares every shard's sha256 with the manifest's first."""
+    """First compares every shard's SHA-256 with the manifest's."""
 
     def __post_init__(self) -> None:
-        if self.input_context is not None:  # which does not pickle to worker processes
+        if self.input_context is not None:  # it does not pickle
             self._set("host_index", self.input_context.input_pipeline_id)
             self._set("host_count", self.input_context.num_input_pipelines)
             self._set("input_context", None)
@@ -110,10 +105,7 @@ class ReadOptions(FinishOptions):
         if self.host_count < 1 or not 0 <= self.host_index < self.host_count:
             raise DatasetError(f"host_index is 0 to host_count - 1, got {self.host_index} of {self.host_count}")
         if self.epochs is not None and self.epochs < 1 and self.epochs != FOR_EVER:
-            raise DatasetError(
-                f"epochs is how many one iteration gives, at least 1; None: one, the next each time; -1: without end; "
-                f"got {self.epochs}"
-            )
+            raise DatasetError(f"epochs is at least 1, -1 for endless, or None for the next one, got {self.epochs}")
         for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -124,7 +116,7 @@ class ReadOptions(FinishOptions):
 
 
 def training_options(split: str, options: Mapping[str, Any]) -> ReadOptions:
-    """Makes the options of `training_input`. Raises: TypeError for an unknown name, DatasetError for a wrong value."""
+    """Makes the options of `training_input`. Raises: TypeError: an unknown name; DatasetError: a wrong value."""
     _check_names("training", options)
     return ReadOptions(split, **options)
 
@@ -139,7 +131,7 @@ def evaluation_options(split: str, options: Mapping[str, Any]) -> ReadOptions:
 
 
 def option_names(method: str) -> list[str]:
-    """Returns the names of the options that `training_input` or `evaluation_input` has besides `split`."""
+    """Returns the option names of `training_input` or `evaluation_input`, without `split`."""
     return [
         each.name
         for each in fields(ReadOptions)
@@ -161,17 +153,10 @@ FORM = "a split is written like train, train[:80%], train[100:200] or train+vali
 
 
 def ranges(expression: str, records: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """Returns the ranges of records that an expression means: split, first record, end.
+    """Returns the ranges of records in an expression, parts joined by `+`: (split, first record, end).
 
-    A share is rounded to the nearest record, half to even, so that `train[:80%]` and `train[80%:]` share none and miss
-    none. Numbers beyond the split stop at its end; negative ones count from there.
-
-    Args:
-        expression: one or several, joined by `+`.
-        records: the number of records of each split.
-
-    Raises:
-        DatasetError: it is no such expression, or there is no split of that name.
+    Shares are rounded to the nearest record, half to even: `train[:80%]` and `train[80%:]` are complementary. Numbers
+    stop at the split's end; negative ones count from there. Raises: DatasetError: invalid, or an unknown split.
     """
     return [_range(part.strip(), expression, records) for part in expression.split("+")]
 

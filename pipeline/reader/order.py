@@ -1,7 +1,7 @@
 """Orders of a split's records, as functions of (seed, epoch, position).
 
-An order computes the records at any positions of any epoch; nothing is read and no buffer is kept. Random numbers and
-permutations are functions of their arguments alone, so a resumed run needs no history, and every machine gets the same.
+An order computes the records at any positions of any epoch, without reading or buffering. Random numbers and
+permutations are pure functions: a resumed run needs no history, and every machine gets the same.
 
 >>> GlobalShuffle(5, seed=1)(epoch=0, positions=np.arange(5)).tolist()
 [2, 4, 1, 3, 0]
@@ -21,7 +21,7 @@ _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _ONE = np.uint64(1)
 _S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
 _MASK = (1 << 64) - 1
-ROUNDS = 8  # of a permutation; with fewer, neighbours of a small range stay together too often
+ROUNDS = 8  # of a permutation; fewer leave neighbours of a small range together too often
 
 
 def scramble(values: _U64) -> _U64:
@@ -33,7 +33,7 @@ def scramble(values: _U64) -> _U64:
 
 
 def combine(*numbers: int) -> int:
-    """Makes one key, 0..2**64 - 1, of any whole numbers; their order counts."""
+    """Hashes whole numbers, in order, to one key, 0..2**64 - 1."""
     key = np.zeros(1, np.uint64)
     for number in numbers:
         key = scramble(key ^ np.array([number & _MASK], np.uint64))
@@ -41,30 +41,21 @@ def combine(*numbers: int) -> int:
 
 
 def uniform(key: int, positions: Integers, lanes: int) -> npt.NDArray[np.float64]:
-    """Returns random numbers for positions in a sequence.
-
-    Args:
-        key: of the sequence, from `combine`.
-        positions: int64 [rows].
-        lanes: how many numbers each position has.
-
-    Returns:
-        float64 [rows, lanes], 0 <= number < 1, multiples of 2**-53.
-    """
+    """Returns random float64 [rows, lanes], 0 <= number < 1, multiples of 2**-53, for positions, int64 [rows]."""
     rows = scramble(positions.astype(np.uint64) ^ np.uint64(key))
     steps = np.arange(lanes, dtype=np.uint64) * _GOLDEN
     return (scramble(rows[:, np.newaxis] + steps) >> _S11).astype(np.float64) * 2.0**-53
 
 
 class Permutation:
-    """A keyed permutation of 0..n-1 that takes no memory: a Feistel network with cycle walking.
+    """A keyed permutation of 0..n-1 in constant memory: a Feistel network with cycle walking.
 
-    (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002.) The network permutes the next power of two; what
-    it puts beyond n is sent through again, less than twice a number on the average.
+    (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002.) The network permutes the next power of two, and
+    is applied again to results beyond n: on average less than twice per number.
     """
 
     def __init__(self, size: int | Integers, key: int | _U64) -> None:
-        """Takes n and a key: numbers, or arrays [rows] where each row is permuted by a permutation of its own."""
+        """Takes n and a key: numbers, or arrays [rows], one permutation per row."""
         self._size = np.atleast_1d(np.asarray(size))
         self._key = np.atleast_1d(np.asarray(key, np.uint64))
         bits = np.frexp(np.maximum(self._size - 1, 0))[1].astype(np.uint64)  # the exponent is the number of bits
@@ -92,19 +83,19 @@ class Permutation:
 
 
 RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS, GROUP = range(1, 8)
-"""Purposes of permutations, so that those of one seed have nothing in common."""
+"""Domain separators: permutations of one seed are independent."""
 BLOCK_BYTES = 1 << 20  # 1 MiB: worth one request of a remote file
 GROUPS = 48  # of lanes: divided by 1, 2, 3, 4, 6, 8, 12, 16, 24 hosts
-LANES_OF_GROUP = 5  # 240 lanes: as many blocks are read at a time, by all hosts together
-SMALL_BYTES = 16 << 20  # 16 MiB: a smaller split is one block, which each host reads whole
-CHUNK = 4096  # positions worked out at once: 0.6 µs each, 3.3 for 256 alone
+LANES_OF_GROUP = 5  # 240 lanes: the blocks that all hosts together read at a time
+SMALL_BYTES = 16 << 20  # 16 MiB: a smaller split is one block, read whole by each host
+CHUNK = 4096  # positions computed at once: 0.6 µs each, against 3.3 µs in chunks of 256
 
 
 class Order:
-    """The records of each epoch, by position: of this class in the dataset's own order."""
+    """The records of each epoch, by position; the base class keeps the dataset's own order."""
 
     def __init__(self, size: int) -> None:
-        """Takes the number of positions of an epoch."""
+        """Takes the number of positions in an epoch."""
         self.size = size
 
     def __call__(self, epoch: int, positions: Integers) -> Integers:
@@ -123,25 +114,25 @@ class GlobalShuffle(Order):
 
 
 def lanes_for(hosts: int) -> int:
-    """Returns the lanes of an order that so many hosts read: 240 for 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 hosts."""
+    """Returns the lanes for a number of hosts: 240 for 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 hosts."""
     return LANES_OF_GROUP * hosts * -(-GROUPS // hosts)
 
 
 class Lanes(Order):
     """A shuffle in which each block of neighbours belongs to one lane, and is read once, by one host.
 
-    Position p belongs to lane p mod `lanes`; host h of H takes the positions p = h (mod H), and so whole lanes where H
-    divides their number. A lane reads its blocks one after another, both they and the records within each shuffled anew
-    each epoch; neighbours in the order are records of different blocks. Lanes l, l + g, l + 2g, … of g groups exchange
-    their blocks from epoch to epoch. Block b belongs to group b mod g for ever, so the cache of a host whose number
-    divides g serves later epochs and trainings. The shards are in the order of a hash: a block is a random sample.
+    Position p belongs to lane p mod `lanes`; host h of H takes the positions p = h (mod H): whole lanes if H divides
+    `lanes`. A lane reads its blocks one after another; each epoch shuffles the blocks and the records in each.
+    Neighbours in the order come from different blocks. Lanes l, l + g, l + 2g, … of g groups exchange their blocks
+    between epochs. Block b always belongs to group b mod g, so a host's cache serves later epochs and trainings if the
+    number of hosts divides g. The shards are in the order of a hash: a block is a random sample.
 
-    The first `longer` blocks have one record more than the others, so that every lane has exactly as many records as
-    positions. Within a lane, long and short blocks alternate evenly, from a random one on.
+    The first `longer` blocks have one record more than the others: every lane has exactly as many records as positions.
+    Within a lane, long and short blocks alternate evenly, from a random one on.
     """
 
     def __init__(self, size: int, seed: int, total_bytes: int, lanes: int) -> None:
-        """Takes the bytes of all records, from the manifest: the same for every reader of the dataset."""
+        """Takes the bytes of all records, from the manifest: the same for every reader."""
         if total_bytes < SMALL_BYTES:
             lanes, total_bytes = 1, 1
         self.size, self._seed, self._lanes = size, seed, lanes
@@ -154,7 +145,7 @@ class Lanes(Order):
         keys = scramble(np.uint64(combine(self._seed, BLOCKS, epoch)) ^ lane.astype(np.uint64))
         place, is_long, long_before, within = self._places(at, lane, (keys >> _S11).astype(np.int64) % self._of_lane)
         row, group = np.divmod(lane, self._groups)
-        # The blocks of the group's earlier lanes come first; the long ones of all its blocks are the first.
+        # The blocks of the group's earlier lanes come first; its long blocks precede the short ones.
         rank = np.where(is_long, long_before, row * self._of_lane + place - long_before)
         longer = self._longer // self._groups + (group < self._longer % self._groups)
         keys = scramble(np.uint64(combine(self._seed, GROUP, epoch)) ^ (2 * group + is_long).astype(np.uint64))
@@ -165,7 +156,7 @@ class Lanes(Order):
         return block * self._block + np.minimum(block, self._longer) + Permutation(self._block + is_long, keys)(within)
 
     def _places(self, at: Integers, lane: Integers, first: Integers) -> tuple[Integers, ...]:
-        """Finds a lane's block at `at`: its place, whether it is long, the group's long ones before, and the rest."""
+        """Finds a lane's block at `at`: (place, is long, the group's long blocks before, position within)."""
         each, one_more = divmod(self._longer, self._lanes)
         longer = each + (lane < one_more)
 
@@ -183,19 +174,16 @@ class Lanes(Order):
         return place, long_before(place + 1) - before, earlier + before, at - start(place)
 
     def begins(self) -> Integers:
-        """Returns the records with which blocks begin, rising: int64 [blocks]."""
+        """Returns the first record of each block, ascending: int64 [blocks]."""
         blocks = np.arange(min(self._lanes * self._of_lane, self.size))
         return blocks * self._block + np.minimum(blocks, self._longer)
 
 
 class Balanced(Order):
-    """Every class as often as any other: shuffled classes take turns, and a class that is used up begins anew.
-
-    An epoch has as many positions as there are records. The order of the classes within each turn is shuffled too.
-    """
+    """All classes equally often, in shuffled turns; exhausted classes restart. An epoch has `len(labels)` positions."""
 
     def __init__(self, labels: Integers, seed: int) -> None:
-        """Takes the class of each record, int64 [size]; classes without records are left out."""
+        """Takes the class of each record, int64 [size]."""
         self.size = len(labels)
         self._seed = seed
         by_class = np.argsort(labels, kind="stable")
@@ -203,7 +191,7 @@ class Balanced(Order):
         self._members = [part for part in np.split(by_class, starts) if len(part)]
 
     def __call__(self, epoch: int, positions: Integers) -> Integers:
-        running = epoch * self.size + positions  # the turns go on from epoch to epoch
+        running = epoch * self.size + positions  # turns continue across epochs
         turns, seats = np.divmod(running, max(1, len(self._members)))
         classes = np.empty_like(positions)
         for turn in np.unique(turns).tolist():
@@ -225,15 +213,12 @@ class Balanced(Order):
 
 
 class Bucketed(Order):
-    """Another order's records in batches of like sizes: sorted in windows of many batches, the batches shuffled.
-
-    Records that fill no batch, and the batches that fill no window, follow at the end.
-    """
+    """Another order in windows of batches, sorted by record size and shuffled by batch; incomplete ones come last."""
 
     WINDOW = 64  # batches
 
     def __init__(self, order: Order, seed: int, batch: int, sizes: Callable[[Integers], Integers]) -> None:
-        """Takes the records of a batch of all hosts, and a function from records to their sizes."""
+        """Takes an order, the global batch size, and a function from records to sizes."""
         self.size = order.size
         self._order, self._seed, self._batch, self._sizes = order, seed, batch, sizes
 
@@ -257,7 +242,7 @@ class Bucketed(Order):
 
 
 class Ahead(Order):
-    """Another order, computed a chunk of positions at a time; the last few chunks are kept."""
+    """Another order, computed in chunks of positions; caches the last few."""
 
     def __init__(self, order: Order, chunk: int = CHUNK) -> None:
         self.size = order.size
@@ -276,13 +261,13 @@ class Ahead(Order):
         if kept is None:
             start = number * self._chunk
             kept = self._order(epoch, np.arange(start, min(start + self._chunk, self.size)))
-            # One assignment, so that threads see whole chunks; the last few of them, as threads work side by side.
+            # One assignment: threads see whole chunks. Several, as threads work side by side.
             self._kept = {**dict(list(self._kept.items())[-3:]), (epoch, number): kept}
         return kept
 
 
 class Selected:
-    """Records of ranges, such as a slice of a split, numbered one after another."""
+    """Records of ranges, such as a slice of a split, numbered consecutively."""
 
     def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Takes (first, end) of each range."""

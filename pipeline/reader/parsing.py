@@ -1,12 +1,12 @@
 """Serialized `tf.train.Example`s of a batch as columns, without protobuf.
 
-Small records are walked side by side, a few array operations for a feature of all records; large ones are scanned one
-by one (`wire.scan`). Both ways give the same columns and the same errors. Other features are skipped. As in
-`tf.io.parse_example`, an absent list is empty, and an absent value an error.
+Small records are walked together, with a few array operations per feature; large ones are scanned one by one
+(`wire.scan`). Both ways give the same columns and errors, and skip other features. As in `tf.io.parse_example`, a
+missing list is empty, and a missing value an error.
 
-The walk relies on Examples of one program, which have the same features in the same order. A feature's size in bytes
-then determines its head, the bytes before its values: tags, lengths in lengths, the name. So each head is made once a
-size, and compared. Where a record is laid out differently the walk ends, and the records are scanned.
+The walk relies on Examples by one writer, with the same features in the same order. Then a feature's size determines
+its head, the bytes before its values: tags, nested lengths, the name. So each head is made once per size, and compared.
+Records of another layout are scanned.
 
 >>> parse([example.SerializeToString()], {"label": Stored("int64"), "ids": Stored("int64", None)})  # doctest: +SKIP
 {'label': array([3]), 'ids': Ragged(values=array([5, 9, 2]), splits=array([0, 3]))}
@@ -20,34 +20,23 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.reader.wire import (
-    BYTES,
-    FIRST,
-    FLOATS,
-    INTS,
-    PADDING,
-    SECOND,
-    Int64s,
-    Malformed,
-    decode,
-    names_of,
-    scan,
-)
+from recordmill.pipeline.reader import wire
+from recordmill.pipeline.reader.wire import FIRST, SECOND, Int64s, Malformed
 from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
 
-LIMIT = 1 << 14  # bytes of a record or a feature, with its tag and its length: two bytes tell less
-_SHORT = 127  # bytes of a name whose length is one byte
-_AFTER = bytes(160)  # so that a window of the longest head, of 141 bytes, may be taken at each
-_LAYOUTS = 1 << 10  # features of which heads are kept
+LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length has at most two bytes
+_SHORT = 127  # bytes of a name: its length has one byte
+_AFTER = bytes(160)  # room for a window of the longest head, 141 bytes, at each offset
+_LAYOUTS = 1 << 10  # features with cached heads
 
 
 class Spans(NamedTuple):
-    """The ranges of the rows' values in the joined records: packed numbers, or one value of bytes."""
+    """The ranges of the rows' values in the joined records: packed numbers, or one bytes value."""
 
     starts: Int64s
     ends: Int64s
     present: npt.NDArray[np.bool_]
-    """True where the row has a list with a field in it."""
+    """True for rows with a non-empty list."""
 
 
 class _Differ(Exception):
@@ -55,19 +44,13 @@ class _Differ(Exception):
 
 
 def walk(records: Sequence[bytes | memoryview], kinds: Mapping[bytes, int]) -> tuple[bytes, dict[bytes, Spans]] | None:
-    """Finds features in all records at once.
+    """Finds features by their kinds of list in one or more records at once; None if the records' layouts differ.
 
-    Args:
-        records: at least one.
-        kinds: the features to find, and the kind of list that each must be.
-
-    Returns:
-        the records joined, with zeros after them, and by name where each row's values are; None where the records
-        differ in their layout.
+    Returns the joined records, zeros appended, and the spans by name.
     """
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     try:
-        names = names_of(records[0])
+        names = wire.names_of(records[0])
         if len(set(names)) < len(names) or max(map(len, names), default=0) > _SHORT:
             return None
         joined = b"".join([*records, _AFTER])
@@ -91,24 +74,21 @@ def _walk(joined: bytes, sizes: Int64s, features: Sequence[tuple[bytes, "_Heads"
 
 
 class _Heads:
-    """The heads of fields, the bytes before their content, by the fields' sizes; each made at its first use.
-
-    Threads may share it: they make the same.
-    """
+    """The heads of fields, the bytes before their content, by field size; made at the first use. Thread-safe."""
 
     def __init__(self, name: bytes | None = None, kind: int | None = None) -> None:
-        """Takes a feature's name, and its kind if its values are wanted; without a name it is of whole records."""
+        """Takes a feature's name, and its kind if its values are wanted; without a name the field is the record."""
         self._name, self._kind = name, kind
         width = len(self._make(LIMIT - 1))
-        # Pages of zeros that nothing is written to take no memory. A length of 0 is not known yet.
+        # Untouched pages of zeros take no memory. A length of 0 means unknown.
         self._heads = np.zeros(LIMIT, f"V{width}")
         self._lengths = np.zeros(LIMIT, np.uint8)
         self._masks = np.tri(width + 1, width, -1, np.uint8) * np.uint8(255)
         self.full = 0 if kind is None or name is None else len(name) + 10
-        """The least size of a feature with a list that has a field; 0 where its values are not wanted."""
+        """The least size of a feature with a non-empty list; 0 if its values are not wanted."""
 
     def passed(self, joined: bytes, offsets: Int64s, sizes: Int64s) -> Int64s:
-        """Returns the offsets after the heads of fields of these sizes. Raises: _Differ where a head differs."""
+        """Returns the offsets after the fields' heads. Raises: _Differ: a head differs."""
         lengths = self._lengths.take(sizes)
         if not lengths.all():
             self._learn(sizes[lengths == 0])
@@ -133,14 +113,14 @@ class _Heads:
         inner, size = _head(SECOND, size - len(named))
         head += named + inner
         for tag in () if self._kind is None else (self._kind, FIRST):
-            if size:  # else a feature without a list, or a list without a field
+            if size:  # else the list is missing or empty
                 inner, size = _head(tag, size)
                 head += inner
         return head
 
 
 def _head(tag: int, size: int) -> tuple[bytes, int]:
-    """Returns the tag and the length of a field that takes `size` bytes in all, and that length."""
+    """Returns the tag and the length of a field of `size` bytes in all, and that length."""
     if 2 <= size < 2 + 128:
         return bytes([tag, size - 2]), size - 2
     if 3 + 128 <= size < LIMIT:
@@ -155,7 +135,7 @@ def _windows(joined: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def _totals() -> Int64s:
-    """Returns the bytes of a field, its tag included, by the two bytes that hold its length; 0 for longer ones."""
+    """Returns the size of a field with its tag, by the two bytes of its length; 0 for longer ones."""
     high, low = np.ogrid[:256, :256]
     long = np.where((high > 0) & (high < 128), 3 + (low & 127) + (high << 7), 0)
     return np.where(low < 128, 2 + low, np.where(long < LIMIT, long, 0)).ravel()
@@ -166,39 +146,35 @@ _RECORD = _Heads()
 _heads_of = lru_cache(_LAYOUTS)(_Heads)
 
 
-SMALL = 8 << 10  # 8 KiB, the mean of records that are joined: more costs more than a scan of each
-SHORT = 16  # bytes of numbers a row, in the mean
-FEW = 8  # records that are not worth walking side by side
-_KINDS = {"bytes": BYTES, "float32": FLOATS, "int64": INTS}
-_NAMES = {BYTES: "bytes", FLOATS: "floats", INTS: "int64"}
+SMALL = 8 << 10  # 8 KiB: above this mean size, joining records costs more than scanning each
+SHORT = 16  # mean bytes of numbers per row
+FEW = 8  # records: fewer are scanned
+_KINDS = {"bytes": wire.BYTES, "float32": wire.FLOATS, "int64": wire.INTS}
+_NAMES = {wire.BYTES: "bytes", wire.FLOATS: "floats", wire.INTS: "int64"}
 
 
 _Buffer = TypeVar("_Buffer", bytes, memoryview)
 
 
 class _Values(NamedTuple):
-    """A feature of all rows, one after another."""
+    """A feature of all rows, concatenated."""
 
     data: Sequence[bytes | memoryview]
-    """Values of bytes, or packed numbers in any pieces."""
+    """Bytes values, or packed numbers in any pieces."""
     counts: Int64s
-    """The number of each row's values of bytes, or of the bytes that its numbers take."""
+    """Each row's number of bytes values, or the size of its packed numbers."""
 
 
 def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, Column]:
-    """Parses records into columns, by the parts' names.
-
-    Args:
-        records: serialized Examples, in any legal form.
-        parts: what to read.
+    """Parses serialized Examples of any legal form into columns, by the parts' names.
 
     Returns:
-        by name: of numbers, int64 or float32 [rows, *shape]; of single bytes, a list of memoryviews into the record or
-        a copy of it; of bytes of another shape, an object array of bytes; of lists (shape None), `Ragged`, whose
-        values of bytes are a list too. No records give columns of no rows.
+        by name: numbers as int64 or float32 [rows, *shape]; single bytes as a list of memoryviews into the record or a
+        copy; bytes of another shape as an object array; lists (shape None) as `Ragged`, bytes in it as a list. No
+        records give empty columns.
 
     Raises:
-        RowError: a record is no Example, lacks a value, or holds one of another type or shape; the first such row.
+        RowError: the first record that is not an Example, lacks a value, or has one of another type or shape.
     """
     try:
         return _columns(_walked(records, parts) or _scanned(records, parts), parts)
@@ -212,7 +188,7 @@ def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) ->
 
 
 def _walked(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, _Values] | None:
-    """Returns the values of small records of one layout; None for others."""
+    """Returns the values of small records with one layout; None for others."""
     if len(records) < FEW or sum(map(len, records)) > SMALL * len(records):
         return None
     if any(stored.dtype == "bytes" and stored.shape != () for stored in parts.values()):
@@ -239,7 +215,7 @@ def _slices(joined: _Buffer, spans: Spans) -> list[_Buffer]:
 
 
 def _gathered(joined: bytes, starts: Int64s, sizes: Int64s) -> bytes:
-    """Picks the bytes of all spans one by one, which for a few each is faster than a slice of every row."""
+    """Gathers the bytes of all spans by index: faster than slicing if spans are short."""
     before = np.cumsum(sizes) - sizes
     offsets = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
     return np.frombuffer(joined, np.uint8)[offsets].tobytes()
@@ -247,18 +223,18 @@ def _gathered(joined: bytes, starts: Int64s, sizes: Int64s) -> bytes:
 
 def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, _Values]:
     names = {name.encode(): name for name in parts}
-    rows = [scan(record, names) for record in records]
+    rows = [wire.scan(record, names) for record in records]
     gathered = {}
     for encoded, name in names.items():
         lists = [row.get(encoded) for row in rows]
         kind = _KINDS[parts[name].dtype]
         for values in lists:
             if values is None and parts[name].shape is not None:
-                raise Malformed(f"feature '{name}' is not there")
+                raise Malformed(f"feature '{name}' is missing")
             if values is not None and values[0] != kind:
                 raise Malformed(f"feature '{name}' is a list of {_NAMES[values[0]]}, expected {parts[name].dtype}")
         chunks = [values[1] if values else [] for values in lists]
-        counts = [len(row) if kind == BYTES else sum(map(len, row)) for row in chunks]
+        counts = [len(row) if kind == wire.BYTES else sum(map(len, row)) for row in chunks]
         gathered[name] = _Values([chunk for row in chunks for chunk in row], np.array(counts, np.int64))
     return gathered
 
@@ -284,7 +260,7 @@ def _column(name: str, values: _Values, stored: Stored) -> Column:
 
 def _numbers(values: _Values, dtype: str) -> tuple[npt.NDArray[Any], Int64s]:
     if dtype == "int64":
-        return decode(b"".join([*values.data, bytes(PADDING)]), values.counts)
+        return wire.decode(b"".join([*values.data, bytes(wire.PADDING)]), values.counts)
     if (values.counts % 4).any():
-        raise Malformed("a list of floats has a number of bytes that is no multiple of 4")
+        raise Malformed("the size of a list of floats is not a multiple of 4 bytes")
     return np.frombuffer(bytearray().join(values.data), "<f4"), values.counts // 4

@@ -1,12 +1,8 @@
 """Random access to the records of a split: by number, checked, from mapped files or an object store.
 
-A record's number counts over the shards in their order, from 0. Each shard has an index of its records' offsets,
-so nothing is searched, and no byte of a damaged file is taken for a size. The framing is that of
-TensorFlow's `record_reader.cc`: length (uint64), its masked CRC-32C, data, the data's masked CRC-32C.
-
->>> records = Records([ShardFile("/data/a.tfrecord", "/data/a.index", 1000, 63_000, "…")])  # doctest: +SKIP
->>> len(records), records.read(np.array([7, 3]))  # doctest: +SKIP
-(1000, [b"…", b"…"])
+Numbers count over all shards in order, from 0. Each shard has an index of offsets: reading needs no search, and never
+trusts a length in a damaged file. TensorFlow's framing (`record_reader.cc`): length (uint64), its masked CRC-32C, data,
+the data's masked CRC-32C.
 """
 
 from collections import Counter
@@ -39,7 +35,7 @@ class RecordPlace(NamedTuple):
     record: int
     """Its number in the shard, from 0."""
     offset: int
-    """The byte of the file at which its header begins."""
+    """The byte at which its header begins."""
 
     def __str__(self) -> str:
         """Names the place in a message."""
@@ -49,19 +45,14 @@ class RecordPlace(NamedTuple):
 class Records:
     """The records of shards. May be pickled, forked, and used by many threads at once.
 
-    Nothing is opened before it is read. All maps and indexes are let go when the object is dropped or closed; after
-    `close` they are opened again where they are needed.
+    The first read opens the files; dropping or closing the object closes them, and a later read reopens them.
 
     Args:
-        shards: in the order of the records, local files or URLs alike; shards of 0 records too.
-        blocks: for URLs, where neighbouring records are read at about the same time: the numbers of the
-            records with which each such block begins, rising. A block is then read whole, once, and kept for a while.
-            None: each record is read alone, which is right for records of random places.
+        shards: in the records' order; local files, URLs, empty shards.
+        blocks: for URLs read roughly in order: the ascending numbers of the first record of each block. Blocks are read
+            whole and cached. None: each record is read alone, for random access.
         cache: holds the blocks; by default the user's.
         counters: count the requests.
-
-    Raises:
-        DatasetError: a path is a URL, and the package that reads it is not installed.
     """
 
     def __init__(
@@ -96,19 +87,15 @@ class Records:
         self._files.close()
 
     def read(self, numbers: Numbers) -> list[bytes | memoryview]:
-        """Reads records and checks them.
-
-        Args:
-            numbers: int64 [rows], each from 0 to `len(self) - 1`, in any order, repeated or not.
+        """Reads records by number, int64 [rows], in any order, and checks them.
 
         Returns:
-            each record's data, in the order of `numbers`; of a large record a view of the map, which stays as long as
-            it is used. No numbers give an empty list.
+            each record's data; large records are views, which keep their map alive.
 
         Raises:
-            RowError: a record is damaged, or its index is; the first such row.
-            DatasetError: a shard or its index is missing or not of its size.
-            IndexError: there is no record of such a number.
+            RowError: a record or its index is damaged; the first such row.
+            DatasetError: a shard or its index is missing or has another size.
+            IndexError: a number is out of range.
         """
         places = [part.tolist() for part in self._locate(numbers)]
         forgotten: Counter[int] = Counter()
@@ -116,12 +103,12 @@ class Records:
             try:
                 return self._checked(numbers, self._files.frames(*places))
             except RowError as error:
-                forgotten[error.row] += 1  # a copy of the index may be damaged, and then one of the block
+                forgotten[error.row] += 1  # first the cached index may be damaged, then the cached block
                 if forgotten[error.row] > 2 or not self._files.forget(*([part[error.row]] for part in places)):
                     raise
 
     def fetch_ahead(self, numbers: Numbers) -> None:
-        """Begins to fetch the blocks of remote records that are read next: int64 [rows]. Raises: as `read`."""
+        """Begins to fetch the blocks of remote records to be read next: int64 [rows]. Raises: as `read`."""
         if self._blocks is not None:
             blocks = np.searchsorted(self._blocks, numbers, side="right")
             numbers = numbers[np.sort(np.unique(blocks, return_index=True)[1])]  # the first of each block
@@ -130,20 +117,15 @@ class Records:
     def _checked(self, numbers: Numbers, frames: Sequence[Frame]) -> list[bytes | memoryview]:
         """Returns the data of frames. Raises: RowError."""
         payloads = [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames]
-        heads: list[Any] = [frame[:HEADER_BYTES] for frame in frames]  # Any: mypy knows no array as what `join` takes
+        heads: list[Any] = [frame[:HEADER_BYTES] for frame in frames]  # Any: for mypy, `join` takes no arrays
         tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]
         if b"".join(heads) != b"".join(map(frame_head, map(len, payloads))) or b"".join(tails) != frame_tails(payloads):
-            self.sizes(numbers)  # raises where it is the index that is wrong
+            self.sizes(numbers)  # raises if the index is wrong
             raise next(RowError(row, message) for row, message in enumerate(map(_damage, frames)) if message)
         return [data if isinstance(data, bytes) else data.data for data in payloads]
 
     def sizes(self, numbers: Numbers) -> npt.NDArray[np.int64]:
-        """Returns the bytes of each record's data, int64 [rows], from the indexes alone.
-
-        Raises:
-            RowError: the index gives a record an impossible place.
-            DatasetError, IndexError: as `read`.
-        """
+        """Returns the size of each record's data, int64 [rows], from the indexes. Raises: RowError: one is damaged."""
         shards, records = self._locate(numbers)
         starts, ends = np.empty(len(numbers), np.uint64), np.empty(len(numbers), np.uint64)
         order = np.argsort(shards, kind="stable")
@@ -159,11 +141,7 @@ class Records:
         return RecordPlace(self._shards[shard].file, int(record), self._files.index(int(shard))[record])
 
     def check(self) -> tuple[ShardFile, ...]:
-        """Looks at every shard's size, and at the size and both ends of its index; returns the shards with their tags.
-
-        Raises:
-            DatasetError: a file is missing, of another size, or an index is not its shard's; with the path and advice.
-        """
+        """Checks all sizes, and the ends of each index; returns the shards with their tags. Raises: DatasetError."""
         self._shards = tuple(self._files.check())
         for number, shard in enumerate(self._shards):
             if shard.records:
@@ -176,11 +154,7 @@ class Records:
         return self._shards
 
     def verify(self) -> None:
-        """Reads every shard and compares its SHA-256 with the manifest's; several at once.
-
-        Raises:
-            DatasetError: a shard cannot be read, or holds other bytes.
-        """
+        """Compares every shard's SHA-256 with the manifest's, several at once. Raises: DatasetError."""
         with ThreadPoolExecutor(cores()) as threads:
             digests = threads.map(self._files.sha256, range(len(self._shards)))
             try:
@@ -188,18 +162,18 @@ class Records:
                     if digest != shard.sha256:
                         raise DatasetError(f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {ADVICE}")
             finally:
-                threads.shutdown(cancel_futures=True)  # after an error no other shard is read
+                threads.shutdown(cancel_futures=True)  # after an error
 
     def _locate(self, numbers: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Returns the shard of each record, and the record's number in it."""
+        """Returns each record's shard, and its number there."""
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             wrong = numbers.min() if numbers.min() < 0 else numbers.max()
-            raise IndexError(f"there is no record {wrong}: the records are 0 to {len(self) - 1}")
-        shards = np.searchsorted(self._firsts[1:], numbers, side="right")  # never a shard of no records
+            raise IndexError(f"record {wrong} does not exist: the records are 0 to {len(self) - 1}")
+        shards = np.searchsorted(self._firsts[1:], numbers, side="right")  # never an empty shard
         return shards, numbers - self._firsts[shards]
 
     def _cuts(self) -> list[Numbers] | None:
-        """Returns the records of each shard with which blocks begin, by their numbers in the shard: 0, and more."""
+        """Returns the first records of each shard's blocks, by their numbers in the shard: 0, and more."""
         if self._blocks is None:
             return None
         bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)
@@ -208,20 +182,20 @@ class Records:
     def _check_spans(
         self, shards: npt.NDArray[np.int64], starts: npt.NDArray[np.uint64], ends: npt.NDArray[np.uint64]
     ) -> None:
-        # Unsigned: where an offset falls, the difference is wrong, but the first condition has caught it.
+        # Unsigned: for descending offsets the difference is wrong, but the first condition has caught them.
         possible = (starts <= ends) & (ends - starts >= HEADER_BYTES + FOOTER_BYTES) & (ends <= self._bytes[shards])
         if not possible.all():
             row = int(np.argmin(possible))
             shard = self._shards[shards[row]]
             raise RowError(
                 row,
-                f"{shard.index} places it at bytes {starts[row]:,} to {ends[row]:,}, which is no record in a file of "
+                f"{shard.index} places it at bytes {starts[row]:,} to {ends[row]:,}, impossible in a file of "
                 f"{shard.bytes:,} bytes: {ADVICE}",
             )
 
 
 def _damage(frame: Frame) -> str | None:
-    """Describes the damage of a record; None where it is whole."""
+    """Describes a record's damage; None if intact."""
     head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
     length = int.from_bytes(head[:8], "little")
     if length != len(data):

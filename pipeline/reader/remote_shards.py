@@ -1,10 +1,7 @@
 """Shards in an object store, read by ranges.
 
-Records are read by their blocks, which a cache on this machine's disk holds; or alone, in as few requests as their
-offsets allow. An index is read whole when it is first needed, and kept.
-
->>> shards = [ShardFile("s3://data/a.tfrecord", "s3://data/a.index", 2, 120, "…")]
->>> RemoteShards(shards, None, BlockCache(), Counters())  # doctest: +SKIP
+Records are read by blocks, cached on a local disk; or alone, in as few requests as their offsets allow. An index is
+read whole at its first use, and kept.
 """
 
 import hashlib
@@ -29,9 +26,9 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 from recordmill.pipeline.versions.stores.parts import Part
 
-PAUSES = (0.1, 0.5, 2.0)  # seconds before a request is repeated; a store's client repeats some by itself
-CONNECTIONS = 32  # at once, for one request a file
-GAP = 64 << 10  # 64 KiB: reading this much more takes less time than another request
+PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry, beside those of the store's client
+CONNECTIONS = 32  # at once
+GAP = 64 << 10  # 64 KiB: reading this much is faster than another request
 
 
 class RemoteShards(Shards):
@@ -44,7 +41,7 @@ class RemoteShards(Shards):
         cache: BlockCache,
         counters: Counters,
     ) -> None:
-        """Takes the records of each shard with which blocks begin, rising from 0; None to read records alone."""
+        """Takes each shard's first records of blocks, ascending from 0; None to read records alone."""
         self._shards, self._cuts, self._cache, self._counters = shards, cuts, cache, counters
         self._indexes: dict[int, memoryview] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
@@ -68,7 +65,7 @@ class RemoteShards(Shards):
         return frames
 
     def _from_blocks(self, blocks: Sequence[Block], spans: Sequence[Block]) -> list[bytes]:
-        """Reads spans from their blocks, missing blocks at once."""
+        """Reads spans from their blocks; fetches missing blocks in parallel."""
         rows_of: defaultdict[Block, list[int]] = defaultdict(list)
         for row, block in enumerate(blocks):
             rows_of[block].append(row)
@@ -88,7 +85,7 @@ class RemoteShards(Shards):
         return parts
 
     def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
-        """Begins to fetch the blocks of records that are not here yet, where records are read by blocks."""
+        """Begins to fetch the records' missing blocks, if records are read by blocks."""
         if self._cuts is None:
             return
         for block in dict.fromkeys(map(self._block, shards, records, self._spans(shards, records))):
@@ -96,7 +93,7 @@ class RemoteShards(Shards):
                 self._pool("ahead").submit(self._cache.fetch, block, self._fetch, wait=False)
 
     def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
-        """Drops the blocks and indexes of records that are damaged; returns whether they are on this machine's disk."""
+        """Drops the cached blocks and indexes of damaged records; returns whether records are cached."""
         if self._cuts is None:
             return False
         for shard, record, span in zip(shards, records, self._spans(shards, records), strict=True):
@@ -108,7 +105,7 @@ class RemoteShards(Shards):
         return True
 
     def check(self) -> Sequence[ShardFile]:
-        """See `Shards`. Reads all indexes, as records will be read in any order."""
+        """See `Shards`. Reads all indexes, as records are read in any order."""
         files = [file for shard in self._shards for file in shard.sizes()]
         tags = list[str]()
         with ThreadPoolExecutor(CONNECTIONS) as threads:
@@ -132,14 +129,14 @@ class RemoteShards(Shards):
         self._pools.clear()
 
     def _pool(self, name: str) -> ThreadPoolExecutor:
-        if self._process != os.getpid():  # a fork has none of its parent's threads
+        if self._process != os.getpid():  # a fork does not inherit threads
             self._process, self._pools = os.getpid(), {}
         if name not in self._pools:
-            self._pools = {name: ThreadPoolExecutor(CONNECTIONS // 2), **self._pools}  # another thread's stays
+            self._pools = {name: ThreadPoolExecutor(CONNECTIONS // 2), **self._pools}  # keeps another thread's pool
         return self._pools[name]
 
     def _spans(self, shards: Sequence[int], records: Sequence[int]) -> list[Block]:
-        """Returns the ranges of records, by indexes that are loaded at once."""
+        """Returns the ranges of records; loads missing indexes in parallel."""
         self._load(list(dict.fromkeys(shards)))
         return [self._range(shard, record, record + 1) for shard, record in zip(shards, records, strict=True)]
 
@@ -156,7 +153,7 @@ class RemoteShards(Shards):
         return span.start < span.end <= self._shards[shard].bytes
 
     def _block(self, shard: int, record: int, span: Block) -> Block:
-        """Returns the block of a record; where the index is damaged, the record alone."""
+        """Returns the block of a record; the record alone if the index is damaged."""
         assert self._cuts is not None  # noqa: S101 - for mypy
         cuts = self._cuts[shard]
         number = int(np.searchsorted(cuts, record, side="right"))
@@ -172,26 +169,21 @@ class RemoteShards(Shards):
 
     def _read_index(self, shard: int) -> bytes:
         block = self._index(shard)
-        # One byte more than it should have shows an index that is too long.
+        # One more byte reveals a longer index.
         longer, whole = block._replace(end=block.end + 1), block.end
         if self._cuts is None:
             return self._fetch(longer, whole)
         return self._cache.read(block, [(0, whole)], lambda _: self._fetch(longer, whole))[0]
 
     def _fetch(self, block: Block, whole: int | None = None) -> bytes:
-        """Reads a range of a file by one request; repeats it where the store or the network fails for a while.
-
-        Raises:
-            DatasetError: the file is missing, cannot be read, was replaced, ends before, or has not the bytes of
-                `whole`.
-        """
+        """Reads a range, with retries. Raises: DatasetError: a missing, unreadable, replaced or mis-sized file."""
         with readable(block.path):
             for seconds in (*PAUSES, None):
                 try:
                     store, name = open_object(block.path)
                     data, _, tag = store.range(name, block.start, block.end)
                     break
-                except OutputError as error:  # without a cause: a package is not installed, or it is no URL of a store
+                except OutputError as error:  # without a cause: a missing package or an unknown URL
                     if seconds is None or error.__cause__ is None or status_of(error) == FORBIDDEN:
                         raise
                     self._counters.add({REQUESTS: 1, RETRIES: 1})
@@ -207,7 +199,7 @@ class RemoteShards(Shards):
 
 
 def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[bytes]:
-    """Reads spans; those of a file that touch, overlap or are less than `GAP` apart, by one request."""
+    """Reads spans; those of a file less than `GAP` apart share one request."""
     holders: list[Block] = []
     for span in sorted(spans):
         if holders and holders[-1].path == span.path and span.start - holders[-1].end < GAP:
@@ -225,7 +217,7 @@ def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[by
 
 
 def _first_byte(file: tuple[str, int]) -> Part:
-    """Asks for the size and the tag of a file."""
+    """Requests the size and the tag of a file."""
     with readable(file[0]):
         store, name = open_object(file[0])
         return store.range(name, 0, 1)

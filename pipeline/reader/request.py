@@ -1,4 +1,4 @@
-"""The options of an input checked against a dataset, with the shards that hold its records."""
+"""The options of an input, checked against a dataset, with its shards."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,15 +15,11 @@ from recordmill.pipeline.reader.order import Selected, lanes_for
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds import boxes, category, image, read_descriptions, text
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
-from recordmill.transforms.contract.kinds.category import CategoryDescription
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation
-from recordmill.transforms.numpy.augment.chain import NO_BOXES, Mask, Views, check
 from recordmill.transforms.numpy.augment.regularization import BatchAugmentation
 
 
@@ -35,23 +31,23 @@ class Request:
     dataset: str
     version: str
     shards: tuple[ShardFile, ...]
-    """The shards of all splits that are read, in the order of their records."""
+    """The shards of all requested splits, in order."""
     ranges: tuple[tuple[int, int], ...]
-    """The records to read, (first, end) in the numbers of all shards' records."""
+    """The records to read: (first, end) in the numbering over all shards."""
     features: dict[str, Description]
-    """The descriptions of the features to read, the label among them."""
+    """The descriptions of the features to read, with the label."""
     label: str | None
     augment: Mapping[str, tuple[Augmentation, ...]]
     """Random changes of images, by feature."""
     masks: frozenset[str]
-    """The features among them whose values are no colours."""
+    """Augmented features that hold masks, not colours."""
     mixtures: tuple[BatchAugmentation, ...]
     """Random changes of whole batches."""
     steps: Steps
 
     @property
     def bytes(self) -> int:
-        """The bytes of the records to read, by the mean of all in the shards."""
+        """The bytes of the records to read, by the shards' mean record size."""
         records = sum(shard.records for shard in self.shards)
         return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, records)
 
@@ -62,27 +58,23 @@ class Request:
 
     @property
     def threads(self) -> int:
-        """The threads that make batches; without images Python's lock is held nearly always, and two are slower."""
+        """The threads that make batches; without images, two would compete for Python's lock."""
         return self.given.threads or (cores() if images_of(self.features) else 1)
 
     @property
     def refills(self) -> bool:
-        """Whether another record takes the place of a damaged one: with `pad`, and on several hosts in training."""
+        """Whether another record replaces a damaged one: with `pad`, and on several hosts in training."""
         return self.steps.host_count > 1 if self.given.pad is None else self.given.pad
 
     @property
     def rows(self) -> int | None:
-        """The rows of a batch; None where their number differs."""
+        """The rows of a batch; None if variable."""
         full = (self.given.drop_remainder or self.given.pad) and (self.given.on_error == "raise" or self.refills)
         return self.given.batch_size if full and self.given.text != "packed" else None
 
 
 def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
-    """Checks options against a dataset.
-
-    Raises:
-        DatasetError: an option does not fit the dataset; the message says what to do.
-    """
+    """Checks options against a dataset. Raises: DatasetError: an option does not fit."""
     label = manifest.label if given.label == THE_LABEL else given.label
     given = replace(given, shuffle=given.shuffle or ("blocks" if "://" in folder else "global"))
     features = _chosen_features(manifest, given, label)
@@ -106,7 +98,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
 
 
 def of_host(request: Request) -> Request:
-    """Returns the records of this host, as those of a host alone, without padding."""
+    """Returns this host's records as a single host's request, without padding."""
     steps = request.steps
     positions = [steps.positions(step) for step in range(steps.of_epoch)]
     numbers = Selected(request.ranges)(np.concatenate([np.zeros(0, np.int64), *positions]))
@@ -125,74 +117,65 @@ def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) 
         raise DatasetError(f"features is a list of names, got {chosen!r}")
     names = list(manifest.features if chosen is None else chosen)
     if not names and label is None and not given.with_key:
-        raise DatasetError(
-            "features is empty, and neither a label nor the keys are read: name a feature, or with_key=True"
-        )
+        raise DatasetError("features is empty, without a label or keys: name a feature, or with_key=True")
     if chosen is not None and label in names:
-        raise DatasetError(f"'{label}' is the label, which is always read: leave it out of features")
+        raise DatasetError(f"'{label}' is the label, always read: leave it out of features")
     if label is not None and label not in names:
         names = [*names, label]
     return read_descriptions({name: manifest.feature(name) for name in names})
 
 
 def _check_forms(given: ReadOptions, features: Mapping[str, Description], manifest: Manifest) -> None:
-    """Refuses a form of texts or a dtype of images that the features do not have."""
-    has_texts = any(isinstance(description, TextDescription) for description in features.values())
+    """Checks that options for texts and images find such features."""
+    has_texts = any(isinstance(description, text.TextDescription) for description in features.values())
     if given.text != "padded" and not has_texts:
-        raise DatasetError(f"text='{given.text}' is for texts, and none is read: leave it out")
-    several = [name for name, description in features.items() if isinstance(description, TextsDescription)]
+        raise DatasetError(f"text='{given.text}' needs a text, and none is read: leave it out")
+    several = [name for name, description in features.items() if isinstance(description, text.TextsDescription)]
     if given.captions != "all" and not several:
-        raise DatasetError(f"captions='{given.captions}' is for several texts a row, and none are read: leave it out")
+        raise DatasetError(f"captions='{given.captions}' needs several texts per row, and none are read: leave it out")
     if given.captions == "all" and given.text == "packed" and several:
-        raise DatasetError(
-            f"text='packed' is for one text a row, and '{several[0]}' has several: take captions='first' or 'random'"
-        )
+        raise DatasetError(f"text='packed' takes one text a row, '{several[0]}' has more: captions='first' or 'random'")
     if given.dtype is not None and not images_of(features):
-        raise DatasetError(f"dtype='{given.dtype}' is for images, and none is read: leave it out")
+        raise DatasetError(f"dtype='{given.dtype}' needs an image, and none is read: leave it out")
     stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
     if given.text == "bucketed" and stored:
-        raise DatasetError(
-            f"text='bucketed' goes by the sizes of records, which here are those of the images '{stored[0]}': "
-            "take text='padded'"
-        )
+        raise DatasetError(f"text='bucketed' goes by record size, here the images '{stored[0]}': take text='padded'")
     if given.text == "packed":
         _check_packed(given, features)
 
 
 def images_of(features: Mapping[str, Description]) -> list[str]:
-    """Returns the features that are images."""
-    return [name for name, description in features.items() if isinstance(description, Pixels)]
+    """Returns the names of the images."""
+    return [name for name, description in features.items() if isinstance(description, image.Pixels)]
 
 
 def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> None:
     if len(features) > 1:
         raise DatasetError(
-            f"text='packed' puts several rows into one, so that only a text can be read, not {', '.join(features)}: "
-            "name it in features, with label=None"
+            f"text='packed' joins several rows, and reads one text alone, not {', '.join(features)}: name the text in "
+            "features, with label=None"
         )
     [(name, description)] = features.items()
-    if not isinstance(description, TextDescription):  # another kind is refused before
+    if not isinstance(description, text.TextDescription):  # another kind is refused before
         return
     if description.packed:
-        raise DatasetError(f"'{name}' was packed when it was built: leave text='packed' out")
+        raise DatasetError(f"'{name}' was packed by its build: leave text='packed' out")
     if given.length_of(description.max_length) is None:
-        raise DatasetError(f"text='packed' needs text_length, how many ids a row of '{name}' holds")
+        raise DatasetError(f"text='packed' needs text_length, the ids in a row of '{name}'")
     if given.pad:
-        raise DatasetError("text='packed' gives rows of several records, which have no weight each: pad=False")
+        raise DatasetError("text='packed' gives rows of several records, without weights: pad=False")
 
 
 def _augmentations(given: Any, features: Mapping[str, Description], label: str | None) -> dict[str, Any]:
-    """Checks `augment`, and returns the fields of a request that follow from it."""
+    """Checks `augment`, and returns a request's fields for it."""
     images = images_of(features)
     if given and not images:
-        raise DatasetError("augment is for images, and none is read: leave it out")
+        raise DatasetError("augment needs an image, and none is read: leave it out")
     mixtures: list[BatchAugmentation] = []
     masks: frozenset[str] = frozenset()
     if isinstance(given, Mapping):
-        masks = frozenset(name for name, changes in given.items() if isinstance(changes, Mask))
-        by_feature = {
-            name: _list(changes.changes if isinstance(changes, Mask) else changes) for name, changes in given.items()
-        }
+        masks = frozenset(name for name, changes in given.items() if isinstance(changes, chain.Mask))
+        by_feature = {name: _list(each.changes if name in masks else each) for name, each in given.items()}
     else:
         mixtures = [change for change in _list(given) if isinstance(change, BatchAugmentation)]
         by_feature = dict.fromkeys(images, [change for change in given if change not in mixtures])
@@ -200,15 +183,15 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
         if name not in images:
             raise DatasetError(f"augment is for images, and '{name}' is not among {', '.join(images)}")
     try:
-        augment = {name: check(changes) for name, changes in by_feature.items() if changes}
+        augment = {name: chain.check(changes) for name, changes in by_feature.items() if changes}
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        has_boxes = any(isinstance(each, BoxesDescription) and each.image == name for each in features.values())
-        if has_boxes and any(isinstance(change, Views) for change in changes):
-            raise DatasetError(NO_BOXES)
+        has_boxes = any(isinstance(each, boxes.BoxesDescription) and each.image == name for each in features.values())
+        if has_boxes and any(isinstance(change, chain.Views) for change in changes):
+            raise DatasetError(chain.NO_BOXES)
     target = features.get(label or "")
-    classes = target.vocabulary_size if isinstance(target, CategoryDescription) else None
+    classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
 
@@ -222,7 +205,7 @@ def _list(given: Any) -> Sequence[Any]:
 def _shards(
     folder: str, manifest: Manifest, expression: str
 ) -> tuple[tuple[ShardFile, ...], tuple[tuple[int, int], ...]]:
-    """Returns the shards of the splits that an expression names, each once, and the ranges of their records."""
+    """Returns the shards of the splits in an expression, each once, and the ranges of records."""
     wanted = ranges(expression, {name: split.records for name, split in manifest.splits.items()})
     starts: dict[str, int] = {}
     shards: list[ShardFile] = []
@@ -239,14 +222,11 @@ def _check_batches(request: Request) -> None:
     if 0 < steps.records < steps.global_batch and given.drop_remainder:
         hosts = f" on {steps.host_count} hosts" if steps.host_count > 1 else ""
         raise DatasetError(
-            f"'{given.split}' holds {steps.records} records, which is no full batch of {given.batch_size}{hosts}: "
-            "take a smaller batch_size, or drop_remainder=False"
+            f"'{given.split}' holds {steps.records} records, less than a batch of {given.batch_size}{hosts}: take a "
+            "smaller batch_size, or drop_remainder=False"
         )
     if given.balance:
         label = request.features[request.label] if request.label else None
-        if not isinstance(label, CategoryDescription):
+        if not isinstance(label, category.CategoryDescription):
             kind = "nothing" if label is None else label.kind
-            raise DatasetError(
-                f"balance=True needs a label that is a category, got {kind}: leave it out, "
-                "or name the category as label"
-            )
+            raise DatasetError(f"balance=True needs a category as label, got {kind}: leave it out, or name a category")

@@ -1,6 +1,6 @@
 """Records of one dataset, by their positions in an epoch, as model-ready arrays.
 
-A row that cannot be read is an error that names its place, or, with `on_error="skip"`, is left out and counted.
+An unreadable row is an error with its place, or, with `on_error="skip"`, left out and counted.
 """
 
 import logging
@@ -13,22 +13,11 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader import parsing as wire
+from recordmill.pipeline.reader import order as orders
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.metrics import SKIPPED, Counters
-from recordmill.pipeline.reader.order import (
-    Ahead,
-    Balanced,
-    Bucketed,
-    GlobalShuffle,
-    Integers,
-    Lanes,
-    Order,
-    Selected,
-    combine,
-    lanes_for,
-    uniform,
-)
+from recordmill.pipeline.reader.order import Integers
+from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.transforms.contract.stored import Bytes, Column, Ragged, RowError, stored_features
@@ -37,21 +26,19 @@ from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 
 LOG = logging.getLogger("recordmill")
-AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001  # purposes of random numbers; the permutations of `order` have others
+AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001  # domain separators of random numbers, besides those in `order`
 AHEAD_BYTES = 256 << 20  # 256 MiB of records: the next block of every lane
-AT_ONCE = 1024  # records whose blocks are looked for together
-LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`
+AT_ONCE = 1024  # records planned together by `read_ahead`
+LABELS_AT_ONCE = 65_536  # labels read together, for `balance`
 
 
 class DamagedRecordError(DatasetError):
-    """A record cannot be read; the message names its shard, its number and its byte offset."""
+    """A record cannot be read; the message names shard, number and byte offset."""
 
 
 def too_many(skipped: int, most: int) -> DamagedRecordError:
-    """Returns the error of more damaged records than may be left out."""
-    return DamagedRecordError(
-        f"{skipped} records could not be read, more than max_skipped={most}: the log names them; {ADVICE}"
-    )
+    """Returns the error for more damaged records than `max_skipped`."""
+    return DamagedRecordError(f"{skipped} damaged records, more than max_skipped={most}: the log names them; {ADVICE}")
 
 
 class Chosen(NamedTuple):
@@ -63,34 +50,34 @@ class Chosen(NamedTuple):
     numbers: Integers
     """Numbers in the shards: int64 [rows]."""
     weights: npt.NDArray[np.float32]
-    """0 for a row in the place of one that is missing or damaged, else 1: float32 [rows]."""
+    """0 for a replacement of a missing or damaged row, else 1: float32 [rows]."""
 
     @staticmethod
     def joined(batches: Sequence["Chosen"]) -> "Chosen":
-        """Joins the records of several batches, of one epoch or more; only for reading."""
+        """Joins several batches' records, also across epochs; only for reading."""
         return Chosen(batches[0].epoch, *map(np.concatenate, zip(*(chosen[1:] for chosen in batches), strict=True)))
 
     def keep(self, rows: Any) -> "Chosen":
-        """Returns the rows that a mask or indices choose."""
+        """Returns the rows of a mask or of indices."""
         return Chosen(self.epoch, self.positions[rows], self.numbers[rows], self.weights[rows])
 
 
 class Rows:
-    """The records of a request. Pickles, and opens its files in the process that reads."""
+    """The records of a request. Pickles, and opens its files in the reading process."""
 
     def __init__(self, request: Request, labels: Integers | None = None, counters: Counters | None = None) -> None:
-        """Takes a request, the labels of its records if they are known already, and the counters."""
+        """Takes a request, the records' labels if known, and the counters."""
         self.request = request
         self._labels = labels
         self.memory = BatchMemory()
         self._stored = stored_features(request.features, with_key=request.given.with_key)
-        self._selected = Selected(request.ranges)
+        self._selected = orders.Selected(request.ranges)
         self.counters = counters or Counters()
         self._cache = BlockCache(request.given.cache, request.given.cache_bytes)
         self.records = Records(request.shards, self._blocks(), self._cache, self.counters)
         self._planned, self._planning = range(0), threading.Lock()
         self._stage = "decoding" if images_of(request.features) else "finishing"
-        self._order: Order | None = None
+        self._order: orders.Order | None = None
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -102,7 +89,7 @@ class Rows:
         return Chosen(epoch, positions, numbers, np.ones(len(positions), np.float32))
 
     def read_ahead(self, step: int) -> None:
-        """Begins to fetch the blocks of the epoch's steps from `step` on, as far ahead as `AHEAD_BYTES` of records."""
+        """Begins to fetch the blocks of the epoch's steps from `step` on, `AHEAD_BYTES` ahead."""
         steps, request = self.request.steps, self.request
         if not request.is_remote or not self._planning.acquire(blocking=False):
             return
@@ -119,12 +106,9 @@ class Rows:
             self._planning.release()
 
     def read(self, batches: Sequence[Chosen]) -> list[tuple[dict[str, Any], Integers]]:
-        """Returns each batch's model-ready arrays by the parts' names, and the positions of the rows that they hold.
+        """Returns each batch's model-ready arrays by part, and the positions of the rows kept.
 
-        The records of all batches are read and parsed together: of small records, that takes a third of the time.
-
-        Raises:
-            DamagedRecordError: a record cannot be read.
+        All batches are read and parsed together: for small records in a third of the time. Raises: DamagedRecordError.
         """
         try:
             columns = self._columns(Chosen.joined(batches)) if len(batches) > 1 else None
@@ -143,14 +127,14 @@ class Rows:
         return self.without_damaged(chosen, lambda good: self._finished(good, self._columns(good)))
 
     def payloads(self, numbers: Integers) -> Bytes:
-        """Reads the serialized examples of records. Raises: RowError."""
+        """Reads records, serialized. Raises: RowError."""
         with self.counters.timed("reading"):
             return self.records.read(numbers)
 
     def without_damaged(self, chosen: Chosen, make: Callable[[Chosen], Any]) -> tuple[Any, Integers]:
-        """Calls `make` with records, without those that raise RowError where these may be skipped.
+        """Calls `make` with records, without those that raise RowError if these may be skipped.
 
-        In batches of one size the record of the next position takes the place, with the weight 0.
+        In batches of fixed size the record at the next position replaces it, with weight 0.
         """
         rows = np.arange(len(chosen.positions))
         most = self.request.given.max_skipped
@@ -170,10 +154,7 @@ class Rows:
         raise too_many(len(rows) + most + 1, most)
 
     def parameters(self, chosen: Chosen) -> dict[str, npt.NDArray[np.float64]]:
-        """Draws the parameters of each augmented feature's images: float64 [rows, numbers].
-
-        Features share their random numbers, so that an image and its mask move together.
-        """
+        """Draws each augmented feature's parameters: float64 [rows, numbers]; a mask moves with its image."""
         changes = self.request.augment
         if not changes:
             return {}
@@ -181,17 +162,17 @@ class Rows:
         return {name: parameters(some, drawn[:, : lanes(some)]) for name, some in changes.items()}
 
     def mixed(self, chosen: Chosen) -> tuple[npt.NDArray[np.float64], ...]:
-        """Draws the random numbers of each of the batch's mixtures: float64 [rows, lanes]."""
+        """Draws the random numbers of the batch's mixtures: float64 [rows, lanes] each."""
         mixtures = enumerate(self.request.mixtures)
         return tuple(self._draws(chosen, MIXTURES + number, mixture.lanes) for number, mixture in mixtures)
 
     def shares(self, chosen: Chosen) -> npt.NDArray[np.float64] | float:
-        """Draws the number in [0, 1) that chooses each row's text, [rows]; 0.0 where no text is random."""
+        """Draws the number in [0, 1) that chooses each row's text, [rows]; 0.0 without random texts."""
         return self._draws(chosen, CAPTIONS, 1)[:, 0] if self.request.given.captions == "random" else 0.0
 
     def _draws(self, chosen: Chosen, purpose: int, lanes: int) -> npt.NDArray[np.float64]:
-        """Random numbers of each row, float64 [rows, lanes], 0 to 1."""
-        return uniform(combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
+        """Draws random numbers per row, float64 [rows, lanes], 0 to 1."""
+        return orders.uniform(orders.combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
 
     def close(self) -> None:
         """Closes files and frees memory."""
@@ -199,42 +180,42 @@ class Rows:
         self.memory.close()
 
     @property
-    def order(self) -> Order:
-        """The order of the records, made at its first use: `balance` reads all labels."""
+    def order(self) -> orders.Order:
+        """The order of the records, made on first use: `balance` reads all labels."""
         if self._order is None:
             with self._lock:
                 if self._order is None:
                     self._order = self._make_order()
         return self._order
 
-    def _make_order(self) -> Order:
+    def _make_order(self) -> orders.Order:
         given, steps = self.request.given, self.request.steps
-        order: Order
+        made: orders.Order
         if given.balance:
-            order = Balanced(self.labels, given.seed)
+            made = orders.Balanced(self.labels, given.seed)
         elif given.shuffle == "global":
-            order = GlobalShuffle(steps.records, given.seed)
+            made = orders.GlobalShuffle(steps.records, given.seed)
         elif steps.lanes:
-            order = Lanes(steps.records, given.seed, self.request.bytes, steps.lanes)
+            made = orders.Lanes(steps.records, given.seed, self.request.bytes, steps.lanes)
         else:
-            return Order(steps.records)
-        if self.request.given.text != "bucketed":
-            return Ahead(order)
-        window = steps.global_batch * Bucketed.WINDOW
-        return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
+            return orders.Order(steps.records)
+        if given.text != "bucketed":
+            return orders.Ahead(made)
+        window = steps.global_batch * orders.Bucketed.WINDOW
+        return orders.Ahead(orders.Bucketed(made, given.seed, steps.global_batch, self._sizes), window)
 
     def _blocks(self) -> Integers | None:
-        """Returns the records with which blocks begin, for files that are read by ranges; None to read records alone.
+        """Returns the first record of each block of remote files; None to read records alone.
 
-        Blocks serve where neighbours are read at about the same time, and where all of them are kept.
+        Blocks pay if neighbours are read at about the same time, or if all blocks fit into the cache.
         """
         given = self.request.given
         if not self.request.is_remote:
             return None
         if (given.shuffle == "global" or given.balance) and self.request.bytes > self._cache.room():
             return None
-        lanes = self.request.steps.lanes or lanes_for(1)
-        begin = self._selected(Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
+        lanes = self.request.steps.lanes or orders.lanes_for(1)
+        begin = self._selected(orders.Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
         return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
 
     def _sizes(self, positions: Integers) -> Integers:
@@ -256,7 +237,7 @@ class Rows:
             positions = np.arange(start, min(start + LABELS_AT_ONCE, size))
             numbers = self._selected(positions)
             try:
-                parts.append(np.asarray(wire.parse(self.payloads(numbers), stored)[label]))
+                parts.append(np.asarray(parse(self.payloads(numbers), stored)[label]))
             except RowError as error:
                 self._blame(int(numbers[error.row]), error, may_skip=False)
         return np.concatenate(parts)
@@ -273,7 +254,7 @@ class Rows:
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
         payloads = self.payloads(chosen.numbers)
         with self.counters.timed("parsing"):
-            return wire.parse(payloads, self._stored)
+            return parse(payloads, self._stored)
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
         request = self.request

@@ -1,25 +1,20 @@
 """The steps of an epoch, each host's positions in them, and the state of an input after a step.
 
-A step is a batch on every host. Steps are counted from the first of epoch 0, on and on: step 250 of 100 an epoch is
-the 51st batch of epoch 2. All hosts together read `global_batch` records a step, each a part of its own.
+A step is a batch on every host. Steps count across epochs: step 250, at 100 steps per epoch, is the 51st batch of
+epoch 2. All hosts together read `global_batch` records per step, in disjoint parts.
 
 >>> Steps(records=10, batch_size=2, host_count=2).of_epoch
 2
 >>> Steps(records=10, batch_size=2, host_index=1, host_count=2, drop_remainder=False).positions(2).tolist()
 []
 
-A state is a small dictionary for a checkpoint, from which the same batches go on.
-
->>> train.state(step=1200)  # doctest: +SKIP
-{'format': 1, 'dataset': 'emoji', 'version': '20261120T120000Z-4f1c9a2e', …, 'global_batch_size': 256, 'step': 1200,
- 'epoch': 3, 'records': 307200}
+A state is a small dictionary for a checkpoint: `{'format': 1, 'dataset': 'emoji', 'version': …, 'step': 1200, …}`.
 """
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,16 +22,18 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER,
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import check_format
 from recordmill.pipeline.reader.order import Integers
-from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.safe_text import cut
 
+if TYPE_CHECKING:  # for datasets at URLs
+    from recordmill.pipeline.reader.version_files import Folder
+
 FORMAT = 1  # of a state
-FOR_EVER = -1  # the number of epochs of an input that does not end
+FOR_EVER = -1  # epochs of an endless input
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps that an epoch's positions are cut into."""
+    """An epoch's positions, divided into steps."""
 
     records: int
     """Positions of an epoch."""
@@ -45,14 +42,14 @@ class Steps:
     host_index: int = 0
     host_count: int = 1
     drop_remainder: bool = True
-    """Leaves out the records at an epoch's end that fill no global batch."""
+    """Leaves out the incomplete global batch at an epoch's end."""
     lanes: int = 0
-    """The lanes to which the order deals the positions (`order.Lanes`); hosts then take every `host_count`-th position;
-    0: each host takes a slice of the global batch."""
+    """The lanes of the order (`order.Lanes`): hosts take every `host_count`-th position; 0: each host takes a slice of
+    the global batch."""
 
     @property
     def global_batch(self) -> int:
-        """Records of a step, of all hosts together."""
+        """Records per step, on all hosts together."""
         return self.batch_size * self.host_count
 
     @property
@@ -70,7 +67,7 @@ class Steps:
         return np.arange(start, min(start + self.batch_size, self.records))
 
     def consumed(self, step: int) -> int:
-        """Counts the records that all hosts together have read when a step, counted from epoch 0, begins."""
+        """Counts the records read by all hosts together before a step, counted from epoch 0."""
         if not self.of_epoch:
             return 0
         epoch, in_epoch = divmod(step, self.of_epoch)
@@ -87,7 +84,7 @@ class Passes:
         self._next = start
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration give this epoch, and no step before the first one."""
+        """Makes the next iteration give this epoch, from `start` on at the earliest."""
         self._next = max(self._start, epoch * self._of_epoch)
 
     def begin(self) -> range:
@@ -99,7 +96,7 @@ class Passes:
 
     @property
     def upcoming(self) -> range:
-        """The steps of the iteration that begins next, in practice without end where `epochs` is -1."""
+        """The steps of the next iteration; endless in practice if `epochs` is -1."""
         if not self._of_epoch:
             return range(0)
         if self._epochs == FOR_EVER:
@@ -110,7 +107,7 @@ class Passes:
 
     @property
     def steps(self) -> int | None:
-        """The steps of an iteration that begins an epoch; None without end."""
+        """The steps of an iteration from an epoch's start; None if endless."""
         if self._epochs is None:
             return self._of_epoch
         if self._epochs == FOR_EVER:
@@ -119,30 +116,27 @@ class Passes:
 
 
 State = dict[str, Any]
-"""A state: strings, numbers and None alone, JSON under 1 KB."""
+"""A state of strings, numbers and None: JSON under 1 KB."""
 
 
-def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | None = None) -> int:
-    """Returns the step at which a state goes on, for an input of the same order; the number of hosts may differ.
+def step_of(state: Any, order: Mapping[str, Any], folder: "Folder | None" = None) -> int:
+    """Returns the step of a state for an input with the facts `order`; the numbers of hosts and lanes may differ.
 
-    Args:
-        state: as `Input.state` returns it.
-        order: the input's facts; those of a state may have another number of lanes, which follows from its hosts.
-        folder: that of the input's version, in whose parent the state's version is looked for.
+    The state's version is looked for beside the input's `folder`.
 
     Raises:
-        DatasetError: it is no state, or belongs to another dataset, version, order or global batch size.
+        DatasetError: the state is invalid, or of another dataset, version, order or global batch size.
     """
     check_format(state, FORMAT, "the state")
     if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:
-        raise DatasetError(f"this is no state of an input, which `state()` gives: {cut(repr(state), 100)}")
+        raise DatasetError(f"this is not a state of an input, as `state()` gives it: {cut(repr(state), 100)}")
     for name, mine in order.items():
         if name == "lanes" and lanes_of(state) < 1:
             raise DatasetError(
-                "the state is of an order of blocks that this Recordmill has no more: begin its epoch anew, "
+                "this Recordmill lacks the state's order of blocks (lanes): restart its epoch, "
                 f"set_epoch({state.get('epoch')!r})"
             )
-        found = state.get(name, mine if name == "label" else None)  # earlier states do not say what `balance` goes by
+        found = state.get(name, mine if name == "label" else None)  # earlier states lack the label of `balance`
         if name != "lanes" and found != mine:
             advice = _version_advice(found, folder) if name == "version" else _ADVICE.get(name, _SAME)
             raise DatasetError(
@@ -153,23 +147,23 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | No
 
 
 def lanes_of(state: Mapping[str, Any]) -> int:
-    """Returns the lanes of a state's order; 0 where it has none."""
+    """Returns the lanes of a state's order; 0 if it has none."""
     lanes = state.get("lanes", 0)
     return lanes if isinstance(lanes, int) else 0
 
 
 _SAME = "give the input the same arguments"
-_ADVICE = {"global_batch_size": "batch_size times the number of hosts must stay what it was"}
+_ADVICE = {"global_batch_size": "batch_size times the number of hosts must stay the same"}
 
 
-def _version_advice(version: Any, folder: Path | RemotePath | None) -> str:
-    """Says how to go on with the state of another version: it may be there, or removed."""
+def _version_advice(version: Any, folder: "Folder | None") -> str:
+    """Returns the remedy for the state of another version, which may be there or removed."""
     if folder is None or folder.parent.name != VERSIONS_FOLDER or not isinstance(version, str):
         return "open that version: open_dataset(PATH, VERSION)"
     output = folder.parent.parent
     if (version_folder(output, version) / MANIFEST_FILE).is_file():
         return f"go on with that version: open_dataset({str(output)!r}, {version!r})"
     return (
-        f"{output} has that version no more (`recordmill versions prune`), and its order went with it: begin the "
-        "state's epoch anew, set_epoch(state['epoch']); `with dataset.held():` keeps a version while a program reads it"
+        f"{output} has lost that version and its order (`recordmill versions prune`): restart the state's epoch, "
+        "set_epoch(state['epoch']); `with dataset.held():` keeps a version while a program reads it"
     )

@@ -1,11 +1,11 @@
 """An input as `tf.data`: the batches of the NumPy reader, or a plain pipeline of TensorFlow's operations.
 
-`as_tf_data` hands the reader's batches over several at a time, because a call of Python costs `tf.data` as much as many
-a batch takes to make. No array is copied whose address TensorFlow can use, such as those of `BatchMemory`.
+`as_tf_data` hands over several batches at a time: a Python call costs `tf.data` as much as a small batch. Arrays at an
+address that TensorFlow can use, such as those of `BatchMemory`, are not copied.
 
 `native_tf_data`, for TPU hosts and the tf.data service, interleaves files, shuffles records by a buffer, batches,
-parses, and makes them model-ready in the graph. Batches hold what `as_numpy` gives (images that are scaled while they
-are read: within one level of 255), in a buffer's order.
+parses, and makes them model-ready in the graph. Batches hold the same values as in `as_numpy` (images scaled while
+reading: within one level of 255), in a buffer's order.
 
 >>> batches = in_groups(lambda: [[np.arange(3)], [np.arange(2)]], [tf.TensorSpec([None], tf.int64)], tuple, most=8)
 >>> list(batches.as_numpy_iterator())
@@ -41,13 +41,9 @@ def in_groups(
     structured: Callable[[Sequence[tf.Tensor]], Any],
     most: int,
 ) -> tf.data.Dataset:
-    """Yields batches as a dataset.
+    """Yields the batches of `begin` as a dataset, up to `most` per Python call; an iterator's `after_error` resumes it.
 
-    Args:
-        begin: begins an iteration over the batches; its `after_error`, if it has that, goes on.
-        specs: the shape and dtype of each of their arrays.
-        structured: makes an element of the tensors of a batch, which are in the order of its arrays.
-        most: the batches of a call of Python.
+    `specs` are those of a batch's arrays, and `structured` makes an element from its tensors, in the same order.
     """
 
     def filled(group: Any) -> tuple[tuple[Any, ...], int]:
@@ -69,7 +65,7 @@ def in_groups(
 
 
 def _going_on(batches: Any) -> Iterator[Arrays | Exception]:
-    """Yields batches, each error in its place, and what follows an error, as TensorFlow's own pipelines do."""
+    """Yields batches and errors in their places, and resumes after an error, as TensorFlow's own pipelines do."""
     while batches is not None:
         try:
             yield from map(tf.nest.flatten, batches)
@@ -80,7 +76,7 @@ def _going_on(batches: Any) -> Iterator[Arrays | Exception]:
 
 
 def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[Arrays] | Exception]:
-    """Yields the first batch alone, so that it comes at once, then twice as many each time, up to the limits."""
+    """Yields the first batch alone, as soon as possible, then twice as many each time, up to the limits."""
     group: list[Arrays] = []
     size, limit = 0, 1
     for batch in batches:
@@ -96,8 +92,8 @@ def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[
         yield group
 
 
-MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
-AHEAD = 2  # batches that tf.data holds ready, besides those that the reader makes ahead
+MOST_TOGETHER = 8  # batches per call: more delay the first (a larger graph is traced) and speed up nothing
+AHEAD = 2  # batches prefetched by tf.data, besides the reader's own
 
 Begin: TypeAlias = Callable[[BatchSource], Any]
 """Begins the next iteration over a source: `NumpyBatches`."""
@@ -111,7 +107,7 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
         batches = _counted(batches, count, tf.data.Dataset.from_tensors("").repeat())
     options = tf.data.Options()
-    options.autotune.enabled = False  # all numbers are given, and its thread delays dropping an iterator by seconds
+    options.autotune.enabled = False  # all numbers are given; its thread delays the end of an iterator by seconds
     return batches.prefetch(AHEAD).with_options(options)
 
 
@@ -122,7 +118,7 @@ def mapped(batches: tf.data.Dataset, for_model: Callable[..., Batch]) -> tf.data
 
 
 def _for_tf_data(source: BatchSource) -> BatchSource:
-    """Lets TensorFlow's thread make the batches where one thread would: two would compete for Python's lock."""
+    """Replaces a single thread by TensorFlow's: two would compete for Python's lock."""
     source = copy(source)
     source.is_for_tf_data = True
     if source.threads == 1 and not source.given.workers:
@@ -146,14 +142,14 @@ def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
 
 
 def _counted(batches: tf.data.Dataset, count: int, ticks: tf.data.Dataset) -> tf.data.Dataset:
-    """Says how many batches there are; `ticks`, two a step, end what would fail for ever where errors are ignored."""
+    """Declares the number of batches; `ticks`, two a step, end a pipeline that ignores endless errors."""
     assert_, most = tf.data.experimental.assert_cardinality, count if count < 0 else 2 * count + 2
     pairs = tf.data.Dataset.zip((batches.apply(assert_(count)), ticks.take(most).apply(assert_(most))))
     return pairs.map(lambda batch, _: batch)
 
 
 def _ready(source: BatchSource) -> int:
-    """Counts the batches that a reader which is faster than its loop has ready: a call does not wait for more."""
+    """Counts the batches that a fast reader has ready: a call does not wait for more."""
     workers, threads = source.given.workers, source.threads
     if workers is None:
         workers = default_workers(source, source.of_epoch)
@@ -162,7 +158,7 @@ def _ready(source: BatchSource) -> int:
 
 
 def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
-    """Applies a function to each `ArraySpec` of a structure, and to the values at its place in other structures."""
+    """Applies a function to each `ArraySpec` of a structure, and to the values at the same place in others."""
     if isinstance(spec, ArraySpec):
         return function(spec, *values)
     if isinstance(spec, dict):
@@ -188,10 +184,7 @@ def _has_ragged(spec: Any) -> bool:
 
 
 def _is_whole(source: BatchSource) -> bool:
-    """Whether all iterations have the same length: a resumed input's first may be the rest of an epoch.
-
-    With `on_error="skip"` all records of a step may be left out, and so its batch, unless batches keep their size.
-    """
+    """Whether all iterations have the same length: resuming shortens the first, and `on_error="skip"` any."""
     given = source.given
     is_sure = given.on_error == "raise" or given.host_count > 1 or given.pad is True
     return is_sure and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0)
@@ -199,7 +192,7 @@ def _is_whole(source: BatchSource) -> bool:
 
 BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
 BUFFER_RECORDS = 100_000
-FILES_AT_ONCE = 16  # interleaved; neighbours in a shard have nothing in common, so few are enough
+FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
 
 Piece = tuple[str, int, int]
 """A file, the records to skip at its beginning, and the records to take."""
@@ -207,11 +200,7 @@ Piece = tuple[str, int, int]
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def native_tf_data(source: BatchSource) -> tf.data.Dataset:
-    """Returns an input's batches; see `Input.as_tf_data`.
-
-    Raises:
-        DatasetError: the input was asked for something that needs its exact order, or code that is no TensorFlow.
-    """
+    """Returns an input's batches; see `Input.as_tf_data`. Raises: DatasetError: an option is unavailable."""
     if not isinstance(source, SplitSource):
         raise DatasetError("as_tf_data(native=True) reads one split: use tf.data.Dataset.sample_from_datasets to mix")
     request, given = source.request, source.request.given
@@ -246,7 +235,7 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
 
 
 def _of_host(request: Request) -> Iterator[Piece]:
-    """Yields the pieces of files that this host reads: an equal part of the records, one after another."""
+    """Yields the pieces of files for this host: an equal, contiguous part of the records."""
     steps = request.steps
     first, end = (steps.records * host // steps.host_count for host in (steps.host_index, steps.host_index + 1))
     passed = 0  # records of the ranges before
@@ -257,7 +246,7 @@ def _of_host(request: Request) -> Iterator[Piece]:
 
 
 def _pieces_between(request: Request, low: int, high: int) -> Iterator[Piece]:
-    """Yields the pieces of files that hold the records `low` to `high`, by their numbers in all shards."""
+    """Yields the pieces of files with the records `low` to `high`, numbered over all shards."""
     before = 0
     for shard in request.shards:
         skip, until = max(0, low - before), min(shard.records, high - before)
@@ -277,24 +266,24 @@ def _check_native(request: Request) -> None:
     given = request.given
     for name, asked, instead in _refused(request):
         if asked:
-            raise DatasetError(f"as_tf_data(native=True) has no {name}={cut(repr(getattr(given, name)))}: {instead}")
+            raise DatasetError(f"as_tf_data(native=True) lacks {name}={cut(repr(getattr(given, name)))}: {instead}")
     schemes = {shard.file.partition("://")[0] for shard in request.shards if "://" in shard.file}
     for scheme in schemes - set(tf.io.gfile.get_registered_schemes()):
-        raise DatasetError(f"TensorFlow reads no {scheme}:// here: leave native=True out, or copy the version")
+        raise DatasetError(f"TensorFlow here does not read {scheme}://: leave native=True out, or copy the version")
 
 
 def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
-    given, exact = request.given, "leave native=True out, for the exact order"
+    given, exact = request.given, "leave native=True out to keep the exact order"
     return (
         ("start_step", given.start_step > 0, exact),
         ("balance", given.balance, exact),
         ("pad", bool(given.pad), "leave native=True out, or take pad=False on one host"),
-        ("on_error", given.on_error != "raise", "leave native=True out, which leaves out single records"),
+        ("on_error", given.on_error != "raise", "leave native=True out to skip single records"),
         ("text", given.text in ("bucketed", "packed"), "leave native=True out, or pack texts when you build"),
         ("captions", given.captions == "random", "take 'all' or 'first', or leave native=True out"),
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
-        ("workers", bool(given.workers), "tf.data has threads of its own, leave it out"),
+        ("workers", bool(given.workers), "tf.data uses its own threads, leave it out"),
         (
             "drop_remainder",
             not given.drop_remainder and given.host_count > 1,

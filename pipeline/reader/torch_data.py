@@ -1,36 +1,29 @@
-"""An input as PyTorch's `IterableDataset`: tensors, on the device before the model asks for them.
+"""An input as PyTorch's `IterableDataset`: tensors, on the device ahead of the model."""
 
->>> for features, label in train.as_torch("cuda"):  # doctest: +SKIP
-...     ...
-"""
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.on_device import OnDevice, Place, PlacedBatches, mapped
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, Place, PlacedBatches, mapped
 
 
-class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # where torch is not installed its classes are Any
+class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # Any, if torch is not installed
     """Batches of tensors; see `Input.as_torch`."""
 
     def __iter__(self) -> PlacedBatches:
-        """Begins an iteration. Raises: DatasetError: a `DataLoader` does so in a process of its own."""
+        """Begins an iteration. Raises: DatasetError: inside a worker process of a `DataLoader`."""
         if get_worker_info() is not None:
             raise DatasetError(
-                "each process of a DataLoader would give all batches: take num_workers=0; the input makes them ahead "
-                "in processes of its own (`workers`)"
+                "each process of a DataLoader would give all batches: take num_workers=0; the input has its own "
+                "processes (`workers`)"
             )
         return super().__iter__()
 
 
-def as_torch(given: "Input", device: Any) -> TorchBatches:
+def as_torch(given: NumpyInput, device: Any) -> TorchBatches:
     """Returns an input's batches on a device; see `Input.as_torch`."""
     device = torch.device("cpu" if device is None else device)
     if device.type == "cuda":
@@ -39,10 +32,7 @@ def as_torch(given: "Input", device: Any) -> TorchBatches:
 
 
 def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
-    """Returns what copies a batch beside the model's work, and what makes the model wait for the copy.
-
-    See `torch.Tensor.record_stream`: the memory is not used again before the model is done with it.
-    """
+    """Returns a copy to the device in a stream beside the model's, and the model's wait for it."""
     beside = torch.cuda.Stream(device)
 
     def place(batch: Any) -> Any:
@@ -52,6 +42,7 @@ def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
     def receive(placed: Any) -> Any:
         models = torch.cuda.current_stream(device)
         models.wait_stream(beside)
+        # The memory stays until the model is done with it.
         mapped(lambda value: value.record_stream(models) if isinstance(value, torch.Tensor) else None, placed)
         return placed
 
@@ -59,7 +50,7 @@ def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
 
 
 def _tensor(array: Any) -> Any:
-    """Makes a tensor of an array without a copy; a list of an array of strings, which PyTorch has no tensors of."""
+    """Makes a tensor of an array without a copy; a list of an array of strings."""
     if array.dtype == object:
         return array.tolist()
     if array.dtype.name == "bfloat16":

@@ -1,13 +1,7 @@
-"""The files of a version, on this machine or at a URL, such as `s3://bucket/out/emoji`.
+"""The files of a version, local or at a URL, such as `s3://bucket/out/emoji`.
 
-`RemotePath` is the part of `pathlib.Path` that a dataset needs, by the same names, so one code reads local and remote
-folders. It asks the store each time and keeps nothing, so it sees a version published meanwhile. Its client is that of
-builds, which is loaded when it is first asked.
-
->>> (RemotePath("s3://bucket/out/emoji") / "LATEST").read_bytes()  # doctest: +SKIP
-b'{"version": …'
->>> with VersionFiles(Path("out/emoji/versions/20261120T120000Z-4f1c9a2e")).open("dataset.json") as (file, size):
-...     file.read()                                                             # doctest: +SKIP
+`RemotePath` has the methods of `pathlib.Path` that a dataset needs: one code reads local and remote folders. It caches
+nothing, so it sees a version published meanwhile. The store's client is that of builds, loaded at its first use.
 """
 
 import os
@@ -16,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
+from typing import TypeAlias
 
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
@@ -27,7 +22,7 @@ from recordmill.pipeline.versions.stores.open_store import open_object, open_str
 
 @dataclass(frozen=True)
 class RemotePath:
-    """An address, without a slash at its end."""
+    """A URL without a trailing slash."""
 
     url: str
 
@@ -35,12 +30,12 @@ class RemotePath:
         return self.url
 
     def __truediv__(self, inner: str) -> "RemotePath":
-        """Returns the address of a file or folder in this folder."""
+        """Returns the URL of a file or folder in this folder."""
         return RemotePath(f"{self.url}/{inner}")
 
     @property
     def name(self) -> str:
-        """The address' last part."""
+        """The last part of the URL."""
         return self.url.rpartition("/")[2]
 
     @property
@@ -49,41 +44,40 @@ class RemotePath:
         return RemotePath(self.url.rpartition("/")[0])
 
     def is_file(self) -> bool:
-        """Whether the object exists. Raises: DatasetError if the store cannot be asked."""
-        # Forbidden is S3's answer for an absent object to a user who may not list the bucket.
+        """Whether the object exists. Raises: DatasetError if the store does not answer."""
+        # S3 answers Forbidden for an absent object if the user may not list the bucket.
         with readable(self.url, FORBIDDEN, NOT_FOUND), suppress(FileNotFoundError):
             store, name = open_object(self.url)
             return store.size(name) >= 0
         return False
 
     def is_dir(self) -> bool:
-        """Whether anything is below. Raises: DatasetError if the store cannot be asked."""
+        """Whether the folder holds anything. Raises: DatasetError if the store does not answer."""
         with readable(self.url, NOT_FOUND):
             store, name = open_object(self.url)
             return bool(store.children(name))
         return False
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Returns the object's content, or its first bytes. Raises: DatasetError if it is missing or cannot be read."""
+        """Returns the object's content, or its first bytes. Raises: DatasetError if missing or unreadable."""
         with readable(self.url):
             store, name = open_object(self.url)
             return store.range(name, 0, most).data
 
 
+Folder: TypeAlias = Path | RemotePath
+"""The folder of a dataset or of a version."""
+
+
 class UnansweredError(DatasetError):
-    """A store did not answer, was too busy, or asks for newer credentials: the same read may succeed."""
+    """A store did not answer, was too busy, or wants newer credentials: a retry may succeed."""
 
     exit_code = ExitCode.TRY_AGAIN
 
 
 @contextmanager
 def readable(url: str, *absent: int) -> Iterator[None]:
-    """Turns the errors of a store into a dataset's; ends the block where the store answers by one of some statuses.
-
-    Raises:
-        DatasetError: the object is missing, or cannot be read. The store's own error, which may hold secrets, is not
-            printed with it.
-    """
+    """Turns a store's errors, which may hold secrets, into DatasetError; suppresses the statuses `absent`."""
     try:
         yield
     except FileNotFoundError:
@@ -95,19 +89,14 @@ def readable(url: str, *absent: int) -> Iterator[None]:
 
 
 class VersionFiles:
-    """A version's folder, on this machine or at a URL."""
+    """A version's folder, local or at a URL."""
 
     def __init__(self, folder: Location) -> None:
         self.folder = folder
 
     @contextmanager
     def open(self, path: str) -> Iterator[tuple[BufferedReader, int]]:
-        """Opens a file for reading, and returns it with its size in bytes.
-
-        Raises:
-            DatasetError: it is missing, cannot be opened or read to its end, is not a plain file, or is a link that
-                leaves the folder.
-        """
+        """Opens a file: (file, size). Raises: DatasetError: missing, unreadable, not plain, or outside the folder."""
         if isinstance(self.folder, Path):
             try:
                 file = open_file(locate(str(self.folder), path))
@@ -130,11 +119,7 @@ class VersionFiles:
                 raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
 
     def located(self, shard: Shard) -> tuple["VersionFiles", str, str]:
-        """Returns the folder of a shard, and the paths of its file and its index there.
-
-        Raises:
-            DatasetError: as `shard_paths`.
-        """
+        """Returns a shard's folder, and the paths there to the file and the index. Raises: DatasetError."""
         root, file, index = shard_paths(str(self.folder), shard)
         return VersionFiles(Path(root) if isinstance(self.folder, Path) else RemotePath(root)), file, index
 
@@ -144,13 +129,11 @@ class VersionFiles:
             return file.read()
 
     def listing(self) -> list[str]:
-        """Lists all files, links to folders among them, by their sorted paths in the folder. Raises: DatasetError."""
+        """Lists all files, and links to folders, by sorted relative paths. Raises: DatasetError."""
         if isinstance(self.folder, Path):
-            paths = self.folder.rglob("*")
-            return sorted(
-                str(path.relative_to(self.folder)) for path in paths if path.is_symlink() or not path.is_dir()
-            )
+            paths = (path for path in self.folder.rglob("*") if path.is_symlink() or not path.is_dir())
+            return sorted(str(path.relative_to(self.folder)) for path in paths)
         with readable(str(self.folder)):
             store, folder = open_object(str(self.folder))
             names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
-            return sorted(name for name in names if name and not name.endswith("/"))  # no marks of a console's folders
+            return sorted(name for name in names if name and not name.endswith("/"))  # no console's folder markers

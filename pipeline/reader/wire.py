@@ -1,12 +1,10 @@
 """The wire format of protocol buffers: varints, many at once, and the features of one serialized `tf.train.Example`.
 
 A varint holds 7 bits a byte, the lowest first, the last byte below 128. Each integer's first four bytes are read as one
-word, in which its length and its value are found by bit operations on all integers alike; the few that are longer, such
-as negative ones, follow byte by byte.
+word; bit operations on all words find lengths and values. Longer integers, such as negative ones, follow byte by byte.
 
-All writers of protocol buffers give an Example one form: entries of a name and a feature, one list a feature, numbers
-packed. Its features are found without copying what it holds. Any other legal form is brought into this one first, by
-protocol buffers' own parser.
+All protobuf writers give an Example one form: entries of a name and a feature, one list per feature, packed numbers.
+Its features are found without copying. Protobuf's own parser converts any other legal form to this one first.
 
 >>> decode(bytes([1, 0x96, 0x01, 2, 0, 0, 0]), np.array([3, 1]))
 (array([  1, 150,   2]), array([2, 1]))
@@ -20,7 +18,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-PADDING = 3  # bytes that `decode` wants after the last integer, so that a word may be taken at each
+PADDING = 3  # bytes after the last integer: `decode` reads a word at each
 LONGEST = 10  # bytes: 64 bits
 
 Int64s: TypeAlias = npt.NDArray[np.int64]
@@ -28,21 +26,13 @@ Result = TypeVar("Result")
 
 
 class Malformed(ValueError):
-    """The data breaks the format."""
+    """The data violates the format."""
 
 
 def decode(data: bytes, sizes: Int64s) -> tuple[Int64s, Int64s]:
-    """Decodes the integers of rows that follow each other.
+    """Decodes rows of varints: all values, int64 [values], and each row's number of values, int64 [rows].
 
-    Args:
-        data: the rows, then `PADDING` bytes of 0.
-        sizes: int64 [rows], the bytes of each.
-
-    Returns:
-        all rows' values, int64 [values], and how many each row has, int64 [rows].
-
-    Raises:
-        Malformed: a row ends inside an integer, or an integer is longer than 10 bytes.
+    `data` is the rows, then `PADDING` zeros; `sizes` their bytes, int64 [rows]. Raises: Malformed: cut, or too long.
     """
     padded = np.frombuffer(data, np.uint8)
     used = padded[: len(padded) - PADDING]
@@ -64,8 +54,8 @@ def decode(data: bytes, sizes: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _short(padded: npt.NDArray[np.uint8], first: Int64s) -> tuple[Int64s, Int64s]:
-    """The values of integers of up to four bytes, and the numbers of those that are longer, whose values are wrong."""
-    # A word at every byte, and of these the ones that begin an integer: NumPy takes longer to pick unaligned ones.
+    """Returns the values of integers of up to four bytes, and the indices of longer ones, decoded wrongly."""
+    # All words are copied before the integers' own are taken: NumPy is slower with unaligned ones.
     words = np.ndarray((len(padded) - PADDING,), "<u4", padded, strides=(1,)).copy().take(first)
     ends = ~words
     ends &= np.uint32(0x80808080)  # the top bit of each byte that ends an integer
@@ -93,45 +83,38 @@ BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1
 FIRST, SECOND = 0x0A, 0x12  # the tags of fields 1 and 2 that have a length
 
 Chunks: TypeAlias = list[memoryview]
-"""The values of a list of bytes; of numbers packed pieces: varints, or little-endian float32, never cut inside one."""
+"""The values of a list of bytes, or pieces of packed numbers (varints, little-endian float32), cut between numbers."""
 Lists: TypeAlias = dict[bytes, tuple[int, Chunks]]
-"""The kind of each feature's list, BYTES, FLOATS or INTS, and what it holds, by name."""
+"""The kind of each feature's list (BYTES, FLOATS or INTS) and its content, by name."""
 
 
 class _OtherForm(Exception):
-    """The record is not of the one form."""
+    """The record has another form."""
 
 
 def scan(record: bytes | memoryview, names: Collection[bytes]) -> Lists:
-    """Returns the features of these names; one that is not there, or has no list, is left out.
-
-    Raises:
-        Malformed: the record is no Example, or one of another form where protobuf is not installed; features of other
-            names are looked at only as far as they must be.
-    """
+    """Returns the features of these names that have a list. Raises: Malformed: not an Example, or needs protobuf."""
     return _read(record, lambda data: _scan(data, names))
 
 
 def names_of(record: bytes | memoryview) -> list[bytes]:
-    """Returns the names of a record's features in their order. Raises: as `scan`."""
+    """Returns the names of a record's features in order. Raises: as `scan`."""
     return [name for name, *_ in _read(record, _entries)]
 
 
 def _read(record: bytes | memoryview, read: Callable[[memoryview], Result]) -> Result:
-    """Reads a record, one of another form once it is brought into the one form."""
+    """Reads a record, converted first if it has another form."""
     try:
         return read(memoryview(record))
     except (_OtherForm, IndexError):
         pass
-    try:  # protobuf takes 0.1 s to load, and no record that Recordmill or TensorFlow wrote needs it
+    try:  # protobuf takes 0.1 s to load; records by Recordmill or TensorFlow never need it
         from recordmill.pipeline.dataset.examples import canonical_example
     except ModuleNotFoundError:
-        raise Malformed(
-            "it is no tf.train.Example in the usual form, and protobuf, which reads others, is missing"
-        ) from None
+        raise Malformed("it is not a tf.train.Example in the usual form: pip install protobuf for others") from None
     in_form = canonical_example(bytes(record))
     if in_form is None:
-        raise Malformed("it is no tf.train.Example")
+        raise Malformed("it is not a tf.train.Example")
     return read(memoryview(in_form))
 
 
@@ -147,7 +130,7 @@ def _scan(data: memoryview, names: Collection[bytes]) -> Lists:
 
 
 def _entries(data: memoryview) -> list[tuple[bytes, int, int]]:
-    """Returns the name of each feature, and the bytes at which its list begins and ends."""
+    """Returns each feature: (name, first byte and end of its list)."""
     entries: list[tuple[bytes, int, int]] = []
     end = len(data)
     if not end:
@@ -186,7 +169,7 @@ def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
 
 
 def _length(data: memoryview, offset: int) -> tuple[int, int]:
-    """Reads a length, and returns the offset after it too. Raises: IndexError at the end of the data."""
+    """Reads a length: (value, offset after it). Raises: IndexError at the end of the data."""
     byte = data[offset]
     if byte < 128:
         return byte, offset + 1
@@ -195,6 +178,6 @@ def _length(data: memoryview, offset: int) -> tuple[int, int]:
         offset += 1
         byte = data[offset]
         value |= (byte & 127) << shift
-        if byte < 128 or shift > 28:  # longer ones lead beyond the data
+        if byte < 128 or shift > 28:  # longer ones exceed any data
             return value, offset + 1
         shift += 7

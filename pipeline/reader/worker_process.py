@@ -1,11 +1,10 @@
 """A worker process: it makes the batch of each requested step, until its pipe is closed.
 
-Pickle's protocol 5 (PEP 574) takes the arrays of any structure out of its stream, so an answer is a few bytes and the
-places of its arrays in shared memory. That memory is one anonymous file (`memfd_create`) that worker and parent map:
-no copy, no name. /dev/shm is not used, which in containers often has but 64 MiB, and the kernel frees the file when
-both processes have ended, however they end. It is one map, not one for each array, because each of Python's maps holds
-a file descriptor. The worker holds the arrays that the parent uses, so that their memory is not used again; each
-request names those that the parent has dropped.
+Pickle protocol 5 (PEP 574) keeps arrays out of its stream: an answer is a few bytes and the arrays' places in shared
+memory. That memory is one anonymous file (`memfd_create`), mapped by worker and parent: no copy, no name. /dev/shm is
+avoided, as containers often give it only 64 MiB; and the kernel frees the file when both processes have ended, however
+they end. It is one map, because each of Python's maps holds a file descriptor. The worker keeps the arrays that the
+parent uses; each request lists those that the parent has dropped.
 
 >>> memory = SharedMemory(new_file())
 >>> block = memory.take(4096)
@@ -34,11 +33,11 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.metrics import counters_of
 from recordmill.transforms.numpy.buffers import SMALL, BatchMemory
 
-ADDRESSES = 1 << 40  # 1 TiB of addresses, more than there is memory: pages come when they are written to
+ADDRESSES = 1 << 40  # 1 TiB of addresses: pages are allocated when written
 
 
 def new_file() -> int:
-    """Returns the descriptor of a new file in memory, or of a temporary one on other systems; the caller closes it."""
+    """Returns the descriptor of a new file in memory, or else of a temporary one; the caller closes it."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
     else:  # macOS
@@ -55,15 +54,11 @@ class SharedMemory:
         self._map = mmap.mmap(file, ADDRESSES)
         self._start = _address(self._map)
         self._end = 0
-        # Offsets of blocks that were given back, by their size. As in `BatchMemory`, there may be no lock.
+        # Offsets of free blocks, by size. As in `BatchMemory`, locks could deadlock.
         self._free: defaultdict[int, list[int]] = defaultdict(list)
 
     def take(self, size: int) -> memoryview:
-        """Returns a block, page-aligned; its pages go back to the system when the block is dropped.
-
-        Args:
-            size: in bytes; the same few sizes each time, since a block is only used again for its own size.
-        """
+        """Returns a page-aligned block; dropping it frees its pages. Only blocks of the same size reuse its place."""
         free = self._free[size]
         try:
             offset = free.pop()
@@ -74,7 +69,7 @@ class SharedMemory:
         return block
 
     def offset(self, buffer: Any) -> int | None:
-        """Returns the offset of a buffer in this memory; None where it is elsewhere."""
+        """Returns a buffer's offset in this memory; None if elsewhere."""
         offset = _address(buffer) - self._start
         return offset if 0 <= offset < ADDRESSES else None
 
@@ -83,7 +78,7 @@ class SharedMemory:
         return np.frombuffer(self._map, np.uint8, size, offset)
 
     def _give_back(self, offset: int, size: int) -> None:
-        with suppress(OSError, AttributeError):  # a system that cannot: its pages stay, for the next block
+        with suppress(OSError, AttributeError):  # not on every system: the pages stay for the next block
             self._map.madvise(mmap.MADV_REMOVE, offset, _pages(size))
         self._free[size].append(offset)
 
@@ -98,7 +93,7 @@ def _address(buffer: Any) -> int:
 
 class _BatchPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
-        # NumPy leaves arrays of other packages' types, such as bfloat16, in the stream: a copy.
+        # NumPy copies arrays of other packages' types, such as bfloat16, into the stream.
         if isinstance(value, np.ndarray) and value.dtype.isbuiltin == 2:
             return _of_type, (value.view(f"u{value.itemsize}"), value.dtype)
         return NotImplemented
@@ -117,7 +112,7 @@ class Piece(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A batch, or an exception, as it goes through the pipe."""
+    """A batch, or an exception, in the pipe."""
 
     pickled: bytes
     pieces: list[Piece]
@@ -140,7 +135,7 @@ class Maker:
         self._numbers = count()
 
     def answer(self, step: int, dropped: list[int]) -> Answer:
-        """Makes the batch of a step; an exception is an answer too."""
+        """Makes the batch of a step; an exception is also an answer."""
         for number in dropped:
             del self._held[number]
         pieces: list[Piece] = []
@@ -156,7 +151,7 @@ class Maker:
         return Answer(pickled, pieces, failed, counters_of(self._batches).take())
 
     def _left_outside(self, buffer: pickle.PickleBuffer, pieces: list[Piece]) -> bool:
-        """Leaves a large array out of the stream, and holds it; returns True for one to be pickled with the rest."""
+        """Keeps a large array out of the stream; returns True to pickle a buffer with the rest."""
         raw = buffer.raw()
         if raw.nbytes < SMALL:
             return True
@@ -176,19 +171,19 @@ class Maker:
 
 
 def _pickled_error(error: Exception) -> bytes:
-    """Pickles an exception; one that the parent could not unpickle, as its message alone."""
+    """Pickles an exception, or its message alone if the parent could not unpickle it."""
     note = "In a worker process:\n" + "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    if not isinstance(error, DatasetError):  # whose message is all that a user needs
+    if not isinstance(error, DatasetError):  # its message is enough
         error.add_note(note)
     return pickle.dumps(error)
 
 
 def main(pipe: int, file: int) -> None:
-    """Answers requests; the first message is the task. Returns when the parent closes the pipe, or has ended."""
+    """Answers requests until the parent ends or closes the pipe; the first message is the task."""
     memory = SharedMemory(file)
     BatchMemory.new_map = memory.take
     with Connection(pipe) as parent:

@@ -1,12 +1,9 @@
-"""Batches made in worker processes, where Python's lock is the limit: the same batches, in the same order.
+"""Batches made in worker processes, past Python's lock: the same batches, in the same order.
 
-A worker is a plain `python -c` with a pipe, not `multiprocessing`: a fork is not safe where TensorFlow or JAX runs
-threads, and `spawn` imports the user's script again, which then needs a guard. The batch is in memory that worker and
-parent share; it is used again when the parent has dropped the last view of it. A worker owns nothing that outlives it,
-so it is simply killed in the end, and ends by itself when its parent is killed.
-
->>> for step, batch in in_processes(batches, iter(range(100)), workers=2):  # doctest: +SKIP
-...     ...
+A worker is a plain `python -c` with a pipe, not `multiprocessing`: a fork is unsafe beside TensorFlow's or JAX's
+threads, and `spawn` imports the user's script again, which then needs a guard. Batches are in shared memory, reused
+when the parent has dropped the last view. A worker owns nothing that outlives it: it is killed in the end, and ends by
+itself when its parent is killed.
 """
 
 import io
@@ -39,10 +36,10 @@ LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 
-AHEAD = 2  # batches of a worker: one in the making, and one that waits or is next
-LEAST_IMAGES, LEAST_ROWS = 2_000, 100_000  # of an iteration: a second's work of one core
-WORKER_BYTES = 48 << 20  # 48 MiB: what a process takes for itself
-SIDE = 512  # of an array that differs from batch to batch
+AHEAD = 2  # batches per worker: one in the making, one ready or next
+LEAST_IMAGES, LEAST_ROWS = 2_000, 100_000  # in an iteration: a second's work for one core
+WORKER_BYTES = 48 << 20  # 48 MiB: an idle process
+SIDE = 512  # assumed for a variable side of an array
 COMMAND = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
@@ -55,21 +52,17 @@ main(int(pipe), int(file))
 def in_processes(
     make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int, threads: int = 0, *, may_stay: bool = False
 ) -> Generator[tuple[Asked, Made], None, None]:
-    """Yields each step with its batch, in the order of the steps; no steps give nothing.
-
-    The processes end with the iterator, or when it is dropped.
+    """Yields (step, batch) in the order of the steps; the processes end with the iterator.
 
     Args:
-        make: gives the batch, or batches, of a step. It is pickled; its `counters`, if it has any, sum what
-            all workers count.
-        steps: taken one by one as batches are given out.
-        workers: the number of processes; at most two batches each are under way.
-        threads: of this process, which make the batches until the processes are ready.
-        may_stay: lets the threads make all batches where there can be no processes, with a warning.
+        make: makes the batch, or batches, of a step. It is pickled; its `counters`, if any, sum all workers' counts.
+        steps: consumed as batches are given out.
+        workers: the number of processes, with at most two batches each in progress.
+        threads: threads of this process that make the batches until the processes are ready.
+        may_stay: lets the threads make all batches if processes cannot be started, with a warning.
 
     Raises:
-        DatasetError: `make` cannot be sent to other processes, the system starts no further one, or one died.
-        Exception: whatever `make` raised, with its own type and message.
+        DatasetError: `make` does not pickle, a process cannot be started, or one died. Errors of `make` come through.
     """
     try:
         yield from _by_processes(make, steps, workers, threads)
@@ -86,7 +79,7 @@ def _by_processes(
 ) -> Generator[tuple[Asked, Made], None, None]:
     task, pool = pickled_task(make), list[_Worker]()
     try:
-        with ThreadPoolExecutor(1) as starter:  # a process takes 10 ms to start, and 300 until it is ready
+        with ThreadPoolExecutor(1) as starter:  # a process starts in 10 ms, and is ready after 300
             started = starter.submit(_start, pool, workers, task)
             if threads:
                 until = iter(lambda: None if _are_decided(started, pool) else next(steps, None), None)
@@ -108,7 +101,7 @@ def _in_threads(
 
 
 class NoProcesses(DatasetError):  # noqa: N818
-    """There can be no worker processes."""
+    """Worker processes cannot be used."""
 
 
 def _no_start(reason: object) -> NoProcesses:
@@ -125,15 +118,15 @@ def _start(pool: list["_Worker"], workers: int, task: bytes) -> None:
 
 
 def _are_decided(started: "Future[None]", pool: Sequence["_Worker"]) -> bool:
-    """Whether all processes are ready, or have ended, or cannot be started."""
+    """Whether each process is ready, has ended, or cannot be started."""
     return started.done() and (bool(started.exception()) or all(worker.is_decided() for worker in pool))
 
 
 def default_workers(source: BatchSource, steps: int) -> int:
-    """Returns how many processes make the batches of an iteration for which the user did not say: 0 for threads alone.
+    """Returns the default number of processes for an iteration: 0 for threads alone.
 
-    One a core where images are decoded, as Python's lock lets threads fill no more than two, and one where TensorFlow
-    takes other batches; none for so few rows that they are read before a process has started. Memory bounds them.
+    One per core if images are decoded, as Python's lock lets threads fill at most two cores; one for TensorFlow's other
+    batches; none if the rows are read before a process has started. Memory limits the number.
     """
     wanted = cores() if source.decodes else int(source.is_for_tf_data)
     least = LEAST_IMAGES if source.decodes else LEAST_ROWS
@@ -154,7 +147,7 @@ def _bytes(spec: Any) -> int:
 def _in_turn(
     make: Callable[[Asked], Made], steps: Iterator[Asked], pool: list["_Worker"]
 ) -> Generator[tuple[Asked, Made], None, None]:
-    """Asks the workers in turn, so that the batches come in the steps' order."""
+    """Asks the workers in turn: the batches come in the steps' order."""
     counters = counters_of(make)
     asked: deque[tuple[Asked, _Worker]] = deque()
 
@@ -174,11 +167,7 @@ def _in_turn(
 
 
 def pickled_task(task: Any) -> bytes:
-    """Pickles the task of worker processes.
-
-    Raises:
-        NoProcesses: a function or a class of it cannot be imported by another process.
-    """
+    """Pickles the task. Raises: NoProcesses: another process could not import a function or class in it."""
     stream = io.BytesIO()
     try:
         _TaskPickler(stream, protocol=5).dump(task)
@@ -187,32 +176,32 @@ def pickled_task(task: Any) -> bytes:
     return stream.getvalue()
 
 
-_ADVICE = "put it into a module that both can import, or read with threads alone, workers=0"
+_ADVICE = "put it into an importable module, or read with threads alone, workers=0"
 
 
 class _TaskPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
-        # Pickle names a function by its module. Another process' `__main__` is another one.
+        # Pickle names a function by its module, and `__main__` differs in another process.
         if getattr(value, "__module__", None) == "__main__" and hasattr(value, "__qualname__"):
             raise NoProcesses(f"`{value.__qualname__}` cannot be sent to worker processes from a script: {_ADVICE}")
         return NotImplemented
 
 
 class _Worker:
-    """A worker process, as its parent sees it."""
+    """A worker process, seen from its parent."""
 
     def __init__(self, number: int) -> None:
         self._number, self._is_ready = number, False
         self.ended: NoProcesses | None = None
-        """Set where the process ended before it was ready."""
-        self._dropped: deque[int] = deque()  # numbers of arrays whose memory the worker may use again
-        if not sys.executable or getattr(sys, "frozen", False):  # which would start the program again
-            raise OSError(f"sys.executable is {sys.executable!r}, no Python")
+        """Set if the process ended before it was ready."""
+        self._dropped: deque[int] = deque()  # numbers of arrays with reusable memory
+        if not sys.executable or getattr(sys, "frozen", False):  # it would start the program again
+            raise OSError(f"sys.executable is {sys.executable!r}, not a Python")
         mine, its = waiting_pair()
         file = new_file()
         try:
             self._memory = SharedMemory(file)
-            # -P: a file in the folder where the program was started, such as `signal.py`, is no module of Python's.
+            # -P: a file in the current folder, such as `signal.py`, must not shadow Python's modules.
             command = [sys.executable, "-P", "-c", COMMAND, str(its.fileno()), str(file), *sys.path]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(its.fileno(), file))  # noqa: S603
         finally:
@@ -222,28 +211,28 @@ class _Worker:
 
     def begin(self, task: bytes) -> None:
         """Sends the task."""
-        with suppress(ConnectionError):  # it has died, which `batch` raises after the batches that it made
+        with suppress(ConnectionError):  # it has died: `batch` raises after its finished batches
             self._pipe.send_bytes(task)
 
     def is_decided(self, *, wait: bool = False) -> bool:
-        """Whether the process has loaded the task, or `ended` before."""
+        """Whether the process has loaded the task or `ended`."""
         if not self._is_ready and not self.ended and (wait or self._pipe.poll()):
             try:
                 self._pipe.recv_bytes()
                 self._is_ready = True
             except (EOFError, ConnectionError):
-                self._process.kill()  # another program may run on, with the pipe closed
+                self._process.kill()  # another program may keep running with the pipe closed
                 self.ended = _no_start(f"{sys.executable}: {self._died()}")
         return self._is_ready or self.ended is not None
 
     def ask(self, step: Any) -> None:
-        """Requests a batch, and releases memory that the worker may use again."""
+        """Requests a batch, and releases reusable memory."""
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
         with suppress(ConnectionError):
             self._pipe.send((step, dropped))
 
     def batch(self) -> tuple[Any, dict[str, float]]:
-        """Waits for the oldest batch that was requested, and returns it with the worker's counts since the last one."""
+        """Waits for the oldest requested batch, and returns it with the worker's counts since the last one."""
         self.is_decided(wait=True)
         if self.ended:
             raise self.ended
@@ -258,14 +247,14 @@ class _Worker:
         return batch, answer.counters
 
     def close(self) -> None:
-        """Ends the process; arrays in use stay."""
+        """Ends the process; arrays in use stay valid."""
         self._pipe.close()
         self._process.kill()
         self._process.wait()
 
     def _view(self, number: int, offset: int, size: int) -> object:
         view = self._memory.array(offset, size)
-        # The collector calls it at any point of any thread: a single operation, and no lock.
+        # The collector may call it at any point in any thread: one atomic operation, no lock.
         weakref.finalize(view, self._dropped.append, number).atexit = False
         return view
 
