@@ -1,16 +1,19 @@
-"""`recordmill`, and `python -m recordmill`: the command line, where its packages are installed.
+"""`recordmill` and `python -m recordmill`: starts the command line, or names the extra to install in one line.
 
-A machine that only reads datasets has none of them, and gets one line that names the extra to install. So this module
-needs nothing but the standard library.
+Imports only the standard library: a machine that just reads datasets has no packages of the command line.
 """
 
 import sys
 
+from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli.extras import CLI, missing
 
 
 def main() -> None:
-    """Runs the command line; where its packages are missing, prints one line and exits with 2."""
+    """Runs the command line; without its packages, answers `--version` and otherwise exits with 2 and one line."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"recordmill {VERSION}")
+        return
     if names := missing(CLI):
         extras = 'pip install "recordmill[cli]", or "recordmill[build]" to build datasets'
         print(f"recordmill: the command line needs an extra: {extras} (missing: {', '.join(names)})", file=sys.stderr)

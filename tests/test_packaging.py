@@ -1,31 +1,27 @@
-"""What is installed for what: `setup.py`, the imports, the lock file, docs/install.md and the bare command agree."""
+"""`pyproject.toml`, the imports, the locks, docs/install.md and the bare command agree on what each extra installs."""
 
 import ast
 import os
 import re
-import runpy
 import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import pytest
-import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import recordmill
 import recordmill.keras
-from recordmill.pipeline import VERSION
 from recordmill.pipeline.cli.extras import BUILD, CLI
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.transforms.contract.image_header import FORMATS
@@ -50,21 +46,16 @@ FRAMEWORKS = {"jax", "torch"}
 """The packages of a user's own framework, which no extra brings, and the adapters import that are named after them."""
 
 
-@cache
-def packaging() -> dict[str, Any]:
-    """What `setup.py` gives to setuptools."""
-    given: dict[str, Any] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
-        patch.setattr(setuptools, "setup", given.update)
-        runpy.run_path("setup.py")
-    return given
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def required(*extras: str) -> set[str]:
-    """The distributions of the base, and of extras, by their canonical names."""
-    lists = [packaging()["install_requires"], *(packaging()["extras_require"][extra] for extra in extras)]
-    return {canonicalize_name(Requirement(line).name) for lines in lists for line in lines}
+    """The distributions of the base and of extras, by canonical name; extras may name other extras."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    requirements = [Requirement(line) for line in lines]
+    names = {canonicalize_name(one.name) for one in requirements if one.name != "recordmill"}
+    inner = [extra for one in requirements if one.name == "recordmill" for extra in one.extras]
+    return names | required(*inner) if inner else names
 
 
 installed = cache(metadata.packages_distributions)
@@ -161,8 +152,7 @@ READER = [
 
 def test_the_base_is_three_packages() -> None:
     assert required() == {"google-crc32c", "numpy", "pillow"}
-    assert set(packaging()["extras_require"]) == EXTRAS
-    assert packaging()["version"] == VERSION
+    assert set(PROJECT["optional-dependencies"]) == EXTRAS
 
 
 @pytest.mark.parametrize("module", [name for name in READER if not is_tensorflow(name)])
@@ -204,8 +194,9 @@ def test_dev_is_all_that_users_install() -> None:
 
 def test_the_lock_file_holds_every_requirement() -> None:
     locked = dict(re.findall(r"^([\w.-]+)(?:\[.*\])?==(\S+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
-    for line in [*packaging()["install_requires"], *packaging()["extras_require"]["dev"]]:
-        requirement = Requirement(line)
+    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    lines = [Requirement(line) for line in [*PROJECT["dependencies"], *extras]]
+    for requirement in (line for line in lines if line.name != "recordmill"):
         version = locked.get(canonicalize_name(requirement.name))
         assert version is not None, f"requirements.lock has no {requirement.name}: make lock"
         assert requirement.specifier.contains(version), f"requirements.lock has {requirement.name} {version}: make lock"
@@ -254,7 +245,7 @@ def test_make_takes_the_newest_interpreter_that_runs(tmp_path: Path) -> None:
 
 
 def test_python_versions_are_the_same_everywhere() -> None:
-    classified = re.findall(r"Python :: (3\.\d+)", str(packaging()["classifiers"]))
+    classified = re.findall(r"Python :: (3\.\d+)", str(PROJECT["classifiers"]))
     assert classified == ["3.11", "3.12", "3.13"]
     assert " ".join(reversed(classified)) in (ROOT / ".ci/pythons").read_text()
     text = "CPython 3.11, 3.12 and 3.13"
@@ -301,71 +292,6 @@ def test_a_name_that_is_not_public_is_an_error() -> None:
         _ = recordmill.open_datset
 
 
-@pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A source distribution of this checkout, and the wheel that is built from it alone."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
-    return sdist, wheel
-
-
-@pytest.mark.slow
-def test_the_wheel_has_one_package(archives: tuple[Path, Path]) -> None:
-    names = zipfile.ZipFile(archives[1]).namelist()
-    assert {name.partition("/")[0] for name in names} == {"recordmill", f"recordmill-{VERSION}.dist-info"}
-    modules = {name.removesuffix(".py").removesuffix("/__init__") for name in names if name.endswith(".py")}
-    assert {module.replace("/", ".") for module in modules} == set(sources())
-    assert "recordmill/py.typed" in names
-
-
-@pytest.mark.slow
-def test_the_source_distribution_has_what_builds_a_wheel(archives: tuple[Path, Path]) -> None:
-    with tarfile.open(archives[0]) as archive:
-        names = {member.name.partition("/")[2] for member in archive if member.isfile()}
-        assert not [member.name for member in archive if member.issym()]  # files, where the checkout has links
-    assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "recordmill/pipeline/__init__.py"} <= names
-    assert not [name for name in names if name.startswith(("tests", "benchmarks", "examples", "pipeline/"))]
-
-
-TRAIN = """
-import sys
-import pipeline, transforms
-import recordmill
-
-def main():
-    train = recordmill.open_dataset(sys.argv[1]).training_input("train", batch_size=8, features=["price"], workers=1)
-    for features, label in train.as_numpy():
-        print(recordmill.__file__, pipeline.MINE, transforms.MINE, label.shape)
-        break
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-@pytest.mark.slow
-def test_a_script_may_lie_beside_modules_named_as_our_folders(archives: tuple[Path, Path], tmp_path: Path) -> None:
-    zipfile.ZipFile(archives[1]).extractall(tmp_path / "installed")
-    published.write_version(tmp_path / "dataset")
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "train.py").write_text(TRAIN)
-    for name in ("pipeline", "transforms"):
-        (project / f"{name}.py").write_text("MINE = __name__")
-    done = subprocess.run(
-        [sys.executable, project / "train.py", tmp_path / "dataset"], cwd=project, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")}, timeout=120,
-    )  # fmt: skip
-    assert done.stderr == ""
-    assert done.stdout.split(maxsplit=1) == [
-        str(tmp_path / "installed/recordmill/__init__.py"),
-        "pipeline transforms (8,)\n",
-    ]
-
-
 def test_the_command_checks_for_what_its_extras_bring() -> None:
     checked = set().union(*map(distributions, BUILD))
     assert set().union(*map(distributions, CLI)) == required("cli") - required()
@@ -378,13 +304,13 @@ def test_the_command_without_its_packages_is_one_line(arguments: list[str]) -> N
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     extras = 'pip install "recordmill[cli]", or "recordmill[build]" to build datasets'
-    needs = "missing: rich, textual_image, typer"
+    needs = "missing: rich, typer"
     assert done.stderr == f"recordmill: the command line needs an extra: {extras} ({needs})\n"
 
 
 def test_the_installed_commands_are_the_one_that_checks_and_the_worker() -> None:
-    worker = "recordmill-worker = recordmill.pipeline.build.beam.worker_boot:main"
-    assert packaging()["entry_points"] == {"console_scripts": ["recordmill = recordmill.__main__:main", worker]}
+    worker = "recordmill.pipeline.build.beam.worker_boot:main"
+    assert PROJECT["scripts"] == {"recordmill": "recordmill.__main__:main", "recordmill-worker": worker}
 
 
 # Runs commands one after another where only some distributions are installed, as it seems; prints how each ended.

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from recordmill.pipeline.errors import ExitCode, UserError
 
-CLI = ("rich", "textual_image", "typer")
+CLI = ("rich", "typer")
 """Every command imports these."""
 
 BUILD = ("apache_beam", "jinja2", "psutil", "pyarrow", "pydantic", "tensorflow", "tensorflow_transform", "yaml")

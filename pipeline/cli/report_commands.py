@@ -1,6 +1,5 @@
 """The commands that draw, compare, check or export versions; `commands` registers them."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +9,7 @@ import typer
 
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
-from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
+from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.paths import replacing, write_atomically
 from recordmill.pipeline.errors import DatasetError
 
@@ -61,7 +60,7 @@ def preview(
     number: Annotated[int, typer.Option("-n", min=1, max=200, help="How many rows.")] = 12,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A PNG to write; by default the terminal, if it shows images, or a file."),
+        typer.Option("--output", "-o", help="The PNG to write; by default NAME-preview.png, here."),
     ] = None,
 ) -> None:
     """Draw records as a model gets them, with boxes and texts, also augmented: `recordmill preview DIR`."""
@@ -93,13 +92,6 @@ def _writing(file: Path) -> Iterator[None]:
 
 
 def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
-    if output is None and sys.stdout.isatty():
-        from textual_image.renderable import Image as Shown  # asks the terminal what it knows, when it is loaded
-        from textual_image.renderable import SixelImage, TGPImage
-
-        if issubclass(Shown, SixelImage | TGPImage):
-            print_with_codes(Shown(image))
-            return
     file = output or Path(f"{dataset.name}-preview.png")
     with _writing(file), replacing(file, durable=False) as new:
         image.save(new, "PNG")

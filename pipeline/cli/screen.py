@@ -81,8 +81,3 @@ def quiet() -> Iterator[None]:
             os.dup2(descriptor, number)
         for descriptor in (*kept, nowhere):
             os.close(descriptor)
-
-
-def print_with_codes(renderable: RenderableType) -> None:
-    """Prints what steers the terminal on purpose, such as an image: a `Screen` would show its codes as text."""
-    Console().print(renderable)
