@@ -1,4 +1,4 @@
-"""The words about a dataset that a person writes once: for its card and its catalogue entry, not for its records."""
+"""A dataset in words, for its card and its catalogue entry; the records do not depend on them."""
 
 from typing import Annotated
 
@@ -14,28 +14,28 @@ FORMS = {
     WEB_PAGE: "a URL that begins with http:// or https://, without blanks",
     LANGUAGE: "a language's code, such as `en` or `de-CH`",
 }
-"""The meaning of each pattern, in the words of a message."""
+"""The wanted value in words, by pattern."""
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]
 
 
 class About(Options):
-    """A dataset in words, for `README.md` and `croissant.json` of each version."""
+    """A description for people: `README.md` and `croissant.json` of each version."""
 
     title: Line | None = None
-    """The name for people; by default the dataset's `name`."""
+    """The displayed name; by default the dataset's `name`."""
     description: Text | None = None
-    """The content of the dataset: some sentences, which may be Markdown."""
+    """The content of the dataset: some sentences, Markdown allowed."""
     license: Line | None = None
-    """An SPDX identifier such as `CC-BY-4.0`, or the URL of a licence. Where it is not given, the card says unknown."""
+    """An SPDX identifier such as `CC-BY-4.0`, or the URL of a licence. Without it the card says unknown."""
     citation: Text | None = None
     """The work to cite, as BibTeX."""
     homepage: Annotated[str, Field(pattern=WEB_PAGE, max_length=1000)] | None = None
-    """A page on the dataset: a URL."""
+    """The URL of a page about the dataset."""
     creators: tuple[Line, ...] = ()
-    """The people or organizations who made it."""
+    """The people or organizations behind it."""
     languages: tuple[Annotated[str, Field(pattern=LANGUAGE)], ...] = ()
-    """The languages of its texts, such as `en` or `de-CH`."""
+    """The languages in the texts, such as `en` or `de-CH`."""
     tags: tuple[Line, ...] = ()
-    """Words to find it by."""
+    """Search terms."""

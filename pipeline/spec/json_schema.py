@@ -1,7 +1,7 @@
-"""The JSON Schema of `dataset.yaml`, by which editors complete, explain and check it while it is written.
+"""The JSON Schema of `dataset.yaml`, with which editors complete, explain and check a spec.
 
-It follows from the options' classes: their types, limits, defaults and docstrings. A spec that it refuses is wrong; one
-that it accepts may still be, since some rules are of several options together, which only a build checks.
+Derived from the options' classes: types, limits, defaults and docstrings. A refused spec is wrong; an accepted one may
+still be, because only a build checks rules across several options.
 """
 
 import json
@@ -13,20 +13,20 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
 
 SCHEMA_FILE = "dataset.schema.json"
-"""The name beside a spec: in every checkout the same, so that the line in the spec is right on every machine."""
+"""The schema's file beside a spec; the relative name is valid on every machine."""
 EDITOR_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
-"""The first line of a spec, by which editors with the YAML language server find the schema."""
+"""The first line of a spec: tells the YAML language server of an editor the schema."""
 
 
 def schema_text() -> str:
-    """Returns the schema: JSON, which ends in a newline."""
+    """Returns the schema as JSON that ends in a newline."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": f"Recordmill {VERSION}"}
     schema = {**head, **Spec.model_json_schema(), "title": "dataset.yaml of Recordmill"}
     return json.dumps(schema, indent=2) + "\n"
 
 
 def write_schema(file: Path) -> None:
-    """Writes the schema, or replaces it. Raises: UserError: the file cannot be written."""
+    """Writes or replaces the schema. Raises: UserError: the file cannot be written."""
     try:
         write_atomically(file, schema_text().encode())
     except OSError as error:
