@@ -104,7 +104,7 @@ WRITERS = {
     "pipeline/reader/notebook": "data_url",
     "pipeline/reader/worker_process": "new_file",
     "pipeline/servable": "Servable.save",
-    "pipeline/spec/json_schema": "write_schema",
+    "pipeline/spec/model": "write_schema",
     "pipeline/verify/repair": "_rebuild _reindex",
     "pipeline/verify/with_sources": "_parity",
     "pipeline/versions/build_folders": "_remove_empty remove_run",

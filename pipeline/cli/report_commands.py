@@ -1,4 +1,4 @@
-"""The commands that draw, compare, check or export versions; `commands` registers them."""
+"""Commands that draw, compare, check or export versions; `commands` registers them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from recordmill.dataset import Dataset
 
 
-Sources = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The folder of the sources: its images are shown, too.")
-]
+Sources = Annotated[Path | None, typer.Option(metavar="DIR", help="The sources' folder, to show its images too.")]
 
 
 def report(
@@ -32,7 +30,7 @@ def report(
         Path | None, typer.Option("--output", "-o", help="The file to write; by default NAME-report.html, here.")
     ] = None,
 ) -> None:
-    """Write a page about a version, to open in any browser: images, distributions, rejects: `recordmill report DIR`."""
+    """Write a page for any browser about a version, with images, distributions, rejects: `recordmill report DIR`."""
     check_extra("report", REPORT)
     from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts.page import report_of
@@ -48,22 +46,20 @@ def report(
 def preview(
     folder: VersionFolder,
     version: OtherVersion = None,
-    split: Annotated[str | None, typer.Option(help="A split; by default train, or of any with --key.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split; by default train, or any with --key.")] = None,
     key: Annotated[str | None, typer.Option(help="The key of a row.")] = None,
     label: Annotated[str | None, typer.Option("--class", metavar="NAME", help="A class of the label.")] = None,
     rejects: Annotated[bool, typer.Option("--rejects", help="Show rejected rows, not records.")] = False,
     augment: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Augmentations to show beside the stored image: 'RandomResizedCrop(224)'."),
+        str | None, typer.Option(metavar="TEXT", help="Augmentations to also show, such as 'RandomResizedCrop(224)'.")
     ] = None,
     sources: Sources = None,
     number: Annotated[int, typer.Option("-n", min=1, max=200, help="How many rows.")] = 12,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The PNG to write; by default NAME-preview.png, here."),
+        Path | None, typer.Option("--output", "-o", help="The PNG to write; by default NAME-preview.png, here.")
     ] = None,
 ) -> None:
-    """Draw records as a model gets them, with boxes and texts, also augmented: `recordmill preview DIR`."""
+    """Draw records as a model gets them, with boxes, texts and augmentations, as a PNG: `recordmill preview DIR`."""
     from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts import preview as previews
     from recordmill.pipeline.facts.preview import augmentations_of
@@ -84,7 +80,7 @@ def preview(
 
 @contextmanager
 def _writing(file: Path) -> Iterator[None]:
-    """Turns an error of a file that --output names into one line."""
+    """Turns an OSError into one line about --output."""
     try:
         yield
     except OSError as error:
@@ -109,7 +105,7 @@ def diff(
     quick: Annotated[bool, typer.Option("--quick", help="Compare the manifests, not the rows.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
+    """List changes from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
     from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff as diff_of
     from recordmill.pipeline.versions.listing import pair
@@ -121,10 +117,10 @@ def diff(
 def verify(
     folder: VersionFolder,
     version: OtherVersion = None,
-    spec: Annotated[Path | None, typer.Option(help="dataset.yaml: raw rows are served and compared, too.")] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Make damaged shards (by --spec) and indexes anew.")] = False,
-    sample: Annotated[int, typer.Option(min=0, help="How many raw rows are compared.")] = 64,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes and digests alone.")] = False,
+    spec: Annotated[Path | None, typer.Option(help="dataset.yaml, to also serve and compare raw rows.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Rebuild damaged indexes, and shards with --spec.")] = False,
+    sample: Annotated[int, typer.Option(min=0, help="How many raw rows to compare.")] = 64,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare only sizes and digests.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check a published version, file by file and record by record: `recordmill verify DIR`."""
@@ -132,7 +128,7 @@ def verify(
     from recordmill.pipeline.verify.verify import verify as check
 
     if "://" in folder and (repair or spec is not None):
-        raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
+        raise DatasetError(f"{folder} is a URL: --spec and --repair need a local folder")
     if repair or spec is not None:
         check_build_extra()
     parsed = None
@@ -142,7 +138,7 @@ def verify(
         parsed = load_spec(str(spec))
     report = check(folder, version, quick=quick)
     if repair or parsed is not None:
-        with quiet():  # Beam and TensorFlow print, also while they load
+        with quiet():  # Beam and TensorFlow print, even while loading
             from recordmill.pipeline.verify.with_sources import with_sources
 
             report = with_sources(report, parsed, rows=sample, mend=repair)
@@ -153,7 +149,7 @@ def verify(
 
 
 class _Report(Protocol):
-    """The outcome of a command, for programs and for people."""
+    """A command's result, for programs and people."""
 
     def to_json(self) -> Any: ...
 
@@ -169,14 +165,12 @@ def _print(report: _Report, as_json: bool) -> None:
 
 def export(
     folder: VersionFolder,
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A folder that is not there yet.", show_default=False)
-    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A new or empty folder.", show_default=False)],
     to: Annotated[str, typer.Option("--to", help="parquet or webdataset.", show_default=False)],
-    split: Annotated[str | None, typer.Option(help="The only split to write.")] = None,
+    split: Annotated[str | None, typer.Option(help="Write only this split.")] = None,
     version: OtherVersion = None,
 ) -> None:
-    """Write a version's rows in another format, with the dataset.yaml that builds them again."""
+    """Write a version's rows in another format, with a dataset.yaml to rebuild them."""
     check_extra("build", EXPORT)
     from recordmill.dataset import open_dataset
     from recordmill.pipeline.export.export import SPEC_FILE

@@ -1,8 +1,6 @@
-"""The gate's limits on changes from the live version to a new one; beyond them a person must approve.
+"""The gate: limits on changes from the live version to a new one. `pipeline.compare` computes the figures.
 
-    gate: {rows_lost: 0.05, features: {age: {psi: 0.1}, comment: false}}
-
-`pipeline.compare` computes the limited figures, without TensorFlow.
+gate: {rows_lost: 0.05, features: {age: {psi: 0.1}, comment: false}}
 """
 
 from collections.abc import Mapping
@@ -70,8 +68,7 @@ class Gate(Options):
     leakage: Share | None = 0.01
     """The rise of the share of records with a duplicate in another split."""
     schema_changes: Literal["unexpected", "any"] | None = "unexpected"
-    """Features that disappeared, or changed their stored or read type or shape. unexpected: only if the feature's
-    options are the same as in the live version; any: always; null: never."""
+    """Features lost or changed in type or shape. unexpected: despite equal options; any: always; null: never."""
     missing: Share | None = 0.05
     """The rise of the share of rows without a value, by feature and split."""
     l_infinity: Share | None = 0.1
@@ -83,13 +80,11 @@ class Gate(Options):
     psi: Distance | None = 0.25
     """The population stability index of numbers, or of lengths of texts, by feature and split."""
     shift: Distance | None = 0.05
-    """The shift of the mean of the middle half of numbers, beyond chance, in the range of the middle 80 % of the live
-    version's, by feature and split."""
+    """The shift of the middle half's mean, beyond chance, in the live middle 80 %'s range, by feature and split."""
     out_of_vocabulary: Share | None = 0.05
     """The rise of the share of names or words missing in the live version's vocabulary, by feature and split."""
     appearance: Distance | None = 0.1
-    """The largest `shift` of the brightness, saturation, blue, red and sharpness of images, of a sample, by image
-    feature and split."""
+    """The largest `shift` of sampled images' brightness, saturation, blue, red, sharpness, by feature and split."""
     pixels: Distance | None = 0.25
     """The shift of pixels' mean or standard deviation, in standard deviations of the live version, by image feature."""
     ids_moved: Share | None = 0.0
@@ -112,10 +107,7 @@ class Gate(Options):
         return own is not None and own is not False and rule in own.model_fields_set
 
     def check(self, features: Mapping[str, Any], *, may_be_others: bool) -> None:
-        """Checks that the features exist, unless preprocessing may add some (`may_be_others`), and have such limits.
-
-        Raises: WrongValueError: an unknown feature, or a limit that its kind lacks.
-        """
+        """Checks features, unless preprocessing may add some (`may_be_others`), and limits. Raises: WrongValueError."""
         for name, own in self.features.items():
             feature = features.get(name)
             if feature is None and not may_be_others:

@@ -10,9 +10,17 @@ from pydantic import BaseModel, ValidationError
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.spec.about import FORMS
 from recordmill.pipeline.yaml_document import Document, Path
 
+LINE = r"^[^\r\n]+$"
+WEB_PAGE = r"^https?://\S+$"
+LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]+)*$"
+FORMS = {
+    LINE: "one line of text",
+    WEB_PAGE: "a URL that begins with http:// or https://, without blanks",
+    LANGUAGE: "a language's code, such as `en` or `de-CH`",
+}
+"""The wanted value in words, by pattern."""
 TAGS = ("kind", "format")
 """The keys that select a mapping's options."""
 

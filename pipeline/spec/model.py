@@ -5,6 +5,7 @@ r"""`dataset.yaml` as frozen, checked options.
 {'train': 80.0, 'validation': 10.0, 'test': 10.0}
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,20 +22,20 @@ from pydantic import (
     model_validator,
 )
 
-from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME
-from recordmill.pipeline.errors import WrongValueError, did_you_mean
+from recordmill.pipeline import VERSION
+from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
+from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import in_folder, is_template
 from recordmill.pipeline.sources.options import PATHS, AnySource
 from recordmill.pipeline.spec import split_by as rules
-from recordmill.pipeline.spec.about import About
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import NamedClasses, check_not_crossed
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.features.text import check_packed
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
-from recordmill.pipeline.spec.messages import explain
+from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 
@@ -61,6 +62,8 @@ Sources = Annotated[
         lambda value: value if isinstance(value, list | tuple) else (value,), OneSource | tuple[OneSource, ...]
     ),
 ]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
+Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]
 Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOST_SHARDS = 1 << 16  # of a split: a manifest of more opens slowly, and one of four times as many is too large to read
@@ -69,6 +72,27 @@ ShardCounts = Annotated[
     Annotated[ShardCount, Tag("of every split")] | Annotated[dict[Name, ShardCount], Tag("of each split")],
     Discriminator(lambda value: "of each split" if isinstance(value, dict) else "of every split"),
 ]
+
+
+class About(Options):
+    """A description for people: `README.md` and `croissant.json` of each version."""
+
+    title: Line | None = None
+    """The displayed name; by default the dataset's `name`."""
+    description: Text | None = None
+    """The content of the dataset: some sentences, Markdown allowed."""
+    license: Line | None = None
+    """An SPDX identifier such as `CC-BY-4.0`, or the URL of a licence. Without it the card says unknown."""
+    citation: Text | None = None
+    """The work to cite, as BibTeX."""
+    homepage: Annotated[str, Field(pattern=WEB_PAGE, max_length=1000)] | None = None
+    """The URL of a page about the dataset."""
+    creators: tuple[Line, ...] = ()
+    """The people or organizations behind it."""
+    languages: tuple[Annotated[str, Field(pattern=LANGUAGE)], ...] = ()
+    """The languages in the texts, such as `en` or `de-CH`."""
+    tags: tuple[Line, ...] = ()
+    """Search terms."""
 
 
 class Rejects(Options):
@@ -104,6 +128,10 @@ DuplicatesOrAction = Annotated[
         lambda value: {"action": value} if isinstance(value, str) else value, rules.Action | rules.Duplicates
     ),
 ]
+SCHEMA_FILE = "dataset.schema.json"
+"""The schema's file beside a spec; the relative name is valid on every machine."""
+EDITOR_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
+"""The first line of a spec: tells the YAML language server of an editor the schema."""
 RESERVED = {
     "key": "records store their key under it",
     "self": "a serving model cannot take it",
@@ -262,10 +290,7 @@ class Spec(Options):
         return self.key.content if isinstance(self.key, ContentKey) else None
 
     def columns(self) -> dict[str, Column]:
-        """Returns the needed columns and their types; a column is optional if all its features are.
-
-        Raises: WrongValueError: two features need one column as different types.
-        """
+        """Returns the needed columns, optional if all their features are. Raises: WrongValueError: two types of one."""
         columns: dict[str, Column] = {}
         for name, feature in self.features.items():
             if (wanted := feature.raw_column()) is None:
@@ -293,10 +318,7 @@ class Spec(Options):
 
 
 def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
-    """Reads a spec from YAML text; `where` names it in messages.
-
-    Raises: SpecError: a wrong value; each line says where, what and what to do.
-    """
+    """Reads YAML text; `where` names it in messages. Raises: SpecError: each line says where, what and what to do."""
     document = load_yaml(text, where)
     try:
         return Spec.model_validate(document.value)
@@ -323,3 +345,20 @@ def load_spec(path: str) -> Spec:
         except ValueError as error:
             raise SpecError(f"{path}: features.{name}.classes_file: {error}") from None
     return spec.model_copy(update={"features": spec.features | named})
+
+
+def schema_text() -> str:
+    """Returns the JSON Schema that editors use to complete, explain and check a spec; it ends in a newline.
+
+    A refused spec is wrong; an accepted one may still be, because only a build checks rules across several options.
+    """
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": f"Recordmill {VERSION}"}
+    return json.dumps({**head, **Spec.model_json_schema(), "title": "dataset.yaml of Recordmill"}, indent=2) + "\n"
+
+
+def write_schema(file: Path) -> None:
+    """Writes or replaces the schema. Raises: UserError: the file cannot be written."""
+    try:
+        write_atomically(file, schema_text().encode())
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from None

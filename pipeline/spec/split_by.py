@@ -1,8 +1,4 @@
-"""Rules that split rows by a column, a group, a time or the label's classes instead of the key's hash.
-
-splits: {train: 80, validation: 10, test: 10}
-split_by: {group: patient}
-"""
+"""Splits rows by a column, group, time or the label's classes, not the key's hash: `split_by: {group: patient}`."""
 
 import re
 from collections import Counter
@@ -214,10 +210,7 @@ def check_duplicates(
 
 
 def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, duplicates: Duplicates) -> None:
-    """Checks the placeholders in sources' paths, and that no option compares rows of different spans.
-
-    Raises: WrongValueError.
-    """
+    """Checks placeholders in paths, and that no option compares rows of different spans. Raises: WrongValueError."""
     for source in sources:
         names = Template(source.path).names
         if fault := Template(source.path).fault():

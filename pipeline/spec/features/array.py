@@ -26,8 +26,7 @@ class Array(Feature):
     dtype: Literal["uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32"] = "float32"
     """The stored and read type of the numbers."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
-    """With a null side: keeps the first entries along it, and pads batches to this length. None: keeps all, and pads
-    to a batch's longest array."""
+    """With a null side: the entries to keep and to pad batches to. None: all, padded to a batch's longest array."""
 
     @model_validator(mode="after")
     def _check_shape(self) -> "Array":

@@ -45,7 +45,7 @@ GivenClasses = Annotated[
 
 
 def read_classes(path: str | Path) -> tuple[str, ...]:
-    r"""Reads a UTF-8 file of distinct class names, one per line, without blank lines; lines end in `\n` or `\r\n`.
+    r"""Reads a UTF-8 file of distinct class names, a line each, without blank lines; ends of lines: `\n` or `\r\n`.
 
     Raises: ValueError: the file cannot be read or is invalid; the message names it.
     """
@@ -70,9 +70,8 @@ class NamedClasses(Feature):
     column_type = ColumnType.CATEGORY
 
     classes: GivenClasses | None = None
-    """The names ordered by id, or a mapping from them to displayed names. By default the names in the data: in all
-    splits for the label, else in the train split; names in the output's live version keep their ids. `fresh`: the same,
-    without keeping ids."""
+    """The names ordered by id, or a mapping from them to displayed names. By default the data's names: of all splits
+    for the label, else of the train split; those in the output's live version keep their ids, unless it is `fresh`."""
     classes_file: str | None = Field(default=None, min_length=1)
     """A file of names, one per line, instead of `classes`."""
     order: Literal["alphabetical", "frequency"] = "alphabetical"

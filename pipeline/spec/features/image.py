@@ -1,7 +1,4 @@
-"""Images, one per row or several, such as video frames: decoded, oriented by EXIF, scaled, stored encoded.
-
-The reader normalizes them.
-"""
+"""Images, one per row or several: decoded, oriented by EXIF, scaled, stored encoded. The reader normalizes them."""
 
 import math
 from typing import Annotated, Any, ClassVar, Literal
@@ -74,7 +71,7 @@ class Image(Feature):
     shorter_side: Side | None = None
     """Scales the shorter side to this many pixels, keeping the aspect ratio; with `size`, then crops the centre."""
     fit: Literal["pad", "crop", "stretch", "none"] = "pad"
-    """pad: the whole image, centred on the background; crop: the centre that fills the size; stretch: each side scaled
+    """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side scaled
     separately; none: keeps the size."""
     resize: Literal[
         "auto", "area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"
@@ -85,8 +82,7 @@ class Image(Feature):
     channels: Literal[1, 3] = 3
     """3: RGB; 1: greyscale."""
     store: Literal["auto", "jpeg", "png", "raw", "original"] = "auto"
-    """auto: JPEG for JPEG sources, else PNG; raw: uint8 pixels; original: the file's bytes; the reader decodes, rotates
-    and scales."""
+    """auto: JPEG for JPEG sources, else PNG; raw: uint8; original: the file; the reader decodes, rotates and scales."""
     quality: int = Field(default=95, ge=1, le=100, strict=True)
     """The quality of encoded JPEGs."""
     chroma: Literal["4:2:0", "4:4:4"] = "4:2:0"
@@ -211,8 +207,7 @@ class ImageSequence(Image, ListFeature):
     size: Sides
     """Height and width in pixels, or one number for both."""
     fit: Literal["pad", "crop", "stretch"] = "pad"
-    """pad: the whole image, centred on the background; crop: the centre that fills the size; stretch: each side scaled
-    separately."""
+    """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side alone."""
     store: Literal["auto", "jpeg", "png", "raw"] = "auto"
     """auto: JPEG for JPEG sources, else PNG; raw: uint8 pixels."""
 

@@ -119,8 +119,7 @@ class Number(ScaledFeature):
 
     kind: Literal["number"]
     impute: Impute = "mean"
-    """With `optional`: replaces a missing number. mean, median: of the train split, after the transform. A number:
-    as if in the row."""
+    """With `optional`: replaces missing numbers by a raw number, or by the train split's transformed mean or median."""
     indicator: bool = False
     """With `optional`: whether `<feature>_missing` marks missing numbers."""
 

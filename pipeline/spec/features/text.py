@@ -14,9 +14,7 @@ from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
-SHARED_ALIKE = (
-    "tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end",
-)  # fmt: skip
+SHARED_ALIKE = ("tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end")
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 
@@ -73,10 +71,7 @@ def _wrong_model(
 
 
 def check_packed(features: Mapping[str, Feature], label: str | None, preprocessing: str | None) -> None:
-    """Checks that a packed text is the only feature: a record of several documents has no single label or value.
-
-    Raises: WrongValueError: its path starts at the spec.
-    """
+    """Checks that a packed text is the only feature. Raises: WrongValueError: its path starts at the spec."""
     for name in [name for name, feature in features.items() if getattr(feature, "pack", None) is not None]:
         others = [f"the feature '{other}'" for other in features if other != name]
         beside = [*others, *(["`label`"] if label else []), *(["`preprocessing`"] if preprocessing else [])]
@@ -86,10 +81,7 @@ def check_packed(features: Mapping[str, Feature], label: str | None, preprocessi
 
 
 def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
-    """Checks that the owner of a shared vocabulary is a text with matching options.
-
-    Raises: WrongValueError: its path starts at the text.
-    """
+    """Checks that the owner is a text with matching options. Raises: WrongValueError: its path starts at the text."""
     path = ("vocabulary", "shared_with")
     other = feature_named(owner, features, *path).options()
     if not isinstance(other, kinds.TextOptions) or other.shared_with is not None:
@@ -199,9 +191,9 @@ class Tokenized(Feature):
         return self._make(self.contract)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes vocabulary and special ids from the vocabulary owner's statistics.
+        """Describes vocabulary and special ids by the vocabulary owner's statistics.
 
-        Keys: `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
+        They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
         """
         options = self.options()
         special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
