@@ -26,6 +26,7 @@ from recordmill.pipeline.cli.extras import BUILD, CLI
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.transforms.contract.image_header import FORMATS
 from tests import published
+from tests.messages import assert_names, raises
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = {"cli", "report", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "dev"}
@@ -288,7 +289,7 @@ def test_importing_the_package_imports_the_standard_library_alone() -> None:
 
 
 def test_a_name_that_is_not_public_is_an_error() -> None:
-    with pytest.raises(AttributeError, match="module 'recordmill' has no attribute 'open_datset'"):
+    with raises(AttributeError, "'recordmill'", "'open_datset'"):
         _ = recordmill.open_datset
 
 
@@ -303,9 +304,8 @@ def test_the_command_without_its_packages_is_one_line(arguments: list[str]) -> N
     command = [sys.executable, "-S", "-m", "recordmill", *arguments]  # without site-packages
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    extras = 'pip install "recordmill[cli]", or "recordmill[build]" to build datasets'
-    needs = "missing: rich, typer"
-    assert done.stderr == f"recordmill: the command line needs an extra: {extras} ({needs})\n"
+    (line,) = done.stderr.splitlines()
+    assert_names(line, 'pip install "recordmill[cli]"', '"recordmill[build]"', "missing: rich, typer")
 
 
 def test_the_installed_commands_are_the_one_that_checks_and_the_worker() -> None:
@@ -391,23 +391,23 @@ def test_what_a_build_needs_is_one_line(command: str, tmp_path: Path) -> None:
     published.write_version(tmp_path)
     missing = ", ".join(name for name in BUILD if name in absent("cli"))
     assert missing.startswith("apache_beam, jinja2, psutil")
-    message = f'this command needs an extra: pip install "recordmill[build]" (missing: {missing})'
-    assert run_with("cli", command, cwd=tmp_path) == [f"2 {command} | recordmill: {message}"]
+    (line,) = run_with("cli", command, cwd=tmp_path)
+    assert line.startswith(f"2 {command} | recordmill: ")
+    assert_names(line, 'pip install "recordmill[build]"', f"missing: {missing}")
 
 
 def test_a_report_needs_its_extra(tmp_path: Path) -> None:
     published.write_version(tmp_path)
-    message = 'this command needs an extra: pip install "recordmill[report]" (missing: jinja2, pyarrow)'
-    assert run_with("cli", "report .", cwd=tmp_path) == [f"2 report . | recordmill: {message}"]
+    (line,) = run_with("cli", "report .", cwd=tmp_path)
+    assert line.startswith("2 report . | recordmill: ")
+    assert_names(line, 'pip install "recordmill[report]"', "missing: jinja2, pyarrow")
     [written] = run_with("report", "report . -o page.html", cwd=tmp_path)
     assert written.startswith("0 report . -o page.html | page.html: small ")
 
 
 def test_a_name_that_needs_an_extra_says_which() -> None:
     blocked = "import sys; sys.modules['pydantic'] = sys.modules['tensorflow'] = None; import recordmill; "
-    for code, message in (
-        ("recordmill.build", 'build needs pydantic: pip install "recordmill[build]"'),
-        ("from recordmill import load_spec", 'load_spec needs pydantic: pip install "recordmill[build]"'),
-    ):
+    for code, name in (("recordmill.build", "build"), ("from recordmill import load_spec", "load_spec")):
         done = subprocess.run([sys.executable, "-c", blocked + code], capture_output=True, text=True, cwd=ROOT)
-        assert done.stderr.splitlines()[-1] == f"ModuleNotFoundError: {message}"
+        last = done.stderr.splitlines()[-1]
+        assert_names(last, "ModuleNotFoundError", name, "pydantic", 'pip install "recordmill[build]"')
