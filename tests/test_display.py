@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.cli.display import Display, State, print_published
+from recordmill.pipeline.cli.display import LOOKING, Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.versions.stores.local import LocalStore
@@ -39,9 +39,9 @@ LIFE = [
 # a runner that shuffles rows reads them twice
 LOOKED = {"look_read": 90, "look_refused": 10, "look_chunks": 2}
 LIFE_WITH_LOOK = [
-    (0, {"look_read": 0}, False, ("looking at the rows", 0.0, "0 records, 0/s, 0 rejected")),
+    (0, {"look_read": 0}, False, (LOOKING, 0.0, "0 records, 0/s, 0 rejected")),
     (1, {"look_read": 30, "look_refused": 3}, False,
-     ("looking at the rows", 0.3, "30 records, 30/s, 3 rejected, 0:09 left")),
+     (LOOKING, 0.3, "30 records, 30/s, 3 rejected, 0:09 left")),
     (3, LOOKED, False, ("analyzing", None, "90 records, 10 rejected")),
     (4, LOOKED, True, ("reading", 0.0, "0 records, 0/s, 0 rejected, 0:08 left")),
     (5, {**LOOKED, "read": 50, "chunks": 1}, True, ("reading", 0.5, "50 records, 50/s, 0 rejected, 0:05 left")),
@@ -205,7 +205,7 @@ def test_what_was_published_is_summed_up() -> None:
     assert_names(last, "/out/[red]/versions/v1")
 
 
-@pytest.mark.parametrize(("went_live", "fact"), [(False, "Nothing has changed"), (True, "live again")])
+@pytest.mark.parametrize(("went_live", "fact"), [(False, "changed"), (True, "live again")])
 def test_nothing_new_is_one_line(went_live: bool, fact: str) -> None:
     screen = io.StringIO()
     outcome = Published("/out/[red]/versions/v1", published({}), is_new=False, went_live=went_live)

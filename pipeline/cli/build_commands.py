@@ -20,13 +20,9 @@ FLINK = "Flink"
 
 SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
 Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
-Runner = Annotated[
-    str,
-    typer.Option(help="'local', 'flink', 'dataflow', 'prism', or one of Beam's runners; Beam's options come after --."),
-]
-Attempts = Annotated[
-    int, typer.Option(min=1, help="The attempts on a cluster; each continues where the last one stopped.")
-]
+RUNNER_HELP = "'local', 'flink', 'dataflow', or the name of a Beam runner; Beam's options come after --."
+Runner = Annotated[str, typer.Option(help=RUNNER_HELP)]
+Attempts = Annotated[int, typer.Option(min=1, help="The attempts on a cluster; each continues the last one's work.")]
 
 
 def _flink_option(name: str, metavar: str, help_: str) -> Any:
@@ -41,9 +37,7 @@ FlinkJar = Annotated[str, _flink_option("JAR", "JAR", JAR_HELP)]
 FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's digest; by default as fetched.")]
 WORKERS_HELP = "The pool next to each TaskManager, or the program to start; by default recordmill-worker."
 FlinkWorkers = Annotated[str, _flink_option("WORKERS", "HOST:PORT|PROGRAM", WORKERS_HELP)]
-Again = Annotated[
-    bool, typer.Option("--again", help="Read all content; publish if it changed, or if other rows are rejected.")
-]
+Again = Annotated[bool, typer.Option("--again", help="Reread all content; publish if it or the rejects changed.")]
 SPAN_HELP = "A span to build, such as 2026-11-20; the live version's other spans stay. May be repeated."
 Spans = Annotated[list[str] | None, typer.Option("--span", metavar="NAME", help=SPAN_HELP)]
 Compact = Annotated[bool, typer.Option("--compact", help="Reread all spans, and merge them into few, large shards.")]
@@ -120,7 +114,7 @@ def plan(
     spec: SpecFile,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The dataset's folder or URL, to compare with the live version."),
+        typer.Option("--output", "-o", help="The dataset's folder or URL, to compare with its live version."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:

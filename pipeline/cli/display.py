@@ -235,5 +235,5 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
     console.print(f"  in {folder}", soft_wrap=True)
     if manifest.trial:
         console.print(
-            "  never live: `--version trial` reads it, `recordmill versions prune` removes it", soft_wrap=True
+            "  never live; read it by `--version trial`, remove it by `recordmill versions prune`", soft_wrap=True
         )

@@ -31,10 +31,11 @@ HeldBack = Annotated[str | None, typer.Argument(help=HELD_BACK_HELP, show_defaul
 def list_(dataset: DatasetFolder) -> None:
     """List a dataset's versions: live, pinned, held, and since when others are retired."""
     from recordmill.pipeline.versions import listing, shared_files
+    from recordmill.pipeline.versions.stores.open_store import open_store
 
     if versions := listing.list_versions(dataset):
         manifests = [version.manifest for version in versions]
-        print_table(versions, shared_files.shared_bytes(listing.open_existing(dataset), manifests))
+        print_table(versions, shared_files.shared_bytes(open_store(dataset), manifests))
     else:
         print_line(f"nothing has been published in {dataset} yet")
 
@@ -56,9 +57,7 @@ def history(
         table = plain_table("at", "by", "act", "end", "")
         for entry in entries:
             by = "@".join(str(entry[of]) for of in ("user", "host") if entry.get(of))
-            at, act, end = (
-                str(entry.get(of, log.BUILD)) for of in ("began_at", "act", "end")
-            )  # older builds name no act
+            at, act, end = (str(entry.get(of, log.BUILD)) for of in ("began_at", "act", "end"))  # builds may lack `act`
             table.add_row(at, by, act, end, _outcome(entry))
         Screen(width=WIDTH).print(table)
     else:
@@ -107,7 +106,7 @@ def rollback(
     if before == manifest.version:
         print_line(f"{before} is live already")
         return
-    lost = ", and newer versions are held back: LATEST is unreadable: pins and older rollbacks are lost"
+    lost = ", and newer versions are held back: LATEST is unreadable, and pins and older rollbacks are lost"
     back = f"; {before} was, and stays: `recordmill versions rollback {dataset} {before}` takes this back"
     print_line(f"{manifest.version} is live now{back if before else lost}")
     rows = versions_with(dataset, base.read_forgotten(listing.open_existing(dataset)), only=manifest.version)
@@ -138,9 +137,7 @@ def prune(
     purge: Annotated[
         bool, typer.Option("--purge", help="Also remove all versions with forgotten rows, at any age.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List what would be removed, without removing it.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     work: WorkFolder = None,
     reason: Reason = "",
 ) -> None:
