@@ -1,6 +1,6 @@
-"""`recordmill` and `python -m recordmill`: starts the command line, or names the extra to install in one line.
+"""`recordmill`, and `python -m recordmill`: the command line.
 
-Imports only the standard library: a machine that just reads datasets has no packages of the command line.
+A training machine lacks its packages, and gets one line with the extra to install: this module imports nothing else.
 """
 
 import sys
@@ -10,7 +10,7 @@ from recordmill.pipeline.cli.extras import CLI, missing
 
 
 def main() -> None:
-    """Runs the command line; without its packages, answers `--version` and otherwise exits with 2 and one line."""
+    """Runs the command line; if packages are missing, prints one line and exits with 2."""
     if sys.argv[1:] == ["--version"]:
         print(f"recordmill {VERSION}")
         return

@@ -20,7 +20,7 @@ FLINK = "Flink"
 
 SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
 Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
-RUNNER_HELP = "'local', 'flink', 'dataflow', or the name of a Beam runner; Beam's options come after --."
+RUNNER_HELP = "'local', 'flink', 'dataflow', or a class of Beam such as PrismRunner; Beam's options come after --."
 Runner = Annotated[str, typer.Option(help=RUNNER_HELP)]
 Attempts = Annotated[int, typer.Option(min=1, help="The attempts on a cluster; each continues the last one's work.")]
 

@@ -162,9 +162,10 @@ def _rejects_of(folder: "Location", manifest: "Manifest", key: str) -> Iterator[
 
 def _forgotten_since(output: str, key: str) -> str | None:
     from recordmill.pipeline.dataset.placement import digest
-    from recordmill.pipeline.versions import base, listing
+    from recordmill.pipeline.versions.base import read_forgotten
+    from recordmill.pipeline.versions.stores.open_store import open_store
 
-    return base.read_forgotten(listing.open_existing(output)).keys.get(digest(_bytes(key)).hex())
+    return read_forgotten(open_store(output)).keys.get(digest(_bytes(key)).hex())
 
 
 def _bytes(key: str) -> bytes:

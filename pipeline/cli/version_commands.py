@@ -30,12 +30,12 @@ HeldBack = Annotated[str | None, typer.Argument(help=HELD_BACK_HELP, show_defaul
 
 def list_(dataset: DatasetFolder) -> None:
     """List a dataset's versions: live, pinned, held, and since when others are retired."""
-    from recordmill.pipeline.versions import listing, shared_files
+    from recordmill.pipeline.versions.listing import list_versions
+    from recordmill.pipeline.versions.shared_files import shared_bytes
     from recordmill.pipeline.versions.stores.open_store import open_store
 
-    if versions := listing.list_versions(dataset):
-        manifests = [version.manifest for version in versions]
-        print_table(versions, shared_files.shared_bytes(open_store(dataset), manifests))
+    if versions := list_versions(dataset):
+        print_table(versions, shared_bytes(open_store(dataset), [version.manifest for version in versions]))
     else:
         print_line(f"nothing has been published in {dataset} yet")
 
@@ -100,7 +100,9 @@ def rollback(
 ) -> None:
     """Make an earlier version live again."""
     from recordmill.pipeline.forget import versions_with
-    from recordmill.pipeline.versions import acts, base, listing
+    from recordmill.pipeline.versions import acts
+    from recordmill.pipeline.versions.base import read_forgotten
+    from recordmill.pipeline.versions.listing import open_existing
 
     manifest, before = acts.rollback(dataset, version, reason)
     if before == manifest.version:
@@ -109,7 +111,7 @@ def rollback(
     lost = ", and newer versions are held back: LATEST is unreadable, and pins and older rollbacks are lost"
     back = f"; {before} was, and stays: `recordmill versions rollback {dataset} {before}` takes this back"
     print_line(f"{manifest.version} is live now{back if before else lost}")
-    rows = versions_with(dataset, base.read_forgotten(listing.open_existing(dataset)), only=manifest.version)
+    rows = versions_with(dataset, read_forgotten(open_existing(dataset)), only=manifest.version)
     _print_held(rows, f"`recordmill versions forget {dataset}` publishes it without them")
 
 
@@ -161,10 +163,12 @@ def prune(
 def _to_purge(dataset: str) -> Collection[str]:
     """Returns the versions with forgotten rows, and prints those that could not be checked."""
     from recordmill.pipeline.forget import versions_with
-    from recordmill.pipeline.versions import base, listing, publishing
+    from recordmill.pipeline.versions import publishing
+    from recordmill.pipeline.versions.base import read_forgotten
+    from recordmill.pipeline.versions.listing import open_existing
 
-    store = listing.open_existing(dataset)
-    rows = base.read_forgotten(store)
+    store = open_existing(dataset)
+    rows = read_forgotten(store)
     versions = versions_with(dataset, rows)
     for version in publishing.broken(store) if rows.keys else ():
         print_line(f"kept {version}: it {MAY_HOLD}")
