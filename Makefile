@@ -2,9 +2,9 @@
 # The newest of python3.13, python3.12, python3.11 that runs; another: make PYTHON=/path/to/python
 PYTHON ?= $(firstword $(shell .ci/pythons))
 BIN := .venv/bin
-# Where it is set, every process recompiles TensorFlow and Beam: 7 s of CPU.
+# If set, every process would recompile TensorFlow and Beam: 7 s of CPU.
 export PYTHONDONTWRITEBYTECODE :=
-# Written last: a half-made environment has no stamp and is made again.
+# Written last, so that an unfinished environment is made again.
 READY := .venv/.ready
 # One process more than there are cores, since some tests wait; at most 4, since each takes 2 GB.
 PARALLEL = --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
