@@ -124,7 +124,7 @@ def test_the_detector_begins_with_a_coco_of_ones_own(tmp_path: Path) -> None:
 
 
 def printed(script: str, *arguments: str, cwd: Path) -> list[str]:
-    """The lines that a script prints in a process of its own; nothing that runs here has a part in its weights."""
+    """The lines that a script prints in a new process, so that nothing here affects its weights."""
     done = python(script, *arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -44,7 +44,7 @@ WITH_OTHERS = {
 
 
 FRAMEWORKS = {"jax", "torch"}
-"""The packages of a user's own framework, which no extra brings, and the adapters import that are named after them."""
+"""Users' frameworks: imported by the adapters named after them, and part of no extra."""
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -63,7 +63,7 @@ installed = cache(metadata.packages_distributions)
 
 
 def distributions(package: str) -> set[str]:
-    """The distributions that a top-level package is of: `PIL` of pillow, `google` of many."""
+    """The distributions of a top-level package: `PIL` of pillow, `google` of many."""
     return {canonicalize_name(name) for name in installed().get(package, ())}
 
 
@@ -76,7 +76,7 @@ def sources() -> dict[str, Path]:
 
 
 def statements(file: Path) -> Iterator[ast.AST]:
-    """A module's nodes, without those that are there for type checkers alone."""
+    """A module's nodes, without those for type checkers."""
     for node in ast.parse(file.read_bytes()).body:
         if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             yield from ast.walk(node)
@@ -84,7 +84,7 @@ def statements(file: Path) -> Iterator[ast.AST]:
 
 @cache
 def imports(file: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """The modules that a file imports, and those that it does without or loads when they are wanted."""
+    """The modules that a file needs, and those that it loads only if installed or used."""
     nodes = list(statements(file))
     tried = [line for node in nodes if is_tried(node) for line in node.body]
     found = frozenset(name for node in nodes for name in imported(node))
@@ -116,7 +116,7 @@ def imported(node: ast.AST) -> set[str]:
 
 
 def needs(*modules: str) -> tuple[set[str], set[str]]:
-    """The top-level packages that modules import, and all that these import in turn; and those loaded by name."""
+    """The top-level packages that modules import, also indirectly; and those loaded by name."""
     known, seen, needed, named = sources(), set[str](), set[str](), set[str]()
     waiting = list(modules)
     while waiting:
@@ -140,7 +140,7 @@ def unprovided(packages: Iterable[str], given: set[str]) -> list[str]:
 
 
 def is_tensorflow(module: str) -> bool:
-    """Whether it is of the half of the reader that is for TensorFlow, as its name says."""
+    """Whether a module of the reader needs TensorFlow, by its name."""
     return any(word in module for word in ("tf_", "tensorflow", "keras"))
 
 
@@ -199,7 +199,7 @@ def test_the_lock_file_holds_every_requirement() -> None:
     lines = [Requirement(line) for line in [*PROJECT["dependencies"], *extras]]
     for requirement in (line for line in lines if line.name != "recordmill"):
         version = locked.get(canonicalize_name(requirement.name))
-        assert version is not None, f"requirements.lock has no {requirement.name}: make lock"
+        assert version is not None, f"requirements.lock lacks {requirement.name}: make lock"
         assert requirement.specifier.contains(version), f"requirements.lock has {requirement.name} {version}: make lock"
 
 
@@ -231,7 +231,7 @@ def shim(file: Path, *words: str) -> None:
 
 
 def test_make_takes_the_newest_interpreter_that_runs(tmp_path: Path) -> None:
-    shim(tmp_path / "bin/python3.13", "false")  # as a shim of pyenv's whose version is not chosen
+    shim(tmp_path / "bin/python3.13", "false")  # like a pyenv shim of an inactive version
     shim(tmp_path / "bin/python3.12", sys.executable)
     shim(tmp_path / "bin/python3.11", "false")
     shim(tmp_path / ".pyenv/versions/3.13.1/bin/python", sys.executable)

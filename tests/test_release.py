@@ -41,7 +41,7 @@ def clone(source: Path, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository whose commit holds the files of this checkout as they are."""
+    """A repository with one commit: this checkout's present files."""
     folder = tmp_path_factory.mktemp("repository") / "first"
     for name in git(ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "--", *COPIED).splitlines():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def archive(clone: Path, umask: int = 0o022) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def archives(repository: Path) -> tuple[Path, Path]:
-    """A source distribution, and the wheel that was built from it alone."""
+    """A source distribution, and the wheel built from it."""
     files = archive(repository)
     assert sorted(files) == [f"recordmill-{VERSION}-py3-none-any.whl", f"recordmill-{VERSION}.tar.gz"]
     wheel, sdist = (files[name] for name in sorted(files))
