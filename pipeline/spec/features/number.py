@@ -82,7 +82,9 @@ class ScaledFeature(Feature):
         if self.quantiles is not None and self.boundaries is not None:
             raise ValueError("`quantiles` and `boundaries` exclude each other: both set the buckets")
         if self.is_bucket and self.normalize != "none":
-            raise ValueError("`quantiles` and `boundaries` store a bucket's id: leave out `normalize`")
+            raise ValueError(
+                "`quantiles` and `boundaries` store a bucket's id, never normalized: leave out `normalize`"
+            )
         low, high = self.clip or (None, None)
         if self.clip == (None, None) or (low is not None and high is not None and low >= high):
             raise ValueError(f"`clip` should be [low, high], one of them may be null, got [{low}, {high}]")
@@ -127,7 +129,7 @@ class Number(ScaledFeature):
     def _check_optional(self) -> "Number":
         for name in ("impute", "indicator"):
             if not self.optional and name in self._changed():
-                raise ValueError(f"`{name}` is for missing numbers: give `optional: true`, or leave it out")
+                raise ValueError(f"`{name}` is for rows without the number: give `optional: true`, or leave it out")
         return self
 
     @property

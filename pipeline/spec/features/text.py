@@ -47,7 +47,7 @@ def _wrong_tokens(text: kinds.TextOptions, changed: AbstractSet[str]) -> Iterato
         if option in changed and text.hash_buckets is not None:
             yield option, "contradicts `hash_buckets`, which needs no vocabulary: leave one out"
     if "minimum_count" in changed and not isinstance(text.vocabulary, int):
-        where = "is given" if isinstance(text.vocabulary, str) else "belongs to another feature"
+        where = "is given" if isinstance(text.vocabulary, str) else "has its options in the other feature"
         yield "minimum_count", f"does not apply, since the vocabulary {where}: leave it out"
 
 
@@ -58,14 +58,14 @@ def _wrong_model(
     if isinstance(text.vocabulary, str) and text.tokenizer in kinds.MODEL_TOKENIZERS:
         yield "vocabulary", f"give a {text.tokenizer} model as `model: {text.vocabulary}`"
     if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
-        yield "model_type", "only applies to learned sentencepiece models: leave it out"
+        yield "model_type", "is for learned sentencepiece models, and none is learned here: leave it out"
     if text.model is None:
         return
     if text.tokenizer not in kinds.MODEL_TOKENIZERS:
         yield "model", f"needs a tokenizer of {', '.join(kinds.MODEL_TOKENIZERS)}, not {text.tokenizer}"
     for option in ("vocabulary", "minimum_count"):
         if option in changed:
-            yield option, "a given `model` contains its pieces: leave it out"
+            yield option, "a given `model` has its own pieces: leave it out"
     if "case" not in given:
         yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
 
@@ -85,14 +85,14 @@ def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Fea
     path = ("vocabulary", "shared_with")
     other = feature_named(owner, features, *path).options()
     if not isinstance(other, kinds.TextOptions) or other.shared_with is not None:
-        raise WrongValueError(f"'{owner}' should be a text with a vocabulary, not a shared one", *path)
+        raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
     for option in SHARED_ALIKE:
         mine, theirs = getattr(text, option), getattr(other, option)
         if mine != theirs:
             message = f"is {mine} here and {theirs} in '{owner}', which owns the vocabulary: make them the same"
             raise WrongValueError(message, option)
     if other.hash_buckets is not None or other.tokenizer == "bytes":
-        raise WrongValueError(f"'{owner}' lacks a vocabulary: leave this out and take the same options", *path)
+        raise WrongValueError(f"'{owner}' has no vocabulary: leave this out and take the same options", *path)
 
 
 class SharedVocabulary(Options):
