@@ -138,7 +138,7 @@ def verify(
         parsed = load_spec(str(spec))
     report = check(folder, version, quick=quick)
     if repair or parsed is not None:
-        with quiet():  # Beam and TensorFlow print, even while loading
+        with quiet():  # Beam and TensorFlow print, also while they load
             from recordmill.pipeline.verify.with_sources import with_sources
 
             report = with_sources(report, parsed, rows=sample, mend=repair)
