@@ -61,7 +61,7 @@ def history(
             table.add_row(at, by, act, end, _outcome(entry))
         Screen(width=WIDTH).print(table)
     else:
-        print_line(f"the history of {dataset} is empty: builds and `recordmill versions` write it")
+        print_line(f"{dataset} has no history yet: builds and `recordmill versions` write it")
 
 
 def _outcome(entry: Mapping[str, Any]) -> str:
@@ -108,7 +108,7 @@ def rollback(
     if before == manifest.version:
         print_line(f"{before} is live already")
         return
-    lost = ", and newer versions are held back: LATEST is unreadable, and pins and older rollbacks are lost"
+    lost = ", and newer versions are held back: no LATEST could be read, and pins and older rollbacks are lost"
     back = f"; {before} was, and stays: `recordmill versions rollback {dataset} {before}` takes this back"
     print_line(f"{manifest.version} is live now{back if before else lost}")
     rows = versions_with(dataset, read_forgotten(open_existing(dataset)), only=manifest.version)
