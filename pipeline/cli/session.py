@@ -142,7 +142,7 @@ class BuildSession:
         """Names the command that removes finished work, and for a bucket the local folder with rows."""
         here = os.path.dirname(self._work.scratch) if self._work and not is_local(self._output) else ""
         folder = f" --work {shlex.quote(self._folder)}" if self._folder else ""
-        local = f", with rows in {here}, as the next build does" if os.path.isdir(here) else ""
+        local = f", with rows on their way in {here}, as the next build does" if os.path.isdir(here) else ""
         return f"`recordmill versions prune {self._output}{folder}` removes it{local}"
 
     def _fail(self, error: Exception) -> NoReturn:
