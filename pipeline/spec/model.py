@@ -10,17 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    PrivateAttr,
-    StringConstraints,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag
 
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
@@ -177,7 +168,7 @@ class Spec(Options):
     """The dataset in words, for each version's card and catalogue entry."""
     summaries: bool = True
     """Whether a version holds `summaries/`: every counted word and value of the rows."""
-    _folder: str = PrivateAttr(default=".")
+    _folder: str = pydantic.PrivateAttr(default=".")
 
     @property
     def folder(self) -> str:
@@ -212,7 +203,7 @@ class Spec(Options):
         listed = [path for source in self.source for path in getattr(source, "inputs", ())]
         return [*filter(None, given), *listed, *self.files().values()]
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _check(self) -> "Spec":
         for name, why in RESERVED.items():
             if name in self.features:
@@ -322,7 +313,7 @@ def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
     document = load_yaml(text, where)
     try:
         return Spec.model_validate(document.value)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise SpecError("\n".join(explain(error, document, Spec))) from None
 
 
