@@ -39,7 +39,7 @@ OF_VERSIONS = (
     version_commands.forget,
 )
 MOVED = {"retry": "build --again"} | {command.__name__: f"versions {command.__name__}" for command in OF_VERSIONS}
-"""Commands that people look for at another place, and the command to type."""
+"""Commands typed at a wrong place, and the command to type."""
 
 
 class Commands(TyperGroup):

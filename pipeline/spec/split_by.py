@@ -42,7 +42,7 @@ class SplitBy(Options):
     values: dict[str, Names] | None = None
     """With `column`: the values for each split; by default its name and usual synonyms."""
     group: str | None = Field(default=None, min_length=1)
-    """A column: all rows with one value are in one split, by its hash."""
+    """A column: rows with the same value share a split, by the value's hash."""
     time: str | None = Field(default=None, min_length=1)
     """The column with the time, in ISO 8601 or as Unix seconds since 1973; without a time zone it is UTC."""
     starts: dict[str, Instant] | None = None

@@ -77,13 +77,13 @@ class NamedClasses(Feature):
     order: Literal["alphabetical", "frequency"] = "alphabetical"
     """The order of names from the data: by Unicode code points, or the most frequent first."""
     max_classes: int | None = Field(default=None, ge=1, strict=True)
-    """Limits names from the data to the most frequent ones; the others are unknown."""
+    """The number of names from the data to give ids, the most frequent; the others are unknown."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
-    """Names that are rarer in the train split are unknown."""
+    """The smallest count in the train split for a name to get an id; rarer names are unknown."""
     oov_buckets: int = Field(default=0, ge=0, le=1 << 20, strict=True)
     """The number of ids for unknown names, by hash; 0: they get id 0, like missing names."""
     hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
-    """Ids 1 to n by the names' hash, without a vocabulary."""
+    """The number n of ids without a vocabulary: 1 to n, by the names' hash."""
 
     @model_validator(mode="after")
     def _check_classes(self) -> "NamedClasses":

@@ -98,9 +98,9 @@ class Image(Feature):
     background: tuple[Byte, Byte, Byte] = (255, 255, 255)
     """The RGB colour behind transparent pixels and around padded images."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
-    """Images with more pixels in their header are rejected before decoding."""
+    """The largest number of pixels; images with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
-    """Images with more bytes are rejected before reading."""
+    """The largest number of bytes; larger images are rejected before reading."""
     dct_scaling: bool = True
     """Whether JPEGs that are averaged down further may be decoded at 1/2, 1/4 or 1/8 size."""
 

@@ -130,7 +130,7 @@ class Tokenized(Feature):
     contract: ClassVar[type[kinds.TextOptions]] = kinds.TextOptions
     description: ClassVar[type[kinds.TextDescription]] = kinds.TextDescription
     normalize: Literal["none", "nfc", "nfkc"] = "none"
-    """Unicode's normalization form. nfkc also unifies characters with different looks, such as ﬁ and fi."""
+    """Unicode's normalization form. nfkc also unifies characters that differ only in looks, such as ﬁ and fi."""
     case: Literal["lower", "fold", "keep"] = "lower"
     """lower: lower case; fold: Unicode's NFKC case folding, which makes ß ss; keep: unchanged."""
     tokenizer: Literal["words", "whitespace", "characters", "bytes", "wordpiece", "sentencepiece"] = "words"
@@ -143,7 +143,7 @@ class Tokenized(Feature):
     vocabulary: Vocabulary = 32_000
     """The number of tokens with ids; or a file of words, one per line; or {shared_with: FEATURE}."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
-    """Words that are rarer in the train split are unknown, and not used for learning."""
+    """The smallest count in the train split for a word to get an id; rarer words are unknown, and not learned from."""
     oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
     """The number of ids for unknown tokens, by hash: 1 to n."""
     hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
