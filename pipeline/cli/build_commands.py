@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import print_json, print_line, quiet
@@ -121,13 +122,11 @@ def plan(
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.build import source_files
-    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast
     from recordmill.pipeline.forecast.page import lines_of
-    from recordmill.pipeline.spec.model import load_spec
 
-    parsed, options = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args))
+    parsed, options = recordmill.load_spec(str(spec)), recordmill.RunOptions(beam_options=tuple(context.args))
     result = forecast(parsed, source_files(context.args), output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
@@ -163,11 +162,10 @@ def build(
 ) -> None:
     """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
     check_build_extra()
-    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
     from recordmill.pipeline.cli.session import BuildSession
 
-    options = RunOptions(
+    options = recordmill.RunOptions(
         runner,
         processes,
         tuple(context.args),
@@ -195,7 +193,6 @@ def doctor(
 ) -> int:
     """Check what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
     check_build_extra()
-    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 
@@ -207,7 +204,7 @@ def doctor(
             with quiet():  # Beam prints while it loads
                 from recordmill.pipeline.build.beam.flink import worker_findings
 
-                findings = worker_findings(RunOptions(runner, beam_options=tuple(context.args), flink=flink))
+                findings = worker_findings(recordmill.RunOptions(runner, beam_options=tuple(context.args), flink=flink))
             is_well = _print_findings(findings)
     return 0 if is_well else 1
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import SOURCES, check_extra
 from recordmill.pipeline.cli.screen import print_json, print_line
@@ -16,7 +17,6 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
-    from recordmill.dataset import Dataset
     from recordmill.pipeline.dataset.manifest import Location, Manifest
     from recordmill.pipeline.rows import StoredRow
     from recordmill.pipeline.versions.listing import Version
@@ -32,14 +32,13 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a dataset: its versions, splits, features, statistics and rejects; or where a record is."""
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.cli.show import print_dataset
     from recordmill.pipeline.versions.listing import list_versions
     from recordmill.pipeline.versions.stores.open_store import open_location
 
     if spec is not None and record is None:
         raise DatasetError("--spec is for --record KEY: its sources are searched for the row of the key")
-    dataset = open_dataset(folder, version)
+    dataset = recordmill.open_dataset(folder, version)
     output = None if (open_location(folder) / MANIFEST_FILE).is_file() else folder  # None: a version's folder
     if record is not None:
         if as_json:
@@ -64,10 +63,9 @@ def head(
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
     """Show a sample of records, by the keys' hashes: `recordmill head DIR -n 5 --split test --class cat`."""
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.inspection.records import lines_of, read_records, record_to_json
 
-    dataset = open_dataset(folder, version)
+    dataset = recordmill.open_dataset(folder, version)
     is_empty = True
     for record in read_records(dataset, split, key=key, label=label, span=span, limit=records):
         if as_json:
@@ -81,7 +79,7 @@ def head(
         raise DatasetError(f"{dataset.version} lacks such a record: `{command}` {where}")
 
 
-def _to_json(dataset: "Dataset", versions: list["Version"]) -> dict[str, Any]:
+def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[str, Any]:
     """Returns the manifest with folder and versions; shards are counted."""
     manifest = json.loads(dataset.manifest.to_text())
     del manifest["files"]
@@ -141,9 +139,8 @@ def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["Sto
     check_extra("build", SOURCES)
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.build.results.row_origins import find_origins
-    from recordmill.pipeline.spec.model import load_spec
 
-    loaded, given = load_spec(str(spec)), _bytes(key)
+    loaded, given = recordmill.load_spec(str(spec)), _bytes(key)
     origins = list(find_origins(loaded, folder, manifest, rows, given, source_files()))
     for origin in origins:
         print_line(f"  from {printable(str(origin))}")

@@ -3,21 +3,16 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import typer
 
+import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
 from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.paths import replacing, write_atomically
 from recordmill.pipeline.errors import DatasetError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from recordmill.dataset import Dataset
-
 
 Sources = Annotated[Path | None, typer.Option(metavar="DIR", help="The sources' folder, to show its images too.")]
 
@@ -32,10 +27,9 @@ def report(
 ) -> None:
     """Write a page for any browser about a version, with images, distributions, rejects: `recordmill report DIR`."""
     check_extra("report", REPORT)
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts.page import report_of
 
-    dataset = open_dataset(folder, version)
+    dataset = recordmill.open_dataset(folder, version)
     data = report_of(dataset, sources)
     file = output or Path(f"{dataset.name}-report.html")
     with _writing(file):
@@ -60,7 +54,6 @@ def preview(
     ] = None,
 ) -> None:
     """Draw records as a model gets them, with boxes, texts and augmentations, as a PNG: `recordmill preview DIR`."""
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts import preview as previews
     from recordmill.pipeline.facts.preview import augmentations_of
     from recordmill.pipeline.facts.version import shown_split
@@ -68,14 +61,17 @@ def preview(
     choice = {"--split": split, "--key": key, "--class": label, "--augment": augment}
     if rejects and (given := [name for name, value in choice.items() if value is not None]):
         raise DatasetError(f"{' and '.join(given)} are for records, and --rejects shows rows that became none")
-    dataset = open_dataset(folder, version)
+    dataset = recordmill.open_dataset(folder, version)
     if rejects:
         image = previews.draw(previews.reject_cards(dataset, sources, number))
     else:
         split = split or (None if key is not None else shown_split(dataset.manifest))
         records = dataset.records(split, key=key, label=label, limit=number)
         image = previews.preview(dataset, records, augmentations_of(augment) if augment else (), sources)
-    _show(image, dataset, output)
+    file = output or Path(f"{dataset.name}-preview.png")
+    with _writing(file), replacing(file, durable=False) as new:
+        image.save(new, "PNG")
+    print_line(f"{file}: {image.width}×{image.height} pixels")
 
 
 @contextmanager
@@ -85,13 +81,6 @@ def _writing(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
-
-
-def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
-    file = output or Path(f"{dataset.name}-preview.png")
-    with _writing(file), replacing(file, durable=False) as new:
-        image.save(new, "PNG")
-    print_line(f"{file}: {image.width}×{image.height} pixels")
 
 
 def diff(
@@ -106,11 +95,10 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """List changes from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff as diff_of
     from recordmill.pipeline.versions.listing import pair
 
-    old, new = (open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
+    old, new = (recordmill.open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
     _print(diff_of(old, new, rows=not quick), as_json)
 
 
@@ -133,9 +121,7 @@ def verify(
         check_build_extra()
     parsed = None
     if spec is not None:
-        from recordmill.pipeline.spec.model import load_spec
-
-        parsed = load_spec(str(spec))
+        parsed = recordmill.load_spec(str(spec))
     report = check(folder, version, quick=quick)
     if repair or parsed is not None:
         with quiet():  # Beam and TensorFlow print, also while they load
@@ -172,14 +158,13 @@ def export(
 ) -> None:
     """Write a version's rows in another format, with a dataset.yaml to rebuild them."""
     check_extra("build", EXPORT)
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.export.export import SPEC_FILE
     from recordmill.pipeline.export.export import export as write
     from recordmill.transforms.contract.kinds.base import ExportError
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
-    done = write(open_dataset(folder, version), to, Path(target), split)
+    done = write(recordmill.open_dataset(folder, version), to, Path(target), split)
     print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
     for note in done.notes:
         print_line(f"  {note}")

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 from rich.filesize import decimal
 
+import recordmill
 from recordmill.pipeline.build.attempt.failures import Watch
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.job import DryRunFinished
@@ -35,7 +36,6 @@ from recordmill.pipeline.versions.stores.open_store import is_local
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.journal import Journal
-    from recordmill.pipeline.build.outcome import Published
     from recordmill.pipeline.build.plan.plan import BuildPlan
 
 
@@ -95,7 +95,7 @@ class BuildSession:
                 self._fail(error)
             self._print(published)
 
-    def _print(self, published: "Published") -> NoReturn:
+    def _print(self, published: "recordmill.Published") -> NoReturn:
         """Prints the published version and its changes, or why it is held back, and exits."""
         if not published.breaches:
             print_published(self._console, published, time.monotonic() - self._started)
@@ -105,17 +105,16 @@ class BuildSession:
         reasons = [published.reason(self._output)] if published.breaches else []
         self._end(published.exit_code, *reasons, published=published)
 
-    def _build(self, spec: str, options: RunOptions) -> "Published":
+    def _build(self, spec: str, options: RunOptions) -> "recordmill.Published":
         """Builds; the imports take half a second, while the screen shows the first line."""
         from recordmill.pipeline.build.build import run
         from recordmill.pipeline.build.journal import Journal
-        from recordmill.pipeline.spec.model import load_spec
 
         self._journal = Journal(self._output, options)
         listener = Listener(
             self._begin, self._display.note, self._publish, self._display.show_stage, self._display.show_job
         )
-        parsed = load_spec(spec)
+        parsed = recordmill.load_spec(spec)
         return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
@@ -180,7 +179,7 @@ class BuildSession:
         again = kept if self._kept() else "build again"
         self._end(ExitCode(128 + number), f"stopped: {stays}. Run the same command to {again}")
 
-    def _end(self, status: ExitCode, *lines: str, published: "Published | None" = None) -> NoReturn:
+    def _end(self, status: ExitCode, *lines: str, published: "recordmill.Published | None" = None) -> NoReturn:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_IGN)  # prints one message only
@@ -226,17 +225,16 @@ def kill_children() -> None:
             child.kill()
 
 
-def change_lines(output: str, published: "Published") -> Iterator[str]:
+def change_lines(output: str, published: "recordmill.Published") -> Iterator[str]:
     """Yields changes since the former live version, if any; compares rows only if few bytes of shards differ."""
     before, version = published.before, published.manifest.version
     if before is None or before == version:
         return
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff
     from recordmill.pipeline.compare.rows import bytes_to_read
 
     try:
-        old, new = open_dataset(output, before), open_dataset(output, version)
+        old, new = recordmill.open_dataset(output, before), recordmill.open_dataset(output, version)
         size = bytes_to_read(old, new)
         with_rows = size <= (MOST_BYTES if is_local(output) else MOST_REMOTE_BYTES)
         lines = [*diff(old, new, rows=with_rows, values=False).short_lines()]

@@ -281,7 +281,7 @@ class Spec(Options):
         return self.key.content if isinstance(self.key, ContentKey) else None
 
     def columns(self) -> dict[str, Column]:
-        """Returns the needed columns, optional if all their features are. Raises: WrongValueError: one has two types."""
+        """Returns the needed columns, optional if all their features are. Raises: WrongValueError: two types of one."""
         columns: dict[str, Column] = {}
         for name, feature in self.features.items():
             if (wanted := feature.raw_column()) is None:
