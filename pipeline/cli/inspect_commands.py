@@ -74,9 +74,9 @@ def head(
             print_line("\n".join([*([] if is_empty else [""]), *lines_of(record)]))
         is_empty = False
     if is_empty:
-        where = "counts them" if key is None else "says if it is elsewhere, rejected or forgotten"
+        where = "counts them" if key is None else "says whether it is elsewhere, rejected or forgotten"
         command = f"recordmill show {folder}" + ("" if key is None else f" --record {quote(key)}")
-        raise DatasetError(f"{dataset.version} lacks such a record: `{command}` {where}")
+        raise DatasetError(f"{dataset.version} has no such record: `{command}` {where}")
 
 
 def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[str, Any]:
