@@ -1,10 +1,10 @@
-# Every target makes .venv from requirements.lock if it is not there. `make` alone lists them.
+# Every target makes .venv from requirements.lock if it is missing. `make` alone lists them.
 # The newest of python3.13, python3.12, python3.11 that runs; another: make PYTHON=/path/to/python
 PYTHON ?= $(firstword $(shell .ci/pythons))
 BIN := .venv/bin
-# Where it is set, every process compiles TensorFlow and Beam anew: 7 s of CPU.
+# If set, every process would recompile TensorFlow and Beam: 7 s of CPU.
 export PYTHONDONTWRITEBYTECODE :=
-# Written last: a half-made environment has no stamp and is made again.
+# Written last, so that an unfinished environment is made again.
 READY := .venv/.ready
 # One process more than there are cores, since some tests wait; at most 4, since each takes 2 GB.
 PARALLEL = --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
@@ -16,9 +16,10 @@ MIGRATE := bench-data/migrate
 FLINK := .runners/flink/job-server.jar
 DEPLOY := bench-data/deploy
 DOCS := bench-data/docs
+RELEASE := bench-data/release
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce example test test-fast test-nightly test-nights test-frameworks test-migrate flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
+.PHONY: help demo announce example test test-fast test-nightly test-nights test-frameworks test-migrate flink test-flink test-deploy test-container docs test-docs test-release smoke bench bench-reader lint lock release sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +84,10 @@ test-docs: export RECORDMILL_DOCS_TOOLS := $(CURDIR)/$(DOCS)/bin/python
 test-docs: $(READY) $(DOCS)/.ready  ## Build the site, check its links, and read versions with other tools
 	$(BIN)/python -m pytest tests/test_site.py tests/test_docs_spec.py tests/test_json_schema.py tests/test_exchange.py
 
+test-release: export RECORDMILL_RELEASE_TOOLS := $(CURDIR)/$(RELEASE)/bin/python
+test-release: $(READY) $(RELEASE)/.ready  ## Build the archives from two clones, compare and install them; lint the workflows
+	$(BIN)/python -m pytest tests/test_release.py
+
 smoke: $(READY)  ## Build the golden dataset and read it on every other interpreter that is here
 	.ci/smoke
 
@@ -103,21 +108,28 @@ lint: $(READY)  ## Check style, types, and which room imports which
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	--override .ci/overrides.txt
 
-lock: $(READY)  ## Write the files of pinned requirements anew; newer versions: make lock ARGS=--upgrade
+lock: $(READY)  ## Update the files of pinned requirements; newer versions: make lock ARGS=--upgrade
 	echo uv | $(COMPILE) - --output-file .ci/uv.lock $(ARGS)
-	$(COMPILE) setup.py --extra dev --output-file requirements.lock $(ARGS)
-	$(COMPILE) setup.py examples/frameworks/requirements.in --extra fast --output-file examples/frameworks/requirements.lock $(ARGS)
-	$(COMPILE) setup.py --extra aws --extra build --extra fast --extra gcp --extra heif --constraint requirements.lock \
+	$(COMPILE) .ci/release.in --output-file .ci/release.lock $(ARGS)
+	$(COMPILE) pyproject.toml --extra dev --output-file requirements.lock $(ARGS)
+	$(COMPILE) pyproject.toml examples/frameworks/requirements.in --extra fast --output-file examples/frameworks/requirements.lock $(ARGS)
+	$(COMPILE) pyproject.toml --extra aws --extra build --extra fast --extra gcp --extra heif --constraint requirements.lock \
 		--output-file deploy/container/requirements.lock $(ARGS)
 	$(COMPILE) deploy/checks.in --output-file deploy/checks.lock $(ARGS)
-	$(COMPILE) setup.py docs/tools.in --output-file docs/tools.lock $(ARGS)
+	$(COMPILE) pyproject.toml docs/tools.in --output-file docs/tools.lock $(ARGS)
 	$(COMPILE) docs/migrate/tools.in --output-file docs/migrate/tools.lock $(ARGS)
 	$(COMPILE) benchmarks/reader/requirements.in --output-file benchmarks/reader/requirements.lock $(ARGS)
 
-sbom:  ## Write sbom.cdx.json (CycloneDX): every package of requirements.lock, with its version and hashes
-	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
-	"$$scratch/bin/pip" install --quiet --disable-pip-version-check cyclonedx-bom && \
-	"$$scratch/bin/cyclonedx-py" requirements requirements.lock --output-reproducible --output-file sbom.cdx.json
+# .ci/archives says on what their bytes depend.
+release: $(RELEASE)/.ready  ## Build wheel, source distribution and SBOM of the commit into dist/, the same bytes in every clone
+	rm -rf dist
+	$(RELEASE)/bin/python .ci/archives dist
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(MAKE) --no-print-directory sbom SBOM=dist/sbom.cdx.json
+
+SBOM := sbom.cdx.json
+sbom: $(RELEASE)/.ready  ## Write sbom.cdx.json (CycloneDX): every package of requirements.lock, with its version and hashes
+	$(RELEASE)/bin/cyclonedx-py requirements requirements.lock --output-reproducible --output-file $(SBOM)
 
 audit: $(READY)  ## Ask a service of known vulnerabilities about every package of the locks; writes .ci/audit.json (needs the network)
 	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
@@ -134,11 +146,11 @@ $(@D)/bin/uv pip install --quiet --python $(@D) --no-deps --no-build-isolation -
 @touch $@
 endef
 
-$(READY): requirements.lock .ci/uv.lock setup.py
+$(READY): requirements.lock .ci/uv.lock pyproject.toml
 	@echo 'The first run makes .venv: 3 GB, half a minute and what the download takes'
 	$(environment)
 
-.venv-%/.ready: requirements.lock .ci/uv.lock setup.py
+.venv-%/.ready: requirements.lock .ci/uv.lock pyproject.toml
 	$(environment)
 
 $(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock .ci/uv.lock
@@ -146,6 +158,10 @@ $(PEERS)/.ready: benchmarks/reader/requirements.lock .ci/uv.lock
 $(MIGRATE)/.ready: docs/migrate/tools.lock .ci/uv.lock
 $(DOCS)/.ready: docs/tools.lock .ci/uv.lock | $(READY)
 $(DEPLOY)/.ready: deploy/checks.lock .ci/uv.lock | $(READY)
+$(RELEASE)/.ready: .ci/release.lock .ci/uv.lock
+	.ci/environment "$(PYTHON)" $(@D) $<
+	@touch $@
+
 $(DEPLOY)/.ready $(DOCS)/.ready:
 	.ci/environment $(BIN)/python $(@D) $<
 	@touch $@

@@ -1,4 +1,4 @@
-"""The appearance of images: which changes of all images the gate sees, and which it does not."""
+"""The appearance of images: the gate notices some changes of all images, and ignores others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ LIMIT = Gate().appearance
 
 
 def warm(seed: int) -> Image.Image:
-    """A picture that is brighter at some seeds, and more red than blue, as photos are."""
+    """A photo-like picture: more red than blue, with a brightness by seed."""
     light = np.random.default_rng(seed).uniform(0.6, 1.1) * np.array([1.0, 0.8, 0.55])
     return Image.fromarray((np.asarray(photo(seed, (48, 36))) * light).clip(0, 255).astype(np.uint8))
 
@@ -66,5 +66,5 @@ def test_measures_are_levels(color: tuple[int, int, int], expected: Any) -> None
     np.testing.assert_allclose([measured[name][0] for name in MEASURES], expected, atol=1.5)
 
 
-def test_an_image_that_cannot_be_read_counts_nothing() -> None:
+def test_an_unreadable_image_is_not_counted() -> None:
     assert [len(values) for values in appearance([b"", b"no image", saved()[:99]], MAX_PIXELS).values()] == [0] * 5

@@ -14,8 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 AUDIT = json.loads((ROOT / ".ci/audit.json").read_text())
 LOCKS = [
-    ".ci/uv.lock", "benchmarks/reader/requirements.lock", "deploy/checks.lock", "deploy/container/requirements.lock",
-    "docs/migrate/tools.lock", "docs/tools.lock", "examples/frameworks/requirements.lock", "requirements.lock",
+    ".ci/release.lock", ".ci/uv.lock", "benchmarks/reader/requirements.lock", "deploy/checks.lock",
+    "deploy/container/requirements.lock", "docs/migrate/tools.lock", "docs/tools.lock",
+    "examples/frameworks/requirements.lock", "requirements.lock",
 ]  # fmt: skip
 ADVISORY = """
 id: PYSEC-1

@@ -86,7 +86,7 @@ TABLED = [model for model in MODELS if model.__name__ not in INLINE]
 
 
 def without_code(text: str) -> str:
-    """A page without its fenced code, whose comments look like headings."""
+    """A page without fenced code: comments in it look like headings."""
     return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -103,7 +103,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def table(text: str, head: str) -> str:
-    """The rows of the table whose head begins so, as text."""
+    """The rows of the table with this start of its head, as text."""
     found = re.search(rf"^\| {head} \|[^\n]*\n\|---[^\n]*\n(.*?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 
@@ -129,7 +129,7 @@ def is_referenced(model: type[BaseModel]) -> bool:
 
 
 def own(model: type[BaseModel]) -> set[str]:
-    """The options that are not those of a common base."""
+    """The options not inherited from a common base."""
     bases = [*COMMON, *([Tokenized] if model is Texts else [])]  # the options of both stand under those of `text`
     return set(model.model_fields) - {name for base in bases if issubclass(model, base) for name in base.model_fields}
 

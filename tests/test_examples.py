@@ -19,6 +19,7 @@ from PIL import Image
 
 from recordmill.pipeline.spec.model import load_spec
 from tests.forked import python
+from tests.messages import raises
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 Generate = Callable[[Path, int, int], Counter[str]]
@@ -60,7 +61,7 @@ def check_a_single_step(example: Path, output: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "argv", ["train.py", str(output)])
     with monkeypatch.context() as patch:
         steps = take_single_steps(patch)
-        with pytest.raises(SystemExit, match="the model did not learn"):
+        with raises(SystemExit, "not learn"):
             run(example / "train.py", "__main__")
     assert steps
     assert set(steps) == {1}
@@ -123,7 +124,7 @@ def test_the_detector_begins_with_a_coco_of_ones_own(tmp_path: Path) -> None:
 
 
 def printed(script: str, *arguments: str, cwd: Path) -> list[str]:
-    """The lines that a script prints in a process of its own; nothing that runs here has a part in its weights."""
+    """The lines that a script prints in a new process, so that nothing here affects its weights."""
     done = python(script, *arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -232,10 +233,10 @@ def test_the_caption_never_names_the_label(shapes) -> None:
 
 
 def test_a_folder_that_is_not_empty_is_refused(shapes, generate: Generate) -> None:
-    with pytest.raises(ValueError, match="is not empty: name a new folder"):
+    with raises(ValueError, shapes[0], "new folder"):
         generate(shapes[0], IMAGES, 0)
 
 
 def test_too_few_images_are_refused(generate: Generate, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="4 images: at least 5 are needed"):
+    with raises(ValueError, "4 images", "5"):
         generate(tmp_path / "few", 4, 0)

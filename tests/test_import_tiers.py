@@ -103,7 +103,7 @@ for loaded, blocked in json.loads(sys.argv[2]):
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in a process of its own."""
+    """Runs code in a new process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd="/")
@@ -167,7 +167,7 @@ def test_every_room_stands_in_the_contract() -> None:
 
 INSIDE_FUNCTIONS = {
     "recordmill": "the public names, each at its first use",
-    "recordmill.__main__": "the command line, whose packages may be missing",
+    "recordmill.__main__": "the command line: its packages may be missing",
     "recordmill.dataset": "decoders, workers, pictures and lists of versions, which opening a dataset does without",
     "recordmill.keras": "TensorFlow",
     "recordmill.pipeline.build.beam.runners": "Google's clients",
@@ -193,11 +193,11 @@ def test_imports_inside_functions_keep_something_heavy_away() -> None:
 
 
 MAINS = {"recordmill.pipeline.build.images.isolated_decoder"}
-"""The modules that a process of their own runs, by `python -m`."""
+"""Modules run by `python -m`."""
 
 
 def strings(file: Path) -> Iterator[str]:
-    """Yields a module's strings, and the beginnings of its f-strings."""
+    """Yields a module's strings, and the starts of f-strings."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -225,7 +225,7 @@ def test_a_checkout_without_links_says_so(tmp_path: Path) -> None:
     (tmp_path / "recordmill").mkdir()
     (tmp_path / "recordmill/__init__.py").write_bytes((ROOT / "recordmill/__init__.py").read_bytes())
     for name in ("pipeline", "transforms"):
-        (tmp_path / "recordmill" / name).write_text(f"../{name}")  # as git does where there are no links
+        (tmp_path / "recordmill" / name).write_text(f"../{name}")  # as git does without support for links
     done = subprocess.run(
         [sys.executable, "-c", "from recordmill import open_dataset"], cwd=tmp_path, capture_output=True, text=True
     )
@@ -312,7 +312,7 @@ print(*sorted(name for name in sys.modules if name.partition(".")[0] in sys.argv
 
 
 def test_a_spec_loads_its_options_alone(tmp_path: Path) -> None:
-    """Checks that the readers of its sources stay away, and Arrow with them."""
+    """Checks that neither the sources' readers nor Arrow are loaded."""
     (tmp_path / "dataset.yaml").write_text(
         "name: a\nsource: [{format: csv, path: a.csv}, {format: image_folder, path: images}, 'reader:rows']\n"
         "features: {image: {kind: image, size: 8}, text: {kind: text}, label: {kind: category}}\n"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from recordmill.pipeline.cli.commands import app
-from recordmill.pipeline.spec.json_schema import EDITOR_LINE, SCHEMA_FILE, schema_text
+from recordmill.pipeline.spec.model import EDITOR_LINE, SCHEMA_FILE, schema_text
 
 ROOT = Path(__file__).parents[1]
 TOOLS = os.environ.get("RECORDMILL_DOCS_TOOLS")

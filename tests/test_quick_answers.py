@@ -11,6 +11,7 @@ import pytest
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.versions.leases import BUILD, hold
 from recordmill.pipeline.versions.stores.open_store import open_store
+from tests.messages import assert_names, raises
 from tests.test_import_tiers import ROOT
 
 SPEC = "name: quick\nsource: {format: jsonl, path: rows.jsonl}\nkey: id\nfeatures: {price: {kind: number}}\n"
@@ -38,14 +39,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "facts"),
     [
-        (["init", "rows.jsonl", "other.jsonl"], "the argument 'other.jsonl' is one too many for `recordmill init`"),
-        (["plan", "dataset.yaml", "b.yaml", "--", "--region=x"], "the argument 'b.yaml' is one too many"),
-        (["build", "dataset.yaml", "b.yaml", "-o", "out"], "the argument 'b.yaml' is one too many"),
-        (["doctor", "nonsense"], "the argument 'nonsense' is one too many for `recordmill doctor`"),
-        (["doctor", "--runner", "flinkk"], "'flinkk' is not one of 'local', 'flink'"),
-        (["doctor", "--runner", "dataflow"], "'dataflow' is not one of 'local', 'flink'"),
+        (["init", "rows.jsonl", "other.jsonl"], ["'other.jsonl'", "`recordmill init`", "quote"]),
+        (["plan", "dataset.yaml", "b.yaml", "--", "--region=x"], ["'b.yaml'", "`recordmill plan`", "quote"]),
+        (["build", "dataset.yaml", "b.yaml", "-o", "out"], ["'b.yaml'", "`recordmill build`", "quote"]),
+        (["doctor", "nonsense"], ["'nonsense'", "`recordmill doctor`", "quote"]),
+        (["doctor", "--runner", "flinkk"], ["'flinkk'", "'local', 'flink'"]),
+        (["doctor", "--runner", "dataflow"], ["'dataflow'", "'local', 'flink'"]),
     ],
 )
 def test_an_argument_too_many_is_not_dropped(
@@ -53,19 +54,19 @@ def test_an_argument_too_many_is_not_dropped(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
-    message: str,
+    facts: list[str],
 ) -> None:
     monkeypatch.chdir(folder)
-    with pytest.raises(SystemExit, match="2"):
+    with raises(SystemExit, "2"):
         main(arguments)
     printed = capsys.readouterr()
-    assert message in " ".join(printed.err.split())
+    assert_names(" ".join(printed.err.split()), *facts)
     assert printed.out == ""
 
 
 def test_options_of_beam_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    with pytest.raises(SystemExit, match="0"):
+    with raises(SystemExit, "0"):
         main(["init", "rows.jsonl", "-o", "new.yaml", "--", "--region", "x"])
     assert (folder / "new.yaml").is_file()
 
@@ -82,20 +83,21 @@ def build(folder: Path, output: str = "out", before: str = "") -> tuple[int, str
 
 
 @pytest.mark.parametrize(
-    ("output", "change", "message"),
+    ("output", "change", "facts"),
     [
-        ("out", ("kind: number", "kind: nmber"), "dataset.yaml:4: features.price: kind 'nmber' is unknown"),
-        ("file/out", ("", ""), "the output file/out cannot be written: Not a directory: "),
-        ("photos", ("", ""), "the output photos holds no dataset but a.jpg: give a new folder or an empty one"),
-        ("out", ("rows.jsonl", "gone.jsonl"), "/gone.jsonl: no such file, or no *.jsonl or *.ndjson in it"),
-        ("out", ("key: id", "key: [id, prize]"), "has no column 'prize' in its first lines; it has id, price"),
+        ("out", ("kind: number", "kind: nmber"), ["dataset.yaml:4: features.price: ", "'nmber'", "`number`?"]),
+        ("file/out", ("", ""), ["file/out", "Not a directory"]),
+        ("photos", ("", ""), ["photos", "a.jpg", "new folder"]),
+        ("out", ("rows.jsonl", "gone.jsonl"), ["/gone.jsonl", "*.jsonl or *.ndjson"]),
+        ("out", ("key: id", "key: [id, prize]"), ["rows.jsonl", "column 'prize'", "id, price"]),
     ],
     ids=["spec", "not writable", "something else", "no file", "no column"],
 )
-def test_a_mistake_is_reported(folder: Path, output: str, change: tuple[str, str], message: str) -> None:
+def test_a_mistake_is_reported(folder: Path, output: str, change: tuple[str, str], facts: list[str]) -> None:
     (folder / "dataset.yaml").write_text(SPEC.replace(*change))
     status, printed = build(folder, output)
-    assert (status, message in printed, "is loaded" in printed) == (1, True, False), printed
+    assert_names(printed, *facts)
+    assert (status, "is loaded" in printed) == (1, False), printed
     assert not (folder / "out").exists()
 
 
@@ -114,7 +116,8 @@ def test_the_function_answers_as_the_command_does(folder: Path, source: str, mes
 
 def test_too_little_space_is_reported(folder: Path) -> None:
     status, printed = build(folder, before=FULL_DISK)
-    assert (status, "the build needs about " in printed, "0.0 MiB are free" in printed) == (1, True, True), printed
+    assert status == 1
+    assert_names(printed, "build needs about", "0.0 MiB", "free")
 
 
 def test_who_builds_in_the_output_is_named(folder: Path) -> None:
@@ -125,7 +128,7 @@ def test_who_builds_in_the_output_is_named(folder: Path) -> None:
         )
         assert waiting.stderr is not None
         lines = iter(waiting.stderr.readline, "")
-        assert any(f"note: waiting for process {os.getpid()} on " in line for line in lines)
+        assert any(line.startswith("note: ") and f"process {os.getpid()} on " in line for line in lines)
     assert any("ImportError: apache_beam is loaded" in line for line in lines)
     assert waiting.wait() == 1
 

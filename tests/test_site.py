@@ -1,4 +1,4 @@
-"""The documentation: the reference is current, every page has a place, the site builds, the code of its pages runs."""
+"""The documentation: the reference is current, every page has a place, the site builds, pages' code runs."""
 
 import importlib.util
 import json
@@ -23,7 +23,7 @@ TOOLS = os.environ.get("RECORDMILL_DOCS_TOOLS")
 MIGRATION_TOOLS = os.environ.get("RECORDMILL_MIGRATION_TOOLS")
 """A Python with the packages of docs/migrate/tools.lock: `make test-migrate` sets it."""
 FOREIGN = {"migrate/img2dataset.md", "migrate/streaming.md"}
-"""The pages whose `python` is that of the other tool's environment."""
+"""Pages that use the `python` of the other tool's environment."""
 RUNNABLE = ["first_dataset.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 READ = """
@@ -88,7 +88,7 @@ def commands_of(page: str, folder: Path) -> list[str]:
 
 
 def run(command: str, folder: Path, *first: str) -> str:
-    """Runs a command, whose programs are those of `first`, then of Recordmill's environment."""
+    """Runs a command with programs from `first`, then from Recordmill's environment."""
     path = ":".join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-ec", command],
@@ -170,4 +170,4 @@ def test_mlcroissant_accepts_a_version_and_reads_its_splits_and_names(every_kind
     assert all("recommended" in warning for warning in result["warnings"])
     assert result["read"]["splits"][0].startswith("{'splits/name': 'train'")
     assert result["read"]["label_names"][0] == "{'label_names/id': 0, 'label_names/name': b'cat'}"
-    assert result["read"]["records"] == "GenerationError"  # it has no reader of TFRecord files
+    assert result["read"]["records"] == "GenerationError"  # it cannot read TFRecord files

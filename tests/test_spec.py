@@ -20,6 +20,7 @@ from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.kinds.number import NumberOptions
+from tests.messages import raises
 
 SMALLEST = """
 name: small
@@ -53,9 +54,9 @@ def test_defaults() -> None:
 
 def test_nothing_can_be_changed() -> None:
     spec = parse_spec(SMALLEST)
-    with pytest.raises(ValidationError, match="frozen"):
+    with raises(ValidationError, "frozen"):
         spec.name = "other"  # type: ignore[misc]
-    with pytest.raises(ValidationError, match="frozen"):
+    with raises(ValidationError, "frozen"):
         spec.features["text"].vocabulary = 3  # type: ignore[misc, union-attr]
 
 
@@ -139,17 +140,13 @@ def test_paths_are_relative_to_the_folder_of_the_spec(
     assert spec.resolved_sources()[0].path == expected.format(folder=tmp_path / "inner")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "cannot be read: No such file or directory"), (b"name: \xff", "cannot be read: not UTF-8 text")],
-)
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, message: str) -> None:
+@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), (b"name: \xff", "UTF-8")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, reason: str) -> None:
     path = tmp_path / "dataset.yaml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SpecError, match=message) as error:
+    with raises(SpecError, f"{path}: ", reason):
         load_spec(str(path))
-    assert str(error.value).startswith(f"{path}: ")
 
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name not in ("key", "train"))

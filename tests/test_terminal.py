@@ -1,4 +1,4 @@
-"""What data says never steers the terminal: through the command line, on a terminal, as a person runs it."""
+"""Data never controls the terminal: commands run on a terminal, as people run them."""
 
 import ast
 import io
@@ -20,6 +20,7 @@ from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.safe_text import printable, say
 from tests.forked import read_terminal, recordmill_in_terminal
+from tests.messages import assert_names
 from tests.published import write_version
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +32,7 @@ LIVE_LINE = re.compile(r"\x1b\[(?:[\d;]*[mAK]|\?25[lh])|\r")  # what rich needs 
 
 
 def in_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
-    """Runs the command with both of its outputs on a terminal; gives its status and what the terminal got."""
+    """Runs the command with both outputs on a terminal; returns its status and what the terminal received."""
     driver, terminal = pty.openpty()
     command = [sys.executable, "-m", "recordmill", *arguments]
     with subprocess.Popen(command, stdout=terminal, stderr=terminal, cwd=cwd, env=ENVIRONMENT) as process:
@@ -42,7 +43,7 @@ def in_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A dataset of which all words are hostile, but names that become paths."""
+    """A dataset with hostile words, except for names that become paths."""
     folder = write_version(tmp_path / "out", rows=40)
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
     label = manifest["features"]["label"]
@@ -93,7 +94,7 @@ def test_an_unforeseen_error_tells_no_value(monkeypatch: pytest.MonkeyPatch, hos
     with pytest.raises(SystemExit):
         main(["show", str(hostile)])
     seen = capfd.readouterr().err
-    assert seen.startswith("recordmill: failed unexpectedly: TypeError in pipeline/cli/inspect_commands.py, line ")
+    assert_names(seen, "unexpectedly", "TypeError", "pipeline/cli/inspect_commands.py, line ")
     assert "owned" not in seen
 
 

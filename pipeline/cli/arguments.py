@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments shared by commands."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,8 @@ VersionFolder = Annotated[
     str, typer.Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)
 ]
 OtherVersion = Annotated[
-    str | None, typer.Option("--version", help="A version other than the live one: its name, its number, or a part.")
+    str | None,
+    typer.Option("--version", help="A version instead of the live one: its name, number, or a part of the name."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Reason = Annotated[
@@ -21,30 +22,28 @@ Reason = Annotated[
 ]
 WorkFolder = Annotated[
     str | None,
-    typer.Option(help="The local folder of unfinished builds, if the output is a URL; by default in your cache."),
+    typer.Option(help="For an output at a URL: the local folder of unfinished builds; by default in your cache."),
 ]
 
 
 class VersionCommand(TyperCommand):
-    """A command whose arguments name versions: `-1` is one, and no option."""
+    """A command with versions as arguments: `-1` names one, not an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the arguments. Raises: TyperException: an option that there is not, or one too many."""
+        """Reads the arguments. Raises: TyperException: an unknown option, or too many arguments."""
         ctx.ignore_unknown_options = any(arg[:1] == "-" and arg[1:].isdecimal() for arg in args)
         return super().parse_args(ctx, args)
 
 
 class BeamCommand(TyperCommand):
-    """A command that also takes Beam's options, and refuses any other argument that it does not know."""
+    """A command that also takes Beam's options, but no other unknown arguments."""
 
     allow_extra_args = True
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the arguments. Raises: TyperException: one too many, which is no option."""
+        """Reads the arguments. Raises: TyperException: too many, not counting options."""
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.args[0].startswith("--"):
-            raise TyperException(
-                f"the argument '{ctx.args[0]}' is one too many for `recordmill {ctx.info_name}`: put a glob into "
-                "quotes; Beam's options come after -- and begin with --"
-            )
+            excess = f"the argument '{ctx.args[0]}' is one too many for `recordmill {ctx.info_name}`"
+            raise TyperException(f"{excess}: quote a glob; Beam's options come after -- and begin with --")
         return rest

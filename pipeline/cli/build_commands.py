@@ -1,4 +1,4 @@
-"""The commands that read a spec or its sources: init, plan, build, doctor, schema; `commands` registers them."""
+"""The commands that read a spec or sources: init, plan, build, doctor, schema; `commands` registers them."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import print_json, print_line, quiet
@@ -20,91 +21,43 @@ FLINK = "Flink"
 
 SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
 Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
-Runner = Annotated[
-    str,
-    typer.Option(help="'local', 'flink', 'dataflow', 'prism', or one of Beam's runners; Beam's options come after --."),
-]
-Attempts = Annotated[
-    int, typer.Option(min=1, help="The attempts on a cluster; each goes on where the last one stopped.")
-]
+RUNNER_HELP = "'local', 'flink', 'dataflow', or a class of Beam such as PrismRunner; Beam's options come after --."
+Runner = Annotated[str, typer.Option(help=RUNNER_HELP)]
+Attempts = Annotated[int, typer.Option(min=1, help="The attempts on a cluster; each continues the last one's work.")]
 
 
 def _flink_option(name: str, metavar: str, help_: str) -> Any:
-    """Makes an option of --runner flink, also given by a variable of the environment."""
+    """Makes an option for --runner flink, also set by an environment variable."""
     variable = f"RECORDMILL_FLINK_{name}"
     return typer.Option(envvar=variable, metavar=metavar, help=help_, rich_help_panel=FLINK, show_default=False)
 
 
-FlinkMaster = Annotated[
-    str, _flink_option("MASTER", "HOST:PORT", "The REST interface of the cluster of --runner flink.")
-]
-FlinkJar = Annotated[
-    str,
-    _flink_option(
-        "JAR", "JAR", "Beam's job server: a file, or GROUP:ARTIFACT:VERSION; by default what fits the cluster."
-    ),
-]
-FlinkJarSha256 = Annotated[
-    str, _flink_option("JAR_SHA256", "HEX", "The jar's digest; by default that of the jar as it was fetched.")
-]
-FlinkWorkers = Annotated[
-    str,
-    _flink_option(
-        "WORKERS",
-        "HOST:PORT|PROGRAM",
-        "The pool next to each TaskManager, or the program that it starts; by default recordmill-worker.",
-    ),
-]
-Again = Annotated[
-    bool,
-    typer.Option("--again", help="Read all content; publish if it changed, or if other rows are rejected than before."),
-]
-Spans = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--span",
-        metavar="NAME",
-        help="A span to build, such as 2026-11-20; the others stay as they are in the live version. May be repeated.",
-    ),
-]
-Compact = Annotated[
-    bool, typer.Option("--compact", help="Read all spans again, and put them together into few and large shards.")
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="ROWS",
-        help="Build a trial version of about so many rows, a sample by the keys' hashes; it is never live.",
-    ),
-]
-Processes = Annotated[
-    int, typer.Option(min=1, help="Worker processes of the local runner; one uses every core by threads.")
-]
-TempFolder = Annotated[
-    str | None,
-    typer.Option(
-        help="A folder, or a gs:// URL, that TensorFlow opens from every worker: for tf.Transform's analyzers in a "
-        "`preprocessing` function on a runner other than local."
-    ),
-]
-Isolated = Annotated[
-    bool,
-    typer.Option(
-        "--isolated", help="For untrusted images: decode each first in a process that may crash. Costs about twice."
-    ),
-]
+FlinkMaster = Annotated[str, _flink_option("MASTER", "HOST:PORT", "The cluster's REST interface for --runner flink.")]
+JAR_HELP = "Beam's job server: a file, or GROUP:ARTIFACT:VERSION; by default the one for the cluster."
+FlinkJar = Annotated[str, _flink_option("JAR", "JAR", JAR_HELP)]
+FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's digest; by default as fetched.")]
+WORKERS_HELP = "The pool next to each TaskManager, or the program to start; by default recordmill-worker."
+FlinkWorkers = Annotated[str, _flink_option("WORKERS", "HOST:PORT|PROGRAM", WORKERS_HELP)]
+Again = Annotated[bool, typer.Option("--again", help="Reread all content; publish if it or the rejects changed.")]
+SPAN_HELP = "A span to build, such as 2026-11-20; the live version's other spans stay. May be repeated."
+Spans = Annotated[list[str] | None, typer.Option("--span", metavar="NAME", help=SPAN_HELP)]
+Compact = Annotated[bool, typer.Option("--compact", help="Reread all spans, and merge them into few, large shards.")]
+LIMIT_HELP = "Build a trial version, never live, of about this many rows, sampled by the keys' hashes."
+Limit = Annotated[int | None, typer.Option(min=1, metavar="ROWS", help=LIMIT_HELP)]
+Processes = Annotated[int, typer.Option(min=1, help="The local runner's worker processes; one has a thread per core.")]
+TEMP_HELP = (
+    "A folder, or a gs:// URL, that TensorFlow opens on every worker: for tf.Transform's analyzers in a "
+    "`preprocessing` function on a runner other than local."
+)
+TempFolder = Annotated[str | None, typer.Option(help=TEMP_HELP)]
+ISOLATED_HELP = "For untrusted images: first decode each in a process that may crash. Takes about twice the time."
+Isolated = Annotated[bool, typer.Option("--isolated", help=ISOLATED_HELP)]
 Metrics = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write metrics of the build's end to this file (OpenMetrics).")
 ]
-UpToDateOk = Annotated[
-    bool,
-    typer.Option(
-        "--up-to-date-ok",
-        help="End with 0, not 3, if nothing has changed: for schedulers that take any other status for a failure.",
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+UP_TO_DATE_HELP = "Exit with 0, not 3, if nothing has changed, for schedulers that take other codes for failures."
+UpToDateOk = Annotated[bool, typer.Option("--up-to-date-ok", help=UP_TO_DATE_HELP)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
 
 
 def init(
@@ -115,13 +68,13 @@ def init(
         Path | None,
         typer.Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over the file of --output.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --output.")] = False,
     order: Annotated[
         Literal["corners", "coco", "center", "tensorflow"] | None,
-        typer.Option(help="The order of boxes' numbers, where several fit.", show_default=False),
+        typer.Option(help="The order of boxes' numbers, if several fit.", show_default=False),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="The encoding of files of text; by default it is found.", show_default=False)
+        str | None, typer.Option(help="The encoding of text files; by default detected.", show_default=False)
     ] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
@@ -129,7 +82,7 @@ def init(
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.init.images import Answers
     from recordmill.pipeline.init.starter import first_lines, starter, write_spec
-    from recordmill.pipeline.spec.json_schema import EDITOR_LINE, SCHEMA_FILE, write_schema
+    from recordmill.pipeline.spec.model import EDITOR_LINE, SCHEMA_FILE, write_schema
 
     files = source_files(context.args)
     answers = Answers(order, encoding, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
@@ -147,7 +100,7 @@ def init(
 
 
 def _ask(question: str, answers: Sequence[str]) -> str:
-    """Asks at the terminal until one of the answers comes. Raises: UserError: the input ended."""
+    """Asks at the terminal until it gets one of the answers. Raises: UserError: end of input."""
     while True:
         print(printable(f"{question}\n{' / '.join(answers)}: "), end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
@@ -161,20 +114,19 @@ def plan(
     context: typer.Context,
     spec: SpecFile,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="The dataset's folder or URL; compares with its live version.")
+        str | None,
+        typer.Option("--output", "-o", help="The dataset's folder or URL, to compare with its live version."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.build import source_files
-    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast
     from recordmill.pipeline.forecast.page import lines_of
-    from recordmill.pipeline.spec.model import load_spec
 
-    parsed, options = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args))
+    parsed, options = recordmill.load_spec(str(spec)), recordmill.RunOptions(beam_options=tuple(context.args))
     result = forecast(parsed, source_files(context.args), output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
@@ -210,11 +162,10 @@ def build(
 ) -> None:
     """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
     check_build_extra()
-    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
     from recordmill.pipeline.cli.session import BuildSession
 
-    options = RunOptions(
+    options = recordmill.RunOptions(
         runner,
         processes,
         tuple(context.args),
@@ -240,9 +191,8 @@ def doctor(
     flink_jar_sha256: FlinkJarSha256 = "",
     flink_workers: FlinkWorkers = "",
 ) -> int:
-    """Look at what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
+    """Check what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
     check_build_extra()
-    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 
@@ -254,7 +204,7 @@ def doctor(
             with quiet():  # Beam prints while it loads
                 from recordmill.pipeline.build.beam.runners import worker_findings
 
-                findings = worker_findings(RunOptions(runner, beam_options=tuple(context.args), flink=flink))
+                findings = worker_findings(recordmill.RunOptions(runner, beam_options=tuple(context.args), flink=flink))
             is_well = _print_findings(findings)
     return 0 if is_well else 1
 
@@ -274,7 +224,7 @@ def schema(
 ) -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""
     check_build_extra()
-    from recordmill.pipeline.spec.json_schema import schema_text, write_schema
+    from recordmill.pipeline.spec.model import schema_text, write_schema
 
     if output is None:
         print(schema_text(), end="")

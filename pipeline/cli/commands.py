@@ -1,8 +1,8 @@
 """The command line: each command reads its arguments, calls one function, and prints the outcome.
 
-Only the modules of commands, and `session` import inside functions, so that each command loads
-only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `diff`, `versions`, `head` (with Pillow)
-and `verify` without `--spec` run with NumPy, typer and rich alone.
+The modules of commands and `session` import inside functions, to load only the needed packages: `--help` loads neither
+Beam nor TensorFlow; `show`, `diff`, `versions`, `head` (with Pillow) and `verify` without `--spec` need only NumPy,
+typer and rich.
 """
 
 import signal
@@ -39,23 +39,21 @@ OF_VERSIONS = (
     version_commands.forget,
 )
 MOVED = {"retry": "build --again"} | {command.__name__: f"versions {command.__name__}" for command in OF_VERSIONS}
-"""The commands that older releases had, and what replaced them."""
+"""Commands typed at a wrong place, and the command to type."""
 
 
 class Commands(TyperGroup):
-    """A group that answers an older command, or a dataset in the place of a command, by the command to type."""
+    """A group that answers a misplaced command, or a dataset instead of a command, with the command to type."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Finds the command of the arguments. Raises: TyperException: no command has its name."""
+        """Finds the command of the arguments. Raises: TyperException: unknown command."""
         name = args[0]
         if name in self.commands:
             return super().resolve_command(ctx, args)
         if self.name == "versions":
-            raise TyperException(
-                f"`versions` has no command '{name}'; `recordmill versions list {name}` lists versions"
-            )
+            raise TyperException(f"unknown command '{name}'; `recordmill versions list {name}` lists versions")
         if name in MOVED:
-            raise TyperException(f"`recordmill {name}` is now `recordmill {MOVED[name]}`, with the same arguments")
+            raise TyperException(f"`recordmill {name}` is `recordmill {MOVED[name]}`, with the same arguments")
         return super().resolve_command(ctx, args)
 
 
@@ -67,7 +65,7 @@ EVERYDAY, MORE = "Everyday", "More"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line, by default on the process's arguments; a mistake is one line and a non-zero exit."""
+    """Runs the command line, by default with the process's arguments; prints an error as one line, and exits."""
     signal.signal(signal.SIGTERM, end_by_signal)
     try:
         status = app(arguments, prog_name="recordmill", standalone_mode=False)
@@ -86,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def fail(message: str, status: int = ExitCode.ERROR) -> None:
-    """Prints a message, a line each, and ends the process."""
+    """Prints the lines of a message, and exits."""
     say(message.rstrip("\n") or "failed", sys.stderr)
     sys.exit(status)
 
@@ -103,7 +101,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Takes the options that stand before the command."""
+    """Takes the options before the command."""
 
 
 def _add(command: Callable[..., Any], panel: str = EVERYDAY, cls: type[TyperCommand] | None = None) -> None:
@@ -126,5 +124,5 @@ _add(build_commands.schema, MORE)
 app.add_typer(of_versions, rich_help_panel=MORE)
 of_versions.command("list")(version_commands.list_)
 for command in OF_VERSIONS:
-    takes_keys = command is version_commands.forget  # of which `-1` may be one: it comes after --
+    takes_keys = command is version_commands.forget  # a key may be `-1`: keys come after --
     of_versions.command(cls=None if takes_keys else VersionCommand)(command)

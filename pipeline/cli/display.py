@@ -1,4 +1,4 @@
-"""Shows a running build as a live line on a terminal, as plain lines elsewhere, and sums up what was published."""
+"""Shows a running build as a live line on a terminal, else as plain lines, and sums up the published version."""
 
 import threading
 import time
@@ -20,17 +20,13 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.runners.job import Job
 
 LOOK_SECONDS = 0.25
-RATE_SECONDS = 3.0  # the rate is that of the last three seconds
+RATE_SECONDS = 3.0  # the rate covers the last three seconds
 LOOKING, READING, ANALYZING = "looking at the rows", "reading", "analyzing"
 BUILDING, PUBLISHING = "building shards", "publishing"
 
 
 class Display:
-    """Polls the build's counters in a thread and shows them.
-
-    >>> with Display(console) as display:        # doctest: +SKIP
-    ...     display.start(plan, planned)
-    """
+    """Polls and shows the build's counters in a thread: `with Display(console) as display: display.start(…)`."""
 
     def __init__(
         self, console: Screen, clock: Callable[[], float] = time.monotonic, look_seconds: float = LOOK_SECONDS
@@ -40,7 +36,7 @@ class Display:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._reader: ProgressReader | None = None
         self._notes: set[str] = set()
-        self._stage: str = Stage.PLAN  # the stage that no counter shows, before and after the work
+        self._stage: str = Stage.PLAN  # a stage without counters, before and after the work
         self.job: Job | None = None
         """The job on a cluster, while it may run."""
         self._state = State(self._clock())
@@ -63,18 +59,18 @@ class Display:
         self.stop()
 
     def start(self, plan: "BuildPlan", planned: "PlannedBuild") -> None:
-        """Starts to show a build; prints the plan's notes."""
+        """Starts to show a build, and prints the plan's notes."""
         for note in plan.notes:
             self.note(note)
         self._state = State(self._clock(), plan.rows, len(plan.chunks))
         self._stage, self._reader = "", ProgressReader(planned.progress)
 
     def show_stage(self, stage: str) -> None:
-        """Shows a stage that no counter shows, as long as that is so."""
+        """Shows a stage without counters."""
         self._stage = "" if stage == Stage.WRITE else stage
 
     def show_job(self, job: "Job | None") -> None:
-        """Shows a job's page once it has one, and its state; None when it has ended."""
+        """Shows a job's state, and its page once known; None after its end."""
         self.job = job
 
     def note(self, text: str) -> None:
@@ -84,7 +80,7 @@ class Display:
             self._console.print(f"note: {text}", soft_wrap=True)
 
     def stop(self) -> None:
-        """Ends the display and clears its line; may be called twice, and from a signal handler."""
+        """Ends the display and clears its line; callable twice, and from a signal handler."""
         self._done.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout=1)
@@ -105,10 +101,7 @@ class Display:
                 self._bar.refresh()
 
     def _print_lines(self) -> None:
-        """Prints a line every second of the first minute, then ever more rarely: an hour's log has a few hundred.
-
-        A line is left out if it says what the last one said, but for the time.
-        """
+        """Prints changed lines, each second in the first minute, then ever more rarely: a few hundred per hour."""
         started = printed = self._clock()
         last: Moment | None = None
         while not self._done.wait(self._look_seconds):
@@ -131,29 +124,28 @@ class Display:
 
 
 class Moment(NamedTuple):
-    """A moment of a build."""
+    """The state of a build at a time."""
 
     stage: str
     share: float | None
-    """The part of the stage that is done, 0 to 1; None where no counter shows it."""
+    """The finished part of the stage, 0 to 1; None if unknown."""
     details: str
     left: str = ""
-    """The time left in the whole build."""
+    """The remaining time of the build."""
 
     def text(self) -> str:
-        """Formats the details and the time left."""
+        """Formats the details and the remaining time."""
         return f"{self.details}, {self.left} left" if self.left else self.details
 
     def line(self) -> str:
-        """Formats the moment for a log."""
+        """Formats a line for a log."""
         return f"{self.stage}: {'' if self.share is None else f'{self.share:.0%}, '}{self.text()}"
 
 
 class State:
-    """Computes views from counters: the stage, the share of it that is done, the rate, the time left.
+    """Computes stage, finished share, rate and remaining time from counters.
 
-    For the time left, looking at a record, reading it and building it count the same. A look that reads what is read
-    again has counters of its own, `look_read` and so on.
+    Looking at, reading and building a record count the same. A look before the read has separate counters, `look_…`.
     """
 
     def __init__(self, now: float, rows: int = 0, chunks: int = 0) -> None:
@@ -164,7 +156,7 @@ class State:
         self._share = self._whole = 0.0
 
     def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> Moment:
-        """The view of the counters at a time in monotonic seconds."""
+        """Returns the state at a time in monotonic seconds."""
         look = {name.removeprefix("look_"): number for name, number in counts.items() if name.startswith("look_")}
         is_look = bool(look) and not analyzed
         shown = look if is_look else counts
@@ -179,7 +171,7 @@ class State:
         rejected = f"{refused + dropped:,} rejected"
         if stage in (ANALYZING, PUBLISHING):
             return Moment(stage, None, f"{done:,} records, {rejected}")
-        # A repeated step, or an estimate of too few rows, does not turn the bar back.
+        # The bar never goes back, even if a step is repeated or rows were underestimated.
         self._share = max(self._share, min(1.0, done / expected if expected else 0.0))
         ended = read if is_look else read + never_built + built + (rows if look else 0)
         passes = 3 if look else 2
@@ -210,7 +202,7 @@ def _clock(seconds: float) -> str:
 
 
 def print_published(console: Screen, published: "Published", seconds: float) -> None:
-    """Prints the outcome of a build: records by split, rejects by reason, bytes, time and place."""
+    """Prints a build's result: records by split, rejects by reason, bytes, time and place."""
 
     def line(name: str, number: int, rest: str) -> None:
         console.print(f"  {name:<12} {number:>10,} {rest}", soft_wrap=True)
@@ -243,5 +235,5 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
     console.print(f"  in {folder}", soft_wrap=True)
     if manifest.trial:
         console.print(
-            "  it is never live; `--version trial` reads it, `recordmill versions prune` removes it", soft_wrap=True
+            "  never live; read it by `--version trial`, remove it by `recordmill versions prune`", soft_wrap=True
         )

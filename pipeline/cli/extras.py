@@ -1,4 +1,4 @@
-"""The packages that a command needs; loads the standard library alone.
+"""The packages that commands need; imports only the standard library.
 
 >>> check_extra("report", ("json",))
 >>> missing(("json", "no_such_module"))
@@ -11,41 +11,34 @@ from typing import ClassVar
 
 from recordmill.pipeline.errors import ExitCode, UserError
 
-CLI = ("rich", "textual_image", "typer")
-"""Every command imports these."""
-
+CLI = ("rich", "typer")
+"""For every command."""
 BUILD = ("apache_beam", "jinja2", "psutil", "pyarrow", "pydantic", "tensorflow", "tensorflow_transform", "yaml")
-"""Commands that read a spec or sources need these; sentencepiece and TensorFlow Text, some specs alone."""
-
+"""For commands that read a spec or sources; only some specs need sentencepiece and TensorFlow Text."""
 EXPORT = ("pyarrow", "pydantic", "yaml")
-"""`export` needs these."""
-
 REPORT = ("jinja2", "pyarrow")
-"""`report` needs these."""
-
 SOURCES = ("psutil", "pyarrow", "pydantic", "yaml")
-"""Commands that read sources, and neither build nor analyze, need these."""
+"""For commands that read sources, but neither build nor analyze."""
 
 
 class MissingExtraError(UserError):
-    """Packages of an extra are not installed."""
+    """An extra is not installed."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
 
 
 def missing(modules: Iterable[str]) -> list[str]:
-    """Lists the modules that are not installed, without importing any."""
+    """Lists the modules not installed, without importing any."""
     return [module for module in modules if find_spec(module) is None]
 
 
 def check_extra(extra: str, modules: Iterable[str]) -> None:
-    """Raises: MissingExtraError: modules of the extra are not installed."""
+    """Raises: MissingExtraError: modules of the extra are missing."""
     if names := missing(modules):
-        raise MissingExtraError(
-            f'this command needs an extra: pip install "recordmill[{extra}]" (missing: {", ".join(names)})'
-        )
+        install = f'pip install "recordmill[{extra}]" (missing: {", ".join(names)})'
+        raise MissingExtraError(f"this command needs an extra: {install}")
 
 
 def check_build_extra() -> None:
-    """Raises: MissingExtraError: modules are missing that read a spec, build or repair."""
+    """Raises: MissingExtraError: modules for reading a spec, building or repairing are missing."""
     check_extra("build", BUILD)

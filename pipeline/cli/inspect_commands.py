@@ -1,4 +1,4 @@
-"""`recordmill show` and `head`, which look at a version and its records; `commands` registers them."""
+"""`recordmill show` and `head`: commands on a version and its records; `commands` registers them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import SOURCES, check_extra
 from recordmill.pipeline.cli.screen import print_json, print_line
@@ -16,7 +17,6 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
-    from recordmill.dataset import Dataset
     from recordmill.pipeline.dataset.manifest import Location, Manifest
     from recordmill.pipeline.rows import StoredRow
     from recordmill.pipeline.versions.listing import Version
@@ -25,29 +25,24 @@ if TYPE_CHECKING:
 def show(
     folder: VersionFolder,
     version: OtherVersion = None,
-    record: Annotated[
-        str | None, typer.Option("--record", metavar="KEY", help="Say where the record of a key is.")
-    ] = None,
+    record: Annotated[str | None, typer.Option(metavar="KEY", help="Say where the record of a key is.")] = None,
     spec: Annotated[
-        Path | None, typer.Option(help="dataset.yaml, with --record: read its sources until the row is found there.")
+        Path | None, typer.Option(help="dataset.yaml, with --record: search its sources for the row.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a dataset: its versions, splits, features, statistics and rejects; or where a record is."""
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.cli.show import print_dataset
     from recordmill.pipeline.versions.listing import list_versions
     from recordmill.pipeline.versions.stores.open_store import open_location
 
     if spec is not None and record is None:
-        raise DatasetError("--spec is for --record KEY: its sources are read until the row of the key is found")
-    dataset = open_dataset(folder, version)
-    output = None if (open_location(folder) / MANIFEST_FILE).is_file() else folder  # None: a version's own folder
+        raise DatasetError("--spec is for --record KEY: its sources are searched for the row of the key")
+    dataset = recordmill.open_dataset(folder, version)
+    output = None if (open_location(folder) / MANIFEST_FILE).is_file() else folder  # None: a version's folder
     if record is not None:
         if as_json:
-            raise DatasetError(
-                f"--json is of a version, not of a record: `recordmill head {folder} --key {record} --json`"
-            )
+            raise DatasetError(f"--json is for versions: `recordmill head {folder} --key {record} --json` for records")
         show_record(dataset.folder, dataset.manifest, record, output, spec)
         return
     versions = [] if output is None else list_versions(output)
@@ -59,19 +54,18 @@ def show(
 
 def head(
     folder: VersionFolder,
-    records: Annotated[int, typer.Option("-n", "--records", min=1, help="How many records are shown at most.")] = 5,
-    split: Annotated[str | None, typer.Option(help="The split; by default the first that has records.")] = None,
+    records: Annotated[int, typer.Option("-n", "--records", min=1, help="The maximum number of records.")] = 5,
+    split: Annotated[str | None, typer.Option(help="The split; by default the first with records.")] = None,
     key: Annotated[str | None, typer.Option(help="The key of the records.")] = None,
     label: Annotated[str | None, typer.Option("--class", metavar="NAME", help="The label's class.")] = None,
     span: Annotated[str | None, typer.Option(help="The span.")] = None,
     version: OtherVersion = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
-    """Show some records: `recordmill head DIR -n 5 --split test --class cat`; a sample, since the key's hash orders."""
-    from recordmill.dataset import open_dataset
+    """Show a sample of records, by the keys' hashes: `recordmill head DIR -n 5 --split test --class cat`."""
     from recordmill.pipeline.inspection.records import lines_of, read_records, record_to_json
 
-    dataset = open_dataset(folder, version)
+    dataset = recordmill.open_dataset(folder, version)
     is_empty = True
     for record in read_records(dataset, split, key=key, label=label, span=span, limit=records):
         if as_json:
@@ -85,8 +79,8 @@ def head(
         raise DatasetError(f"{dataset.version} has no such record: `{command}` {where}")
 
 
-def _to_json(dataset: "Dataset", versions: list["Version"]) -> dict[str, Any]:
-    """Returns the manifest with its folder and the dataset's versions, and shards as their number."""
+def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[str, Any]:
+    """Returns the manifest with folder and versions; shards are counted."""
     manifest = json.loads(dataset.manifest.to_text())
     del manifest["files"]
     for split in manifest["splits"].values():
@@ -112,29 +106,20 @@ def _version(version: "Version") -> dict[str, Any]:
 
 
 def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:
-    """Prints where a version holds the record of a key, and its file and line in the sources; or why it holds none.
-
-    A version keeps neither the folders of its sources nor the lines of its rows: `spec` leads to them. `output` is None
-    where the version's own folder was given.
-
-    Raises:
-        DatasetError: there is no record, and nothing says why; or a shard is damaged.
-    """
+    """Prints where a key's record is, with `spec` also in the source, or why it is missing. Raises: DatasetError."""
     from recordmill.pipeline.rows import find_records
 
     rows = find_records(folder, manifest, key)
     for row in rows:
         span = f", span {row.shard.span}" if row.shard.span else ""
-        where = f", in the folder of the version {row.shard.version}" if row.shard.version else ""
-        print_line(f"{printable(key)}: split {row.split}, position {row.position:,}{span}")
-        print_line(
-            f"  record {row.record:,} of {row.shard.file}, at byte {row.offset:,}, {len(row.data):,} bytes{where}"
-        )
+        folder_of = f", in the folder of the version {row.shard.version}" if row.shard.version else ""
+        place = f"record {row.record:,} of {row.shard.file}, at byte {row.offset:,}, {len(row.data):,} bytes{folder_of}"
+        print_line(f"{printable(key)}: split {row.split}, position {row.position:,}{span}\n  {place}")
     if rows and spec is not None:
         _print_origins(folder, manifest, rows, key, spec)
     elif rows:
         names = ", ".join(f"{each.get('format', '')} {each.get('path', '')}".strip() for each in manifest.sources)
-        print_line(f"  from {printable(names)}; --spec dataset.yaml reads the sources, and finds the file and line")
+        print_line(f"  from {printable(names)}; --spec dataset.yaml finds the file and line")
     if rows:
         return
     rejects = list(_rejects_of(folder, manifest, key))
@@ -146,17 +131,16 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
     if since:
         print_line(f"{printable(key)}: forgotten since {since}")
     elif not rejects:
-        nothing = f"{manifest.version} has no record of the key '{printable(key)}', and rejected none"
-        raise DatasetError(f"{nothing}: `recordmill head {output or folder}` shows how its keys look")
+        missing = f"{manifest.version} has no record of the key '{printable(key)}', and rejected none"
+        raise DatasetError(f"{missing}: `recordmill head {output or folder}` shows some keys")
 
 
 def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["StoredRow"], key: str, spec: Path) -> None:
     check_extra("build", SOURCES)
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.build.results.row_origins import find_origins
-    from recordmill.pipeline.spec.model import load_spec
 
-    loaded, given = load_spec(str(spec)), _bytes(key)
+    loaded, given = recordmill.load_spec(str(spec)), _bytes(key)
     origins = list(find_origins(loaded, folder, manifest, rows, given, source_files()))
     for origin in origins:
         print_line(f"  from {printable(str(origin))}")

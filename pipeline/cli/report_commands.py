@@ -1,28 +1,20 @@
-"""The commands that draw, compare, check or export versions; `commands` registers them."""
+"""Commands that draw, compare, check or export versions; `commands` registers them."""
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import typer
 
+import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
-from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
+from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.paths import replacing, write_atomically
 from recordmill.pipeline.errors import DatasetError
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-    from recordmill.dataset import Dataset
-
-
-Sources = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The folder of the sources: its images are shown, too.")
-]
+Sources = Annotated[Path | None, typer.Option(metavar="DIR", help="The sources' folder, to show its images too.")]
 
 
 def report(
@@ -33,12 +25,11 @@ def report(
         Path | None, typer.Option("--output", "-o", help="The file to write; by default NAME-report.html, here.")
     ] = None,
 ) -> None:
-    """Write a page about a version, to open in any browser: images, distributions, rejects: `recordmill report DIR`."""
+    """Write a page for any browser about a version, with images, distributions, rejects: `recordmill report DIR`."""
     check_extra("report", REPORT)
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.facts.page import report_of
 
-    dataset = open_dataset(folder, version)
+    dataset = recordmill.open_dataset(folder, version)
     data = report_of(dataset, sources)
     file = output or Path(f"{dataset.name}-report.html")
     with _writing(file):
@@ -49,23 +40,20 @@ def report(
 def preview(
     folder: VersionFolder,
     version: OtherVersion = None,
-    split: Annotated[str | None, typer.Option(help="A split; by default train, or of any with --key.")] = None,
+    split: Annotated[str | None, typer.Option(help="The split; by default train, or any with --key.")] = None,
     key: Annotated[str | None, typer.Option(help="The key of a row.")] = None,
     label: Annotated[str | None, typer.Option("--class", metavar="NAME", help="A class of the label.")] = None,
     rejects: Annotated[bool, typer.Option("--rejects", help="Show rejected rows, not records.")] = False,
     augment: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Augmentations to show beside the stored image: 'RandomResizedCrop(224)'."),
+        str | None, typer.Option(metavar="TEXT", help="Augmentations to also show, such as 'RandomResizedCrop(224)'.")
     ] = None,
     sources: Sources = None,
     number: Annotated[int, typer.Option("-n", min=1, max=200, help="How many rows.")] = 12,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="A PNG to write; by default the terminal, if it shows images, or a file."),
+        Path | None, typer.Option("--output", "-o", help="The PNG to write; by default NAME-preview.png, here.")
     ] = None,
 ) -> None:
-    """Draw records as a model gets them, with boxes and texts, also augmented: `recordmill preview DIR`."""
-    from recordmill.dataset import open_dataset
+    """Draw records as a model gets them, with boxes, texts and augmentations, as a PNG: `recordmill preview DIR`."""
     from recordmill.pipeline.facts import preview as previews
     from recordmill.pipeline.facts.preview import augmentations_of
     from recordmill.pipeline.facts.version import shown_split
@@ -73,37 +61,26 @@ def preview(
     choice = {"--split": split, "--key": key, "--class": label, "--augment": augment}
     if rejects and (given := [name for name, value in choice.items() if value is not None]):
         raise DatasetError(f"{' and '.join(given)} are for records, and --rejects shows rows that became none")
-    dataset = open_dataset(folder, version)
+    dataset = recordmill.open_dataset(folder, version)
     if rejects:
         image = previews.draw(previews.reject_cards(dataset, sources, number))
     else:
         split = split or (None if key is not None else shown_split(dataset.manifest))
         records = dataset.records(split, key=key, label=label, limit=number)
         image = previews.preview(dataset, records, augmentations_of(augment) if augment else (), sources)
-    _show(image, dataset, output)
-
-
-@contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    """Turns an error of a file that --output names into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
-
-
-def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
-    if output is None and sys.stdout.isatty():
-        from textual_image.renderable import Image as Shown  # asks the terminal what it knows, when it is loaded
-        from textual_image.renderable import SixelImage, TGPImage
-
-        if issubclass(Shown, SixelImage | TGPImage):
-            print_with_codes(Shown(image))
-            return
     file = output or Path(f"{dataset.name}-preview.png")
     with _writing(file), replacing(file, durable=False) as new:
         image.save(new, "PNG")
     print_line(f"{file}: {image.width}×{image.height} pixels")
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """Turns an OSError into one line about --output."""
+    try:
+        yield
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
 
 
 def diff(
@@ -117,22 +94,21 @@ def diff(
     quick: Annotated[bool, typer.Option("--quick", help="Compare the manifests, not the rows.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
-    from recordmill.dataset import open_dataset
+    """List changes from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
     from recordmill.pipeline.compare.diff import diff as diff_of
     from recordmill.pipeline.versions.listing import pair
 
-    old, new = (open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
+    old, new = (recordmill.open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
     _print(diff_of(old, new, rows=not quick), as_json)
 
 
 def verify(
     folder: VersionFolder,
     version: OtherVersion = None,
-    spec: Annotated[Path | None, typer.Option(help="dataset.yaml: raw rows are served and compared, too.")] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Make damaged shards (by --spec) and indexes anew.")] = False,
-    sample: Annotated[int, typer.Option(min=0, help="How many raw rows are compared.")] = 64,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes and digests alone.")] = False,
+    spec: Annotated[Path | None, typer.Option(help="dataset.yaml, to also serve and compare raw rows.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Rebuild damaged indexes, and shards with --spec.")] = False,
+    sample: Annotated[int, typer.Option(min=0, help="How many raw rows to compare.")] = 64,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare only sizes and digests.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check a published version, file by file and record by record: `recordmill verify DIR`."""
@@ -140,14 +116,12 @@ def verify(
     from recordmill.pipeline.verify.verify import verify as check
 
     if "://" in folder and (repair or spec is not None):
-        raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
+        raise DatasetError(f"{folder} is a URL: --spec and --repair need a local folder")
     if repair or spec is not None:
         check_build_extra()
     parsed = None
     if spec is not None:
-        from recordmill.pipeline.spec.model import load_spec
-
-        parsed = load_spec(str(spec))
+        parsed = recordmill.load_spec(str(spec))
     report = check(folder, version, quick=quick)
     if repair or parsed is not None:
         with quiet():  # Beam and TensorFlow print, also while they load
@@ -163,7 +137,7 @@ def verify(
 
 
 class _Report(Protocol):
-    """The outcome of a command, for programs and for people."""
+    """A command's result, for programs and people."""
 
     def to_json(self) -> Any: ...
 
@@ -179,23 +153,20 @@ def _print(report: _Report, as_json: bool) -> None:
 
 def export(
     folder: VersionFolder,
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A folder that is not there yet.", show_default=False)
-    ],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A new or empty folder.", show_default=False)],
     to: Annotated[str, typer.Option("--to", help="parquet or webdataset.", show_default=False)],
-    split: Annotated[str | None, typer.Option(help="The only split to write.")] = None,
+    split: Annotated[str | None, typer.Option(help="Write only this split.")] = None,
     version: OtherVersion = None,
 ) -> None:
-    """Write a version's rows in another format, with the dataset.yaml that builds them again."""
+    """Write a version's rows in another format, with a dataset.yaml to rebuild them."""
     check_extra("build", EXPORT)
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.export.export import SPEC_FILE
     from recordmill.pipeline.export.export import export as write
     from recordmill.transforms.contract.kinds.base import ExportError
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
-    done = write(open_dataset(folder, version), to, Path(target), split)
+    done = write(recordmill.open_dataset(folder, version), to, Path(target), split)
     print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
     for note in done.notes:
         print_line(f"  {note}")

@@ -1,7 +1,7 @@
-r"""Standard output or error as a rich console on which data is always plain text.
+r"""Standard output or error as a rich console that shows data as plain text; only `style=` sets colours.
 
-Shows markup such as `[bold]` and codes such as `:smile:` as they are, terminal escapes escaped
-(`pipeline.safe_text`), and URLs without their secrets. `style=` sets colours.
+Markup such as `[bold]` and codes such as `:smile:` have no effect, terminal escapes are escaped (`pipeline.safe_text`),
+and URLs lose their secrets.
 
 >>> Screen().print("[red] \x1b[31m")  # doctest: +SKIP
 [red] \x1b[31m
@@ -25,7 +25,7 @@ from recordmill.pipeline.safe_text import printable, redacted
 
 
 class Screen(Console):
-    """The console that all commands print to."""
+    """The console of all commands."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
@@ -35,7 +35,7 @@ class Screen(Console):
         return super().render_str(printable(redacted(text)), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Escapes everything that is printed, also what came as no string."""
+        """Escapes all output, including renderables."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
@@ -46,12 +46,12 @@ def print_line(line: str) -> None:
 
 
 def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Prints JSON on standard output, in ASCII: no character of the data steers the terminal."""
+    """Prints JSON on standard output, in ASCII, so data cannot control the terminal."""
     print(json.dumps(value, indent=indent))
 
 
 def plain_table(*headers: str, right: Iterable[str] = ()) -> Table:
-    """Makes a table without a frame; the columns of `right` are aligned to the right."""
+    """Makes a table without a frame; columns in `right` are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left")
@@ -60,10 +60,7 @@ def plain_table(*headers: str, right: Iterable[str] = ()) -> Table:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Discards standard output and error of the process and its children, while Beam and TensorFlow load and work.
-
-    Their temporary files are private.
-    """
+    """Discards output of the process and its children, such as Beam's; makes their temporary files private."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stdout.flush()
     sys.stderr.flush()
@@ -81,8 +78,3 @@ def quiet() -> Iterator[None]:
             os.dup2(descriptor, number)
         for descriptor in (*kept, nowhere):
             os.close(descriptor)
-
-
-def print_with_codes(renderable: RenderableType) -> None:
-    """Prints what steers the terminal on purpose, such as an image: a `Screen` would show its codes as text."""
-    Console().print(renderable)

@@ -1,7 +1,7 @@
-"""A build at the command line: its screen, signals and error messages.
+"""A build on the command line: screen, signals and error messages.
 
-The output of TensorFlow, absl and Beam goes to a file without a name. After an unexpected error a log holds the frames
-and the exceptions' types (`safe_tracebacks`), but no messages, which may hold values of rows.
+Output of TensorFlow, absl and Beam goes to an unnamed file. After an unexpected error a log lists frames and exception
+types, but no messages, because they may contain values of rows.
 """
 
 import gc
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 from rich.filesize import decimal
 
+import recordmill
 from recordmill.pipeline.build.attempt.failures import Watch
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.job import DryRunFinished
@@ -35,24 +36,20 @@ from recordmill.pipeline.versions.stores.open_store import is_local
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.journal import Journal
-    from recordmill.pipeline.build.outcome import Published
     from recordmill.pipeline.build.plan.plan import BuildPlan
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command begins anew"
-DEATH_SECONDS = 1.0  # after a failure, the time in which the status of a worker that died is read
-GARBAGE = (20_000, 20, 20)  # Python's 700 objects, or 2,000 later, are few beside those of a graph
-MOST_BYTES = 256 << 20  # 256 MiB: of records of 2 kB that is half a second of CPU
-MOST_REMOTE_BYTES = 16 << 20  # 16 MiB, which are fetched
-NOISE_BYTES = 16 << 20  # 16 MiB: the end of the output, which is searched for tracebacks
+NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command starts over"
+DEATH_SECONDS = 1.0  # how long to wait for a dead worker's status after a failure
+GARBAGE = (20_000, 20, 20)  # Python's 700 or 2,000 objects are few compared to a graph
+MOST_BYTES = 256 << 20  # 256 MiB: half a second of CPU for records of 2 kB
+MOST_REMOTE_BYTES = 16 << 20  # 16 MiB to fetch
+NOISE_BYTES = 16 << 20  # 16 MiB at the end of the output to search for tracebacks
 
 
 class BuildSession:
-    """Owns standard output and error while a build runs, and ends the process on Ctrl-C.
-
-    A build may be killed at any moment without harm, so an interrupt does just that: the worker processes first.
-    """
+    """Owns standard output and error during a build; Ctrl-C safely kills the workers and the process."""
 
     def __init__(self, output: str, quiet: bool, up_to_date_ok: bool = False) -> None:
         self._output, self._up_to_date_ok = output, up_to_date_ok
@@ -73,23 +70,19 @@ class BuildSession:
             signal.signal(number, self._interrupt)
 
     def _divert_noise(self) -> int:
-        set_tensorflow_variables()  # worker processes inherit them, and the temporary folder
+        set_tensorflow_variables()  # inherited by worker processes, like the temporary folder
         use_private_folder()
         sys.stdout.flush()
         descriptor, name = tempfile.mkstemp(prefix="recordmill-")
-        os.remove(name)  # the output of frameworks may hold values of rows and secrets
+        os.remove(name)  # frameworks may print values of rows and secrets
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         return descriptor
 
     def run(self, spec: str, options: RunOptions) -> NoReturn:
-        """Reads a spec's file, builds, shows the progress, reports what was published, and ends the process.
-
-        The process is ended at once: the frameworks' own threads and atexit hooks take seconds, and have nothing to
-        save.
-        """
+        """Reads a spec, builds, shows progress and result, and exits without the frameworks' slow atexit hooks."""
         self._processes, self._folder = options.processes, options.work
-        gc.disable()  # to look for garbage among TensorFlow's modules while they load takes a sixth of a small build
+        gc.disable()  # garbage collection while TensorFlow loads takes a sixth of a small build
         with self._watch:
             try:
                 with self._display:
@@ -102,8 +95,8 @@ class BuildSession:
                 self._fail(error)
             self._print(published)
 
-    def _print(self, published: "Published") -> NoReturn:
-        """Prints what was published and what changed, or why the gate held it back, and ends the process."""
+    def _print(self, published: "recordmill.Published") -> NoReturn:
+        """Prints the published version and its changes, or why it is held back, and exits."""
         if not published.breaches:
             print_published(self._console, published, time.monotonic() - self._started)
         if not self._console.quiet:
@@ -112,17 +105,16 @@ class BuildSession:
         reasons = [published.reason(self._output)] if published.breaches else []
         self._end(published.exit_code, *reasons, published=published)
 
-    def _build(self, spec: str, options: RunOptions) -> "Published":
-        """Builds, once its modules are loaded: half a second, in which the first line stands on the screen."""
+    def _build(self, spec: str, options: RunOptions) -> "recordmill.Published":
+        """Builds; the imports take half a second, while the screen shows the first line."""
         from recordmill.pipeline.build.build import run
         from recordmill.pipeline.build.journal import Journal
-        from recordmill.pipeline.spec.model import load_spec
 
         self._journal = Journal(self._output, options)
         listener = Listener(
             self._begin, self._display.note, self._publish, self._display.show_stage, self._display.show_job
         )
-        parsed = load_spec(spec)
+        parsed = recordmill.load_spec(spec)
         return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
@@ -139,22 +131,18 @@ class BuildSession:
         self._publishing = True
 
     def _kept(self) -> list[str]:
-        """Says that finished work is kept, if the build had begun."""
+        """Returns a line about finished work, if the build had started."""
         if self._work is None or (is_local(self._output) and not os.path.exists(self._work.workspace.url)):
             return []
-        return [
-            "nothing was published; the finished work is kept, and the same command goes on where it stopped "
-            f"({self._removal()})"
-        ]
+        continues = "the finished work is kept, and the same command goes on where it stopped"
+        return [f"nothing was published; {continues} ({self._removal()})"]
 
     def _removal(self) -> str:
-        """Says what removes the finished work, and names what of it is on this machine where the output is a bucket."""
+        """Names the command that removes finished work, and for a bucket the local folder with rows."""
         here = os.path.dirname(self._work.scratch) if self._work and not is_local(self._output) else ""
         folder = f" --work {shlex.quote(self._folder)}" if self._folder else ""
-        removes = f"`recordmill versions prune {self._output}{folder}` removes it"
-        return (
-            f"{removes}, with rows on their way in {here}, as the next build does" if os.path.isdir(here) else removes
-        )
+        local = f", with rows on their way in {here}, as the next build does" if os.path.isdir(here) else ""
+        return f"`recordmill versions prune {self._output}{folder}` removes it{local}"
 
     def _fail(self, error: Exception) -> NoReturn:
         cause: BaseException = error
@@ -173,7 +161,7 @@ class BuildSession:
         self._end(code_of(error), f"the build failed: {message}", *kept, *self._write_log(error))
 
     def _write_log(self, error: Exception) -> list[str]:
-        """Writes a log of the frames without values, readable by the user alone; returns the line that names it."""
+        """Writes a log of frames without values, readable only by the user; returns a line with its path."""
         noise = os.pread(self._noise, NOISE_BYTES, max(0, os.fstat(self._noise).st_size - NOISE_BYTES))
         try:
             descriptor, log = tempfile.mkstemp(".log", "recordmill-", usual_folder())  # its mode is 0600
@@ -191,11 +179,11 @@ class BuildSession:
         again = kept if self._kept() else "build again"
         self._end(ExitCode(128 + number), f"stopped: {stays}. Run the same command to {again}")
 
-    def _end(self, status: ExitCode, *lines: str, published: "Published | None" = None) -> NoReturn:
+    def _end(self, status: ExitCode, *lines: str, published: "recordmill.Published | None" = None) -> NoReturn:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                signal.signal(number, signal.SIG_IGN)  # one message is enough
-        self._ending.acquire()  # held for good: the watch may be ending the process too
+                signal.signal(number, signal.SIG_IGN)  # prints one message only
+        self._ending.acquire()  # never released: the watch may end the process too
         self._display.stop()
         kill_children()
         for message in (*lines, *self._cancel_job()):
@@ -207,7 +195,7 @@ class BuildSession:
         os._exit(0 if status is ExitCode.UP_TO_DATE and self._up_to_date_ok else status)
 
     def _cancel_job(self) -> list[str]:
-        """Cancels the job on a cluster, now that nothing submits it any more; returns a line if that fails."""
+        """Cancels the job on a cluster, after its submitters are dead; returns a line if that fails."""
         job = self._display.job
         if job is None:
             return []
@@ -220,7 +208,7 @@ class BuildSession:
 
 
 class _Notes(logging.Handler):
-    """Shows Recordmill's own warnings, which libraries' loggers would write into the diverted output."""
+    """Shows Recordmill's warnings instead of logging them to the diverted output."""
 
     def __init__(self, display: Display) -> None:
         super().__init__(logging.WARNING)
@@ -231,26 +219,22 @@ class _Notes(logging.Handler):
 
 
 def kill_children() -> None:
-    """Kills all processes that this one started."""
+    """Kills all child processes."""
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             child.kill()
 
 
-def change_lines(output: str, published: "Published") -> Iterator[str]:
-    """Yields what changed since the version that was live before, if there is one.
-
-    Shards of both versions are not read, and rows are compared only if the others' bytes are few.
-    """
+def change_lines(output: str, published: "recordmill.Published") -> Iterator[str]:
+    """Yields changes since the former live version, if any; compares rows only if few bytes of shards differ."""
     before, version = published.before, published.manifest.version
     if before is None or before == version:
         return
-    from recordmill.dataset import open_dataset
     from recordmill.pipeline.compare.diff import diff
     from recordmill.pipeline.compare.rows import bytes_to_read
 
     try:
-        old, new = open_dataset(output, before), open_dataset(output, version)
+        old, new = recordmill.open_dataset(output, before), recordmill.open_dataset(output, version)
         size = bytes_to_read(old, new)
         with_rows = size <= (MOST_BYTES if is_local(output) else MOST_REMOTE_BYTES)
         lines = [*diff(old, new, rows=with_rows, values=False).short_lines()]

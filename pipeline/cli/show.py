@@ -1,4 +1,4 @@
-"""Prints the facts of a version for `recordmill show`; they never fail on unknown values, such as a later kind."""
+"""Prints the facts of a version for `recordmill show`; unknown values, such as a later kind, never fail."""
 
 from contextlib import suppress
 
@@ -15,7 +15,7 @@ SHOWN_CLASSES = 10
 
 
 def print_dataset(manifest: Manifest, folder: Location, versions: list[Version]) -> None:
-    """Prints a version; `versions` are all of its dataset, if the dataset's folder was given."""
+    """Prints a version, and the dataset's versions."""
     state = next((_state(version) for version in versions if version.manifest.version == manifest.version), "")
     console, facts = Screen(), VersionFacts(folder, manifest)
     console.print(manifest.name, style="bold", end="")
@@ -64,7 +64,7 @@ def _features(facts: VersionFacts) -> Table:
 
 
 def _print_classes(console: Screen, facts: VersionFacts) -> None:
-    """Prints the label's most frequent classes, with their records, or occurrences, in each split."""
+    """Prints the label's most frequent classes, with records or occurrences per split."""
     if facts.classes is None:
         return
     names, by_split = facts.classes
@@ -90,7 +90,7 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
     for reason, rejected in manifest.rejects.get("by_reason", {}).items():
         console.print(f"  {reason}: {rejected:,}")
     if inside := manifest.rejects.get("in_statistics"):
-        console.print(f"  {inside:,} of these were part of the statistics: they were rejected after the analysis")
+        console.print(f"  {inside:,} of these were rejected after the analysis, and are part of the statistics")
     for file in manifest.rejects.get("files", []):
         console.print(f"  in {file['file']}")
 

@@ -1,4 +1,4 @@
-"""`recordmill versions …`: the commands on a dataset's versions; `commands` registers them."""
+"""`recordmill versions …`: commands on a dataset's versions; `commands` registers them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,18 +22,14 @@ SHOWN_KEYS = 5
 MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
 
 VersionName = Annotated[
-    str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
+    str, typer.Argument(help="A version's name, its number, or the start or end of its name.", show_default=False)
 ]
-HeldBack = Annotated[
-    str | None,
-    typer.Argument(
-        help="The version's name, its number, or a part; by default the newest, if it is held back.", show_default=False
-    ),
-]
+HELD_BACK_HELP = "The version's name, its number, or a part; by default the newest, if it is held back."
+HeldBack = Annotated[str | None, typer.Argument(help=HELD_BACK_HELP, show_default=False)]
 
 
 def list_(dataset: DatasetFolder) -> None:
-    """List the versions of a dataset: which is live, pinned, held, and since when others are not live any more."""
+    """List a dataset's versions: live, pinned, held, and since when others are retired."""
     from recordmill.pipeline.versions.files import shared_bytes
     from recordmill.pipeline.versions.listing import list_versions
     from recordmill.pipeline.versions.stores.open_store import open_store
@@ -49,11 +45,11 @@ def history(
     as_json: Annotated[bool, typer.Option("--json", help="Print each as a line of JSON.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the newest N.", show_default="all")] = None,
 ) -> None:
-    """Show who did what: builds, and approvals, rollbacks, prunes and their like with reasons, the newest last."""
-    from recordmill.pipeline.versions.history import BUILD, read_history
-    from recordmill.pipeline.versions.listing import open_existing
+    """Show who did what: builds, approvals, rollbacks, prunes and the like, with reasons, the newest last."""
+    from recordmill.pipeline.versions import history as log
+    from recordmill.pipeline.versions import listing
 
-    entries = read_history(open_existing(dataset).url)[-(limit or 0) :]
+    entries = log.read_history(listing.open_existing(dataset).url)[-(limit or 0) :]
     if as_json:
         for entry in entries:
             print_json(entry, indent=None)
@@ -61,7 +57,7 @@ def history(
         table = plain_table("at", "by", "act", "end", "")
         for entry in entries:
             by = "@".join(str(entry[of]) for of in ("user", "host") if entry.get(of))
-            at, act, end = (str(entry.get(of, BUILD)) for of in ("began_at", "act", "end"))  # older builds name no act
+            at, act, end = (str(entry.get(of, log.BUILD)) for of in ("began_at", "act", "end"))  # builds may lack `act`
             table.add_row(at, by, act, end, _outcome(entry))
         Screen(width=WIDTH).print(table)
     else:
@@ -69,7 +65,7 @@ def history(
 
 
 def _outcome(entry: Mapping[str, Any]) -> str:
-    """Says in a few words what an act came to, and why."""
+    """Summarizes an act's outcome and reason."""
     before, removed = entry.get("live_before"), entry.get("removed")
     is_move = entry.get("live_after", before) != before
     words = [f"{before or 'nothing'} → {entry['live_after']}" if is_move else str(entry.get("version") or "")]
@@ -112,7 +108,7 @@ def rollback(
     if before == manifest.version:
         print_line(f"{before} is live already")
         return
-    lost = ", and newer versions are held back: no LATEST could be read, so that pins and older rollbacks are lost"
+    lost = ", and newer versions are held back: no LATEST could be read, and pins and older rollbacks are lost"
     back = f"; {before} was, and stays: `recordmill versions rollback {dataset} {before}` takes this back"
     print_line(f"{manifest.version} is live now{back if before else lost}")
     rows = versions_with(dataset, read_forgotten(open_existing(dataset)), only=manifest.version)
@@ -120,7 +116,7 @@ def rollback(
 
 
 def approve(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = "") -> None:
-    """Make the version live that the gate held back; by its name even if another became live since."""
+    """Make a held-back version live; with its name even if another has become live since."""
     from recordmill.pipeline.versions import acts
 
     now, before = acts.approve(dataset, version, reason)
@@ -128,7 +124,7 @@ def approve(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = "
 
 
 def reject(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = "") -> None:
-    """Remove the version that the gate held back; what is live stays live."""
+    """Remove a held-back version; the live version stays."""
     from recordmill.pipeline.versions import acts
 
     rejected, is_removed = acts.reject(dataset, version, reason)
@@ -138,31 +134,26 @@ def reject(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = ""
 
 def prune(
     dataset: DatasetFolder,
-    keep: Annotated[
-        int | None, typer.Option(min=1, help="How many of the newest versions stay.", show_default="all")
-    ] = None,
-    grace: Annotated[
-        str, typer.Option(help="How long a version stays that is not live any more: 30m, 12h, 1d, 0.")
-    ] = "1d",
+    keep: Annotated[int | None, typer.Option(min=1, help="Keep the newest N versions.", show_default="all")] = None,
+    grace: Annotated[str, typer.Option(help="Keep retired versions for this time: 30m, 12h, 1d, 0.")] = "1d",
     purge: Annotated[
-        bool, typer.Option("--purge", help="Remove, whatever their age, all versions that hold forgotten rows.")
+        bool, typer.Option("--purge", help="Also remove all versions with forgotten rows, at any age.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     work: WorkFolder = None,
     reason: Reason = "",
 ) -> None:
-    """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
+    """Remove old versions, and leftovers of killed builds; live, pinned and held versions stay."""
+    from recordmill.pipeline.versions import build_folders, listing
     from recordmill.pipeline.versions import prune as pruning
-    from recordmill.pipeline.versions.build_folders import building_folder
-    from recordmill.pipeline.versions.listing import seconds_of
 
     done = pruning.prune(
         dataset,
         keep,
-        seconds_of(grace),
+        listing.seconds_of(grace),
         also=_to_purge(dataset) if purge else (),
         dry_run=dry_run,
-        building=building_folder(dataset, work),
+        building=build_folders.building_folder(dataset, work),
         on_wait=lambda holder: print_line(f"waiting for the next beat of {holder}, at most a minute"),
         reason=reason,
     )
@@ -170,7 +161,7 @@ def prune(
 
 
 def _to_purge(dataset: str) -> Collection[str]:
-    """Returns the versions that hold forgotten rows, and prints those that could not be checked."""
+    """Returns the versions with forgotten rows, and prints those that could not be checked."""
     from recordmill.pipeline.forget import versions_with
     from recordmill.pipeline.versions import publishing
     from recordmill.pipeline.versions.forgotten import read_forgotten
@@ -185,7 +176,7 @@ def _to_purge(dataset: str) -> Collection[str]:
 
 
 def _print_pruned(done: "Pruned", *, dry_run: bool) -> None:
-    """Prints what was removed, or would be, and why other old versions stay."""
+    """Prints removed versions, and why other old ones stay."""
     for version, reason in done.kept.items():
         print_line(f"kept {version}: {reason}")
     for name, size in done.removed.items():
@@ -201,7 +192,7 @@ def materialize(
     ] = "live",
     reason: Reason = "",
 ) -> None:
-    """Make a version whole, so that its folder can be copied: all its files in it."""
+    """Copy a version's shared files into its folder, to make it self-contained."""
     from recordmill.pipeline.versions import acts
 
     done = acts.materialize(dataset, version, reason)
@@ -217,15 +208,13 @@ def forget(
     keys: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY]...",
-            help="The rows' keys; without any, what is on the list is taken out of the live version.",
-            show_default=False,
+            metavar="[KEY]...", help="The rows' keys; without any, all keys forgotten so far.", show_default=False
         ),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--keys", metavar="FILE", help="A file of keys, one a line.")] = None,
+    file: Annotated[Path | None, typer.Option("--keys", metavar="FILE", help="A file of keys, one per line.")] = None,
     reason: Reason = "",
 ) -> None:
-    """Publish the live version without some rows; later builds leave them out, too."""
+    """Publish the live version without some rows; later builds also leave them out."""
     from recordmill.pipeline import forget as forgetting
 
     given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
@@ -242,7 +231,9 @@ def _print_forgot(dataset: str, done: "Forgot") -> None:
     else:
         print_line(f"{version} is live, and holds no forgotten row")
     if done.unknown:
-        several = f"{count(len(done.unknown), 'key')} of no row in the version before: {_shown(done.unknown)}"
+        keys = [printable(key.decode("utf-8", "replace")) for key in done.unknown]
+        shown = ", ".join(keys[:SHOWN_KEYS]) + (", …" if len(keys) > SHOWN_KEYS else "")
+        several = f"{count(len(keys), 'key')} of no row in the version before: {shown}"
         print_line(f"{several}; later builds leave such rows out all the same")
     _print_held(done.held_by, f"`recordmill versions prune {dataset} --purge` removes these versions")
     for version in done.broken:
@@ -256,13 +247,8 @@ def _print_held(versions: Mapping[str, int], remedy: str) -> None:
         print_line(remedy)
 
 
-def _shown(keys: Iterable[bytes]) -> str:
-    shown = [printable(key.decode("utf-8", "replace")) for key in keys]
-    return ", ".join(shown[:SHOWN_KEYS]) + (", …" if len(shown) > SHOWN_KEYS else "")
-
-
 def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = MappingProxyType({})) -> None:
-    """Prints a line for each version, however narrow the terminal is; `shared` are bytes that others hold, too."""
+    """Prints a line per version, on terminals of any width; `shared` are bytes also used by others."""
     is_shared = any(shared.values())
     headers = ("#", "version", "", "built at", "records", "bytes", *(["shared"] if is_shared else []), "retired")
     table = plain_table(*headers, right=("#", "records", "bytes", "shared"))

@@ -1,8 +1,6 @@
-"""The options of the gate: how far a new version may be from the live one before a person must approve it.
+"""The gate: limits on changes from the live version to a new one. `pipeline.compare` computes the figures.
 
-    gate: {rows_lost: 0.05, features: {age: {psi: 0.1}, comment: false}}
-
-`pipeline.compare` computes the figures that they limit, without TensorFlow.
+gate: {rows_lost: 0.05, features: {age: {psi: 0.1}, comment: false}}
 """
 
 from collections.abc import Mapping
@@ -18,14 +16,14 @@ Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class FeatureGate(Options):
-    """The limits of one feature: those that are left out are the gate's own."""
+    """The limits for one feature; by default the gate's."""
 
     missing: Share | None = None
     """The rise of the share of rows without a value."""
     l_infinity: Share | None = None
     """The largest difference of one name's share."""
     names_lost: Share | None = None
-    """The share that a name had which occurs no more."""
+    """The former share of a name that disappeared."""
     jensen_shannon: Share | None = None
     """The Jensen–Shannon divergence of names, numbers, or lengths of texts."""
     psi: Distance | None = None
@@ -39,7 +37,7 @@ class FeatureGate(Options):
     pixels: Distance | None = None
     """The shift of pixels' mean or standard deviation, in standard deviations."""
     ids_moved: Share | None = None
-    """The share of names or words that have another id."""
+    """The share of names or words with another id than before."""
 
 
 Limits = Annotated[
@@ -49,57 +47,54 @@ Limits = Annotated[
 
 
 class Gate(Options):
-    """The limits on how far a new version may be from the live one; null is no limit."""
+    """The limits on changes from the live version to a new one; null: unlimited."""
 
     min_rows: int = Field(default=100, ge=1, strict=True)
-    """Shares of fewer rows, on either side, are not judged."""
+    """Shares of fewer rows, in either version, are not judged."""
     min_values: int = Field(default=500, ge=1, strict=True)
-    """Distributions of fewer values, on either side, are not judged: they differ by chance alone. Two samples of 200
+    """Distributions of fewer values, in either version, are not judged: they differ by chance alone. Two samples of 200
     rows of one distribution breach `psi` in 7 of 100 cases, of 500 rows in none of 4,000."""
     rows_lost: Share | None = 0.1
-    """The share of records that may be gone, in all and of each split. A split that has none left is always judged."""
+    """The share of records lost, in all and in each split. A split without any left is always judged."""
     rows_gained: Distance | None = None
-    """The share of records that may have come, in all and of each split: 1 is twice as many."""
+    """The share of records gained, in all and in each split: 1 is twice as many."""
     rows_short: Share | None = 0.4
-    """The share by which a new span's rows may be below the median of earlier spans, where there are five or more. The
-    default falls to 0.1 after two weeks, as far as the days are steady; a limit that is given stays."""
+    """The share by which a new span's rows fall short of the median of earlier spans, from five spans on. The default
+    falls to 0.1 after two weeks if the days are steady; a limit given here stays."""
     rejects: Share | None = 0.01
-    """The rise of the share of rows that are rejected."""
+    """The rise of the share of rejected rows."""
     duplicates: Share | None = 0.05
-    """The rise of the share of records that equal another one of their split."""
+    """The rise of the share of records with a duplicate in the same split."""
     leakage: Share | None = 0.01
-    """The rise of the share of records that equal one of another split."""
+    """The rise of the share of records with a duplicate in another split."""
     schema_changes: Literal["unexpected", "any"] | None = "unexpected"
-    """Features that are gone, or are stored or read as another type or shape: `unexpected`, where the spec's options of
-    the feature are those of the live version; `any`; null for none."""
+    """Features lost or changed in type or shape. unexpected: despite equal options; any: always; null: never."""
     missing: Share | None = 0.05
     """The rise of the share of rows without a value, by feature and split."""
     l_infinity: Share | None = 0.1
     """The largest difference of one name's share, by category and split."""
     names_lost: Share | None = 0.0
-    """The share of values that a name had which occurs no more, by category, if it had `min_values`."""
+    """The former share of a name that disappeared, by category, if it had `min_values`."""
     jensen_shannon: Share | None = None
     """The Jensen–Shannon divergence of names, numbers, or lengths of texts, by feature and split."""
     psi: Distance | None = 0.25
     """The population stability index of numbers, or of lengths of texts, by feature and split."""
     shift: Distance | None = 0.05
-    """The shift of the mean of the middle half of numbers, beyond chance, in the range of the middle 80 % of the live
-    version's, by feature and split."""
+    """The shift of the middle half's mean, beyond chance, in the live middle 80 %'s range, by feature and split."""
     out_of_vocabulary: Share | None = 0.05
-    """The rise of the share of names or words that the live version's vocabulary lacks, by feature and split."""
+    """The rise of the share of names or words missing in the live version's vocabulary, by feature and split."""
     appearance: Distance | None = 0.1
-    """The largest `shift` of the brightness, saturation, blue, red and sharpness of images, of a sample, by image
-    feature and split."""
+    """The largest `shift` of sampled images' brightness, saturation, blue, red, sharpness, by feature and split."""
     pixels: Distance | None = 0.25
     """The shift of pixels' mean or standard deviation, in standard deviations of the live version, by image feature."""
     ids_moved: Share | None = 0.0
-    """The share of names that have another id, by category that keeps its ids. Of texts, and of `classes: fresh`, only
-    where `features` gives it: theirs follow the counts of each build."""
+    """The share of names with another id than before, by category that keeps its ids. Texts and `classes: fresh` are
+    judged only if `features` gives a limit: their ids follow the counts of each build."""
     features: dict[str, Limits] = {}
-    """Limits of single features, or `false` for a feature that is not judged."""
+    """Limits for single features; `false`: the feature is not judged."""
 
     def limit(self, rule: str, feature: str) -> float | None:
-        """Returns the limit of a rule for a feature; None for no limit."""
+        """Returns the limit of a rule for a feature; None: unlimited."""
         own = self.features.get(feature)
         if own is False:
             return None
@@ -112,10 +107,7 @@ class Gate(Options):
         return own is not None and own is not False and rule in own.model_fields_set
 
     def check(self, features: Mapping[str, Any], *, may_be_others: bool) -> None:
-        """Checks that features exist, unless others may be stored (`may_be_others`), and limits are of their kinds.
-
-        Raises: WrongValueError: a feature does not exist, or a limit is never of its kind.
-        """
+        """Checks features, unless preprocessing may add some (`may_be_others`), and limits. Raises: WrongValueError."""
         for name, own in self.features.items():
             feature = features.get(name)
             if feature is None and not may_be_others:
@@ -126,7 +118,7 @@ class Gate(Options):
                 continue
             known = feature.contract.limits
             for rule in (rule for rule in FeatureGate.model_fields if rule in own.model_fields_set - {*known}):
-                message = f"is never of the kind {feature.kind}: its limits are {', '.join(known)}"
+                message = f"does not apply to the kind {feature.kind}: its limits are {', '.join(known)}"
                 raise WrongValueError(message, "gate", "features", name, rule)
 
 
@@ -134,4 +126,4 @@ GateOrFalse = Annotated[
     Annotated[Gate, Tag("limits")] | Annotated[Literal[False], Tag("false")],
     Discriminator(lambda value: "false" if value is False else "limits"),
 ]
-"""`gate: false` publishes whatever was built."""
+"""`gate: false` publishes every build."""

@@ -1,4 +1,4 @@
-"""Lines that explain a wrong spec: the place in the YAML, the problem, and the nearest right name."""
+"""Explains a wrong spec, a line for each problem: its place in the YAML, the problem, the nearest valid name."""
 
 import re
 import types
@@ -10,11 +10,19 @@ from pydantic import BaseModel, ValidationError
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.spec.about import FORMS
 from recordmill.pipeline.yaml_document import Document, Path
 
+LINE = r"^[^\r\n]+$"
+WEB_PAGE = r"^https?://\S+$"
+LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]+)*$"
+FORMS = {
+    LINE: "one line of text",
+    WEB_PAGE: "a URL that begins with http:// or https://, without blanks",
+    LANGUAGE: "a language's code, such as `en` or `de-CH`",
+}
+"""The wanted value in words, by pattern."""
 TAGS = ("kind", "format")
-"""The keys that decide which options a mapping has."""
+"""The keys that select a mapping's options."""
 
 
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[str]:
@@ -33,7 +41,7 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
 
 
 def _yaml_path(location: tuple[str | int, ...], value: Any) -> Path:
-    """Leaves out what pydantic puts into a location that the YAML does not hold: a union's tag, a single source's 0."""
+    """Removes from pydantic's location what the YAML lacks: a union's tag, the 0 of a single source."""
     path: list[str | int] = []
     for position, part in enumerate(location):
         last = position == len(location) - 1
@@ -54,7 +62,7 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
         return f"unknown key `{path[-1]}`{did_you_mean(str(path[-1]), known)}; known here: {', '.join(known)}"
     if kind == "missing":
         too_few = isinstance(problem["loc"][-1], int)
-        return f"too few items, got {problem['input']}" if too_few else "is needed and is not there"
+        return f"too few items, got {problem['input']}" if too_few else "is needed but missing"
     if kind == "union_tag_invalid":
         tag, known = context["tag"], re.findall(r"'(.*?)'", context["expected_tags"])
         name = context["discriminator"].strip("'")
@@ -84,7 +92,7 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "literal_error": lambda context: context["expected"],
     "model_attributes_type": lambda _: "a mapping",
     "model_type": lambda _: "a mapping",
-    "none_required": lambda _: "left out: this format has no such option",
+    "none_required": lambda _: "left out: the format lacks this option",
     "string_pattern_mismatch": lambda context: FORMS.get(
         context["pattern"], FUNCTION if ":" in context["pattern"] else NAME
     ),
@@ -93,7 +101,7 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "too_long": lambda context: f"a list of at most {context['max_length']} items",
     "tuple_type": lambda _: "a list",
 }
-"""The wanted values in words, by pydantic's type of the error."""
+"""The wanted value in words, by pydantic's error type."""
 
 
 def _got(problem: Any, path: Path, document: Document) -> str:
@@ -117,7 +125,7 @@ def _one_line(text: str) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """Lists the keys of the options at pydantic's location, whose last part may be a union's tag."""
+    """Lists the valid keys at pydantic's location; its last part may be a union's tag."""
     models = [model]
     for part in location:
         inner = [_models(current.model_fields[part].annotation) for current in models if part in current.model_fields]

@@ -5,45 +5,27 @@ r"""`dataset.yaml` as frozen, checked options.
 {'train': 80.0, 'validation': 10.0, 'test': 10.0}
 """
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    PrivateAttr,
-    StringConstraints,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag
 
-from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME
-from recordmill.pipeline.errors import WrongValueError, did_you_mean
+from recordmill.pipeline import VERSION
+from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
+from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import in_folder, is_template
 from recordmill.pipeline.sources.options import PATHS, AnySource
-from recordmill.pipeline.spec.about import About
+from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import NamedClasses, check_not_crossed
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.features.text import check_packed
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
-from recordmill.pipeline.spec.messages import explain
-from recordmill.pipeline.spec.split_by import (
-    Action,
-    Duplicates,
-    Names,
-    SplitBy,
-    check_duplicates,
-    check_spans,
-    check_split_by,
-    check_splits,
-    compares_all_rows,
-)
+from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
 from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 
@@ -70,9 +52,11 @@ Sources = Annotated[
         lambda value: value if isinstance(value, list | tuple) else (value,), OneSource | tuple[OneSource, ...]
     ),
 ]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
+Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]
 Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-MOST_SHARDS = 1 << 16  # of a split: a manifest of more is slow to open, and too large to be read at four times as many
+MOST_SHARDS = 1 << 16  # of a split: a manifest of more opens slowly, and one of four times as many is too large to read
 ShardCount = Annotated[int, Field(ge=1, le=MOST_SHARDS, strict=True), AfterValidator(_power_of_two)]
 ShardCounts = Annotated[
     Annotated[ShardCount, Tag("of every split")] | Annotated[dict[Name, ShardCount], Tag("of each split")],
@@ -80,101 +64,127 @@ ShardCounts = Annotated[
 ]
 
 
+class About(Options):
+    """A description for people: `README.md` and `croissant.json` of each version."""
+
+    title: Line | None = None
+    """The displayed name; by default the dataset's `name`."""
+    description: Text | None = None
+    """The content of the dataset: some sentences, Markdown allowed."""
+    license: Line | None = None
+    """An SPDX identifier such as `CC-BY-4.0`, or the URL of a licence. Without it the card says unknown."""
+    citation: Text | None = None
+    """The work to cite, as BibTeX."""
+    homepage: Annotated[str, Field(pattern=WEB_PAGE, max_length=1000)] | None = None
+    """The URL of a page about the dataset."""
+    creators: tuple[Line, ...] = ()
+    """The people or organizations behind it."""
+    languages: tuple[Annotated[str, Field(pattern=LANGUAGE)], ...] = ()
+    """The languages in the texts, such as `en` or `de-CH`."""
+    tags: tuple[Line, ...] = ()
+    """Search terms."""
+
+
 class Rejects(Options):
-    """The shares of bad rows that a build accepts."""
+    """The accepted shares of bad rows."""
 
     max_share: float | None = Field(default=0.01, ge=0, le=1)
-    """The share of all rows, 0 to 1, that may be rejected; a build with more ends, and publishes nothing. None: any."""
+    """The accepted share of rejects among all rows, 0 to 1; a build with more publishes nothing. None: any."""
     max_duplicate_share: float | None = Field(default=None, ge=0, le=1)
-    """The same for rows that repeat another's key (`duplicate_key`), which no other limit counts. None: `max_share`."""
+    """The same for rows with another row's key (`duplicate_key`), not counted by other limits. None: `max_share`."""
     max_share_per_file: float | None = Field(default=None, ge=0, le=1)
     """The same for each file of 20 rows or more. None: any."""
 
     @property
     def duplicate_share(self) -> float | None:
-        """The limit on rows that repeat a key; None for any."""
+        """The limit on rows with a repeated key; None: any."""
         return self.max_share if self.max_duplicate_share is None else self.max_duplicate_share
 
 
 class ContentKey(Options):
-    """A key that is the digest of a column's content: of a text, or of an image's bytes."""
+    """A key made from content: the digest of a text, or of an image's bytes."""
 
     content: str = Field(min_length=1)
-    """The column. Images are read once more for it."""
+    """The column. Images are read once more for this."""
 
 
 Key = Annotated[
-    Annotated[ContentKey, Tag("a content")] | Annotated[Names, Field(min_length=1), Tag("columns")],
+    Annotated[ContentKey, Tag("a content")] | Annotated[rules.Names, Field(min_length=1), Tag("columns")],
     Discriminator(lambda value: "a content" if isinstance(value, dict | ContentKey) else "columns"),
 ]
 DuplicatesOrAction = Annotated[
-    Duplicates,
-    BeforeValidator(lambda value: {"action": value} if isinstance(value, str) else value, Action | Duplicates),
+    rules.Duplicates,
+    BeforeValidator(
+        lambda value: {"action": value} if isinstance(value, str) else value, rules.Action | rules.Duplicates
+    ),
 ]
+SCHEMA_FILE = "dataset.schema.json"
+"""The schema's file beside a spec; the relative name is valid on every machine."""
+EDITOR_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
+"""The first line of a spec: tells the YAML language server of an editor the schema."""
 RESERVED = {
-    "key": "every record's own key is stored under it",
+    "key": "records store their key under it",
     "self": "a serving model cannot take it",
     "train": "the analysis uses it",
 }
 
 
 class Spec(Options):
-    """A dataset's sources and features, and all that shapes it."""
+    """A dataset: sources, features, and rules."""
 
     name: Name
-    """The dataset's name; the shards' names begin with it."""
+    """The dataset's name, and the prefix of its shards' names."""
     source: Sources
-    """The origin of the rows: one source, or a list of them."""
+    """The origin of the rows: one source or a list."""
     key: Key | None = None
-    """The column, or columns, that name a row for ever, or `{content: column}`. By default an image's path inside the
+    """The columns that permanently identify a row, or `{content: column}`. By default an image's path inside the
     source, or the digest of a row's content."""
     splits: dict[Name, Share] = {"train": 80.0, "validation": 10.0, "test": 10.0}
-    """The splits and their shares, by hash of the key; `train` is the one that is learned from."""
-    split_by: SplitBy | None = None
-    """The rule that splits rows instead of the key's hash: a column, a group, a time, or the classes of a feature."""
+    """The splits and their shares, by hash of the key; everything is learned from `train`."""
+    split_by: rules.SplitBy | None = None
+    """A rule that splits rows instead of the key's hash: by a column, a group, a time, or the classes of a feature."""
     features: dict[Name, AnyFeature] = Field(min_length=1)
-    """The features of a record, by name."""
+    """The features by name."""
     label: str | None = None
-    """The feature that is to be predicted."""
+    """The feature to predict."""
     together: Together = ()
-    """Features that are lists of equal lengths in each row, such as `[boxes, classes]`; or a list of such lists."""
+    """Lists of equal lengths in each row, such as `[boxes, classes]`; or several such groups."""
     shards: ShardCounts | None = None
-    """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
+    """The number of shards per split, or a mapping by split; by default a power of two, for about 128 MiB a shard."""
 
     rejects: Rejects = Rejects()
     """The limits on bad rows."""
     gate: GateOrFalse = Gate()
-    """The limits on how far a new version may be from the live one before a person must approve it; `false`: none."""
-    duplicates: DuplicatesOrAction = Duplicates()
+    """The limits on changes from the live version; beyond them a person must approve. `false`: unlimited."""
+    duplicates: DuplicatesOrAction = rules.Duplicates()
     """The treatment of equal rows: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
     preprocessing: Reference | None = None
-    """A tf.Transform function of yours, `module:function`, that extends or replaces what the features give."""
+    """Your tf.Transform function, `module:function`; it extends or replaces the features' tensors."""
     analysis: Literal["frozen", "refresh"] | None = None
-    """The origin of what is learned of the rows. frozen: the live version's transform graph, so that every id and every
-    normalized number means what it meant. refresh: all rows, at every build. By default frozen where a path has
-    placeholders, else refresh."""
+    """frozen: takes over the live version's transform graph; ids and normalized numbers keep their meaning. refresh:
+    learns from all rows at every build. By default frozen if a path has placeholders, else refresh."""
     about: About = About()
-    """The dataset in words, for the card and the catalogue entry of each version."""
+    """The dataset in words, for each version's card and catalogue entry."""
     summaries: bool = True
-    """Whether a version holds `summaries/`: every counted word and value of its rows. False leaves the folder out."""
-    _folder: str = PrivateAttr(default=".")
+    """Whether a version holds `summaries/`: every counted word and value of the rows."""
+    _folder: str = pydantic.PrivateAttr(default=".")
 
     @property
     def folder(self) -> str:
-        """The folder of the spec, where the user's modules lie."""
+        """The folder of the spec and the user's modules."""
         return self._folder
 
     @property
     def is_frozen(self) -> bool:
-        """Whether a build takes over the live version's transform graph: as the spec says, else where it has spans."""
+        """Whether builds take over the live version's transform graph; by default if there are spans."""
         return self.analysis == "frozen" or (self.analysis is None and self.has_spans)
 
     def resolved_sources(self) -> tuple[AnySource, ...]:
-        """Returns the sources with paths that can be opened: relative ones are taken from the spec's folder."""
+        """Returns the sources with paths to open: relative ones start at the spec's folder."""
         return tuple(in_folder(source, self._folder) for source in self.source)
 
     def resolved_features(self) -> dict[str, AnyFeature]:
-        """Returns the features, by name, with paths of their files that can be opened."""
+        """Returns the features by name, with paths to open."""
 
         def resolve(path: str) -> str:
             return path if "://" in path else str(Path(self._folder, path))
@@ -182,44 +192,44 @@ class Spec(Options):
         return {name: feature.with_paths(resolve) for name, feature in self.features.items()}
 
     def files(self) -> dict[str, str]:
-        """Returns the paths to open of features' files, models and vocabularies, by feature and option."""
+        """Maps `feature.option` to the path to open: files of classes, models and vocabularies."""
         features = self.resolved_features().items()
         return {f"{name}.{option}": path for name, feature in features for option, path in feature.files().items()}
 
     def paths(self) -> list[str]:
-        """Returns the paths and URLs that sources and features name."""
+        """Returns all paths and URLs in sources and features."""
         given = [getattr(source, name, None) for source in self.source for name in PATHS]
         listed = [path for source in self.source for path in getattr(source, "inputs", ())]
         return [*filter(None, given), *listed, *self.files().values()]
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _check(self) -> "Spec":
         for name, why in RESERVED.items():
             if name in self.features:
-                message = f"no feature can be named '{name}': {why}; call it otherwise and give `column: {name}`"
+                message = f"a feature cannot be named '{name}': {why}; rename it and give `column: {name}`"
                 raise WrongValueError(message, "features", name)
         self._check_features()
-        check_splits(self.splits, self.shards, self.source, self.split_by)
-        check_split_by(self.split_by, self.splits, self.features)
+        rules.check_splits(self.splits, self.shards, self.source, self.split_by)
+        rules.check_split_by(self.split_by, self.splits, self.features)
         self._check_label()
-        check_duplicates(self.duplicates, self.split_by, self.source, self.features)
+        rules.check_duplicates(self.duplicates, self.split_by, self.source, self.features)
         if self.gate:
             self.gate.check(self.features, may_be_others=self.preprocessing is not None)
         check_packed(self.features, self.label, self.preprocessing)
         check_together(self.together, self.features)
-        check_spans(self.source, self.split_by, self.duplicates)
+        rules.check_spans(self.source, self.split_by, self.duplicates)
         self._check_source_columns()
         for column in self.columns():
             if column.startswith("@"):
                 option = "key" if column in (self.key_columns or ()) else "features"
-                raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` begins our own", option)
+                raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` is reserved", option)
         return self
 
     def _check_source_columns(self) -> None:
         columns = self.columns()
         for name in (name for source in self.source for name in source.columns if name not in columns):
             near = did_you_mean(name, columns)
-            message = f"`columns` names '{name}', which nothing reads{near}; read are {', '.join(columns)}"
+            message = f"`columns` names the unread column '{name}'{near}; read are {', '.join(columns)}"
             raise WrongValueError(message, "source")
 
     def _check_features(self) -> None:
@@ -231,49 +241,46 @@ class Spec(Options):
             except WrongValueError as error:
                 raise WrongValueError(str(error), "features", name, *error.path) from None
             if (argument := argument_name(name)) != name and argument in self.features:
-                message = f"'{argument}' is what serving takes '{name}' under: call one of them otherwise"
+                message = f"'{argument}' is the name of '{name}' in serving: rename one of them"
                 raise WrongValueError(message, "features", argument)
             for part in (*feature.parts(), *feature.read_parts()):
                 if f"{name}_{part}" in self.features:
-                    message = f"'{name}_{part}' is what '{name}' stores its {part} under: call the feature otherwise"
+                    message = f"'{name}_{part}' holds the {part} of '{name}': rename the feature"
                     raise WrongValueError(message, "features", f"{name}_{part}")
 
     def _check_label(self) -> None:
         if self.label is None:
             return
         if self.label not in self.features:
-            near = did_you_mean(self.label, self.features)
-            raise WrongValueError(f"there is no feature '{self.label}' among {', '.join(self.features)}{near}", "label")
+            known = f"{', '.join(self.features)}{did_you_mean(self.label, self.features)}"
+            raise WrongValueError(f"unknown feature '{self.label}', known: {known}", "label")
         if self.features[self.label].optional:
             raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
         check_not_crossed(self.label, self.features)
 
     @property
     def has_spans(self) -> bool:
-        """Whether rows belong to spans: the files of a source name them, or a frozen analysis lets files be added."""
-        is_growing = self.analysis == "frozen" and compares_all_rows(self.split_by, self.duplicates) is None
+        """Whether rows belong to spans: named by the files of a source, or added under a frozen analysis."""
+        is_growing = self.analysis == "frozen" and rules.compares_all_rows(self.split_by, self.duplicates) is None
         return is_growing or self.has_templates
 
     @property
     def has_templates(self) -> bool:
-        """Whether the files of a source name spans."""
+        """Whether a source's files name spans."""
         return any(map(is_template, self.source))
 
     @property
     def key_columns(self) -> tuple[str, ...] | None:
-        """The columns that make the key, if columns make it."""
+        """The key's columns, if it has any."""
         return None if isinstance(self.key, ContentKey) else self.key
 
     @property
     def content_key(self) -> str | None:
-        """The column whose content is the key, if any."""
+        """The column with the content that makes the key, if any."""
         return self.key.content if isinstance(self.key, ContentKey) else None
 
     def columns(self) -> dict[str, Column]:
-        """Returns the columns that the sources deliver, with their types; optional where all features that read it are.
-
-        Raises: WrongValueError: two features want one column as different types.
-        """
+        """Returns the needed columns, optional if all their features are. Raises: WrongValueError: two types of one."""
         columns: dict[str, Column] = {}
         for name, feature in self.features.items():
             if (wanted := feature.raw_column()) is None:
@@ -291,31 +298,26 @@ class Spec(Options):
                 raise WrongValueError(f"column '{column}' is a {known}: a key or a split is one value", "features")
             columns[column] = replace(known, optional=False)
         if by and columns[by].type is ColumnType.IMAGE and not (self.split_by and self.split_by.group):
-            raise WrongValueError(f"column '{by}' is an image: it names no split, and no time", "split_by")
+            raise WrongValueError(f"column '{by}' is an image: give a column of names or times", "split_by")
         return columns
 
     def options(self) -> dict[str, FeatureOptions]:
-        """Returns the features' options as `transforms` takes them, by name."""
+        """Returns the features' options for `transforms`, by name."""
         features = self.resolved_features().items()
         return {name: feature.options(is_label=name == self.label) for name, feature in features}
 
 
 def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
-    """Reads a spec from YAML text; `where` names it in messages.
-
-    Raises: SpecError: the YAML or a value in it is wrong; each line says where, what and what to do.
-    """
+    """Reads YAML text; `where` names it in messages. Raises: SpecError: each line says where, what and what to do."""
     document = load_yaml(text, where)
     try:
         return Spec.model_validate(document.value)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise SpecError("\n".join(explain(error, document, Spec))) from None
 
 
 def load_spec(path: str) -> Spec:
-    """Reads a spec from a file, whose folder its relative paths are taken from.
-
-    The paths stay as they are given, so that no key of a build knows where the folder is.
+    """Reads a spec's file. Relative paths start at its folder but stay relative, so the folder affects no build key.
 
     Raises: SpecError: the file is missing, unreadable or wrong.
     """
@@ -333,3 +335,20 @@ def load_spec(path: str) -> Spec:
         except ValueError as error:
             raise SpecError(f"{path}: features.{name}.classes_file: {error}") from None
     return spec.model_copy(update={"features": spec.features | named})
+
+
+def schema_text() -> str:
+    """Returns the JSON Schema that editors use to complete, explain and check a spec; it ends in a newline.
+
+    A refused spec is wrong; an accepted one may still be, because only a build checks rules across several options.
+    """
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": f"Recordmill {VERSION}"}
+    return json.dumps({**head, **Spec.model_json_schema(), "title": "dataset.yaml of Recordmill"}, indent=2) + "\n"
+
+
+def write_schema(file: Path) -> None:
+    """Writes or replaces the schema. Raises: UserError: the file cannot be written."""
+    try:
+        write_atomically(file, schema_text().encode())
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from None

@@ -1,8 +1,4 @@
-"""The rule that decides a row's split instead of its key's hash: a column, a group, a time, or the label's classes.
-
-splits: {train: 80, validation: 10, test: 10}
-split_by: {group: patient}
-"""
+"""Splits rows by a column, group, time or the label's classes, not the key's hash: `split_by: {group: patient}`."""
 
 import re
 from collections import Counter
@@ -24,11 +20,11 @@ from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.yaml_document import Options
 
 Places = npt.NDArray[np.int64]
-"""The index of each row's split in the spec's `splits`, shape [rows]; -1 for no split."""
+"""The index of each row's split in the spec's `splits`, shape [rows]; -1: none."""
 BEGINNING = datetime.min.replace(tzinfo=UTC)
 SYNONYMS = {"train": ("training",), "validation": ("valid", "val", "dev", "eval"), "test": ("testing",)}
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
-"""The split that a usual word for it means."""
+"""The split by its usual names."""
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
@@ -39,20 +35,20 @@ Instant = Annotated[
 
 
 class SplitBy(Options):
-    """A rule to decide a row's split instead of the key's hash: exactly one of column, group, time and stratify."""
+    """A rule that splits rows instead of the key's hash: exactly one of column, group, time and stratify."""
 
     column: str | None = Field(default=None, min_length=1)
-    """The column that holds the split's name."""
+    """The column with the split's name."""
     values: dict[str, Names] | None = None
-    """With `column`: the values that stand for a split; by default its name and usual synonyms."""
+    """With `column`: the values for each split; by default its name and usual synonyms."""
     group: str | None = Field(default=None, min_length=1)
-    """The column whose value's hash decides: all rows of one value are in one split."""
+    """A column: rows with the same value share a split, by the value's hash."""
     time: str | None = Field(default=None, min_length=1)
     """The column with the time, in ISO 8601 or as Unix seconds since 1973; without a time zone it is UTC."""
     starts: dict[str, Instant] | None = None
-    """With `time`: the begin of each split but one; earlier rows go to that one."""
+    """With `time`: the start of each split but one; earlier rows go to that one."""
     stratify: str | None = Field(default=None, min_length=1)
-    """The feature, a category, each of whose classes is split by the shares; the data is read once more before."""
+    """A feature of kind category: each class is split by the shares. The data is read once more before."""
 
     @model_validator(mode="after")
     def _check(self) -> "SplitBy":
@@ -73,16 +69,16 @@ class SplitBy(Options):
         return self
 
     def splits(self) -> list[str]:
-        """Lists the splits that are named."""
+        """Lists the named splits."""
         return [*(self.values or ()), *(self.starts or ())]
 
     @property
     def read_column(self) -> str | None:
-        """The column that it needs, read as a category."""
+        """The needed column, read as a category."""
         return self.column or self.group or self.time
 
     def places(self, values: Sequence[str], splits: Sequence[str]) -> Places:
-        """Returns the splits of rows by a column's or a time's values, shape [rows]; -1 for a value that has none."""
+        """Returns the splits of rows by a column's or a time's values, shape [rows]; -1: none."""
         if self.column:
             known = self._names(splits)
         else:
@@ -91,13 +87,13 @@ class SplitBy(Options):
         return np.array([known.get(value, -1) for value in values], np.int64)
 
     def _names(self, splits: Sequence[str]) -> dict[str, int]:
-        """Returns the index of a split by each value that stands for it."""
+        """Maps values to the index of their split."""
         given = self.values or {}
         usual = {split: (split, *(name for name in SYNONYMS.get(split, ()) if name not in splits)) for split in splits}
         return {value: index for index, split in enumerate(splits) for value in given.get(split, usual[split])}
 
     def _starts(self, splits: Sequence[str]) -> list[tuple[datetime, int]]:
-        """Returns the begins of the splits, the latest first; the one without a start begins with time itself."""
+        """Returns the splits' starts, the latest first; a split without one has no lower bound."""
         given = self.starts or {}
         starts = [(instant(given[split]) if split in given else None, index) for index, split in enumerate(splits)]
         return sorted(((start or BEGINNING, index) for start, index in starts), reverse=True)
@@ -108,15 +104,15 @@ def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
 
 
 SECONDS = (1e8, 1e10)
-"""Unix seconds from 1973 to 2286. Smaller numbers are years, months, days (`20250131`) or Excel's days."""
+"""Unix seconds from 1973 to 2286; smaller numbers are years, months, days (`20250131`) or Excel's days."""
 HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d")
-"""Hours as `2025013112` or `2025013124`, and a day's numbers: as seconds they would be of 2030 to 2036."""
+"""Hours such as `2025013112` or `2025013124`; as seconds they would mean 2030 to 2036."""
 
 
 @lru_cache(maxsize=1 << 16)
 def instant(text: str) -> datetime | None:
-    """Reads a time in ISO 8601 or Unix seconds; gives None for anything else, and for a number that may be an hour."""
-    text = text.strip().removesuffix(".0")  # which pandas writes after whole numbers
+    """Reads a time in ISO 8601 or Unix seconds; None for anything else, and for a number that may be an hour."""
+    text = text.strip().removesuffix(".0")  # as pandas writes whole numbers
     if HOUR.fullmatch(text):
         return None
     try:
@@ -132,20 +128,20 @@ def instant(text: str) -> datetime | None:
 
 
 DISTANCE = 6
-"""106 of 1.3 million pairs of emoji are nearer, variants of one drawing, and 99 % of copies at half the size (docs)."""
+"""106 of 1.3 million pairs of emoji are nearer, variants of one drawing, as are 99 % of half-size copies (docs)."""
 Action = Literal["keep", "drop", "same_split", "fail"]
 
 
 class Duplicates(Options):
-    """The treatment of rows of one content."""
+    """The treatment of rows with the same content."""
 
     action: Action = "keep"
-    """`keep`: they are counted. `drop`: the first stays. `same_split`: all go to the first one's split. `fail`: a
-    build with any ends, and publishes nothing. All but `keep` read the data once more before."""
+    """`keep`: only counted. `drop`: the first stays. `same_split`: all go to the first one's split. `fail`: the build
+    stops and publishes nothing. All but `keep` read the data once more before."""
     near: bool = False
-    """Whether images that look alike count as equal: scaled, encoded again, a little brighter or cropped."""
+    """Whether similar images count as equal: scaled, re-encoded, slightly brighter or cropped."""
     distance: int = Field(default=DISTANCE, ge=0, le=8)
-    """With `near`: the most of the 64 bits of two images' hashes that may differ."""
+    """With `near`: how many of the 64 bits of two images' hashes may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "Duplicates":
@@ -160,7 +156,7 @@ def check_splits(
     sources: Sequence[SourceOptions],
     split_by: SplitBy | None,
 ) -> None:
-    """Checks the shares, and that other options name splits that there are. Raises: WrongValueError."""
+    """Checks the shares, and that other options name existing splits. Raises: WrongValueError."""
     if not splits.get("train"):
         got = ", ".join(f"{name}: {share:g}" for name, share in splits.items())
         meant = [f"; does `{name}` mean `{SPLITS[name]}`?" for name in splits if SPLITS.get(name, name) not in splits]
@@ -177,32 +173,32 @@ def check_splits(
         if split not in splits:
             usual = SPLITS.get(split)
             near = f"; did you mean `{usual}`?" if usual in splits else did_you_mean(split, splits)
-            raise WrongValueError(f"there is no split '{split}' among {', '.join(splits)}{near}", *path)
+            raise WrongValueError(f"unknown split '{split}', known: {', '.join(splits)}{near}", *path)
 
 
 def check_split_by(split_by: SplitBy | None, splits: Mapping[str, float], features: Mapping[str, Feature]) -> None:
-    """Checks the times of the splits, and the feature that rows are stratified by. Raises: WrongValueError."""
+    """Checks the splits' times and the stratifying feature. Raises: WrongValueError."""
     if split_by is None:
         return
     starts, by = split_by.starts, split_by.stratify
     if starts is not None and len(starts) != len(splits) - 1:
-        message = "`starts` needs a time for each split but one, which holds what is earlier"
+        message = "`starts` needs a time for each split but one, which gets the earlier rows"
         raise WrongValueError(message, "split_by")
     if by is None:
         return
     feature = features.get(by)
     if not isinstance(feature, Category):
         near = "" if feature else did_you_mean(by, features)
-        raise WrongValueError(f"'{by}' is no feature of kind category{near}", "split_by", "stratify")
+        raise WrongValueError(f"'{by}' is not a feature of kind category{near}", "split_by", "stratify")
     if feature.cross or feature.optional:
         why = "a cross" if feature.cross else "optional"
-        raise WrongValueError(f"'{by}' is {why}: each row needs a class of its own", "split_by", "stratify")
+        raise WrongValueError(f"'{by}' is {why}: every row needs one class", "split_by", "stratify")
 
 
 def check_duplicates(
     duplicates: Duplicates, split_by: SplitBy | None, sources: Sequence[SourceOptions], features: Mapping[str, Feature]
 ) -> None:
-    """Checks that one rule decides each row's split, and that images are there to compare. Raises: WrongValueError."""
+    """Checks that one rule splits each row, and that `near` has images to compare. Raises: WrongValueError."""
     ways = [way for way in ("column", "time") if split_by and getattr(split_by, way)]
     deciders = [f"`split_by: {{{way}: …}}`" for way in ways]
     deciders += ["a source's `split`" for source in sources if source.split is not None]
@@ -210,14 +206,11 @@ def check_duplicates(
         message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
         raise WrongValueError(message, "duplicates")
     if duplicates.near and not any(feature.kind == "image" for feature in features.values()):
-        raise WrongValueError("`near` compares images, and no feature is of kind image", "duplicates", "near")
+        raise WrongValueError("`near` compares images: add a feature of kind image", "duplicates", "near")
 
 
 def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, duplicates: Duplicates) -> None:
-    """Checks the placeholders in sources' paths, and that rows' places depend on no row of another span.
-
-    Raises: WrongValueError: they are wrong, or the spec holds what compares the rows of all spans.
-    """
+    """Checks placeholders in paths, and that no option compares rows of different spans. Raises: WrongValueError."""
     for source in sources:
         names = Template(source.path).names
         if fault := Template(source.path).fault():
@@ -233,8 +226,8 @@ def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, dupl
 
 
 def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> WrongValueError | None:
-    """Returns an error of the option that compares each row with those of all spans, which a build of one lacks."""
-    others = "each row with those of all spans, which a build of one does not read"
+    """Returns an error for the option that compares rows of all spans, if any; a build of one span lacks the others."""
+    others = "each row with those of all spans, but a build reads only some"
     if duplicates.action != "keep":
         wrong, option = f"`{duplicates.action}` compares {others}: choose `keep`", ["duplicates"]
     elif duplicates.near:

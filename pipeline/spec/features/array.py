@@ -1,4 +1,4 @@
-"""Arrays of numbers of a shape: latents, embeddings a frame, spectrograms, masks."""
+"""Arrays of numbers: latents, embeddings per frame, spectrograms, masks."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -21,19 +21,18 @@ class Array(Feature):
     contract = ArrayOptions
     kind: Literal["array"]
     shape: tuple[Side | None, ...] = Field(min_length=1, max_length=8)
-    """The sides of every row's array; the first may be null: rows differ in it."""
+    """The sides of each array; the first may be null: it varies by row."""
     dtype: Literal["uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32"] = "float32"
-    """The type of the numbers, stored and read."""
+    """The stored and read type of the numbers."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
-    """With a null side: the entries along it that are kept, the first ones, and that a batch is padded to. None: all
-    are kept, and a batch is padded to its longest."""
+    """With a null side: the entries to keep and to pad batches to. None: all, padded to a batch's longest array."""
 
     @model_validator(mode="after")
     def _check_shape(self) -> "Array":
         if None in self.shape[1:]:
             raise ValueError(f"only the first side of `shape` may be null, got {list(self.shape)}")
         if self.max_length is not None and not self.layout.is_ragged:
-            raise ValueError("`max_length` is of arrays whose first side is null in `shape`")
+            raise ValueError("`max_length` needs null as the first side of `shape`")
         if self.layout.unit > MOST_BYTES:
             raise ValueError(f"an array has at most 64 MiB, one of {self.layout} has {self.layout.unit:,} bytes")
         return self
@@ -47,11 +46,11 @@ class Array(Feature):
         return replace(super()._column(), array=self.layout)
 
     def parts(self) -> tuple[str, ...]:
-        """Names `missing`, where a row may lack an array of a fixed shape."""
+        """Names `missing` for an optional array of a fixed shape."""
         return ("missing",) if self.optional and not self.layout.is_ragged else ()
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `length`, where rows differ in the first side."""
+        """Names `length` if the first side varies."""
         return ("length",) if self.layout.is_ragged else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:

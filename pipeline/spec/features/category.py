@@ -1,4 +1,4 @@
-"""Names, one a row or several such as tags: stored as ids, and the labels of classification."""
+"""Names as ids: one per row, such as a classification label, or several, such as tags."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,13 +11,8 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
+from recordmill.transforms.contract.kinds import category as kinds
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
-from recordmill.transforms.contract.kinds.category import (
-    CategoriesDescription,
-    CategoriesOptions,
-    CategoryDescription,
-    CategoryOptions,
-)
 
 Named = TypeVar("Named", tuple[str, ...], dict[str, str])
 
@@ -31,17 +26,15 @@ def _one_line(name: str) -> str:
 def _distinct(names: Named) -> Named:
     for name, times in Counter(names.values() if isinstance(names, dict) else names).most_common(1):
         if times > 1:
-            raise ValueError(f"the class {cut(repr(name))} stands here {times} times")
+            raise ValueError(f"the class {cut(repr(name))} is listed {times} times")
     return names
 
 
 ClassName = Annotated[str, AfterValidator(_one_line)]
 Classes = Annotated[tuple[ClassName, ...], Field(min_length=1), AfterValidator(_distinct)]
-"""Names of classes in the order of their ids."""
-
-
+"""Class names, ordered by id."""
 DisplayedClasses = Annotated[dict[ClassName, ClassName], Field(min_length=1), AfterValidator(_distinct)]
-"""Names of classes as the data has them in the order of their ids, each with the name that people are shown."""
+"""The displayed name of each class name in the data, ordered by id."""
 FRESH = "fresh"
 GivenClasses = Annotated[
     Annotated[Classes, Tag("names")]
@@ -52,9 +45,9 @@ GivenClasses = Annotated[
 
 
 def read_classes(path: str | Path) -> tuple[str, ...]:
-    r"""Reads a file of classes: UTF-8, one name a line, `\n` or `\r\n` at each line's end; no line is blank.
+    r"""Reads a UTF-8 file of distinct class names, a line each, without blank lines; ends of lines: `\n` or `\r\n`.
 
-    Raises: ValueError: it cannot be read, or its names are not one a line and distinct; the message names the file.
+    Raises: ValueError: the file cannot be read or is invalid; the message names it.
     """
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
@@ -72,26 +65,25 @@ def read_classes(path: str | Path) -> tuple[str, ...]:
 
 
 class NamedClasses(Feature):
-    """The rules by which names become ids, for one name a row or several."""
+    """The rules that map names to ids."""
 
     column_type = ColumnType.CATEGORY
 
     classes: GivenClasses | None = None
-    """The names in the order of their ids, or a mapping from them to the names that people are shown. By default those
-    of the data: of all splits for the label, of the train split for any other feature; names that the output's live
-    version has keep their ids. `fresh`: those of the data, whatever ids the live version gave them."""
+    """The names ordered by id, or a mapping from them to displayed names. By default the data's names: of all splits
+    for the label, else of the train split; those in the output's live version keep their ids, unless it is `fresh`."""
     classes_file: str | None = Field(default=None, min_length=1)
-    """A file of the names, one a line, instead of `classes`."""
+    """A file of names, one per line, instead of `classes`."""
     order: Literal["alphabetical", "frequency"] = "alphabetical"
-    """The order of names of the data: that of their Unicode code points, or the most frequent first."""
+    """The order of names from the data: by Unicode code points, or the most frequent first."""
     max_classes: int | None = Field(default=None, ge=1, strict=True)
-    """The number of names of the data, the most frequent, that have an id of their own; the others are unknown."""
+    """The number of names from the data to give ids, the most frequent; the others are unknown."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
-    """A name that the train split holds less often is unknown."""
+    """The smallest count in the train split for a name to get an id; rarer names are unknown."""
     oov_buckets: int = Field(default=0, ge=0, le=1 << 20, strict=True)
-    """The number of ids that the unknown names share, by their hash; 0: they have id 0, as missing names do."""
+    """The number of ids for unknown names, by hash; 0: they get id 0, like missing names."""
     hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
-    """Ids are 1 to n by the names' hash, without a vocabulary."""
+    """The number n of ids without a vocabulary: 1 to n, by the names' hash."""
 
     @model_validator(mode="after")
     def _check_classes(self) -> "NamedClasses":
@@ -101,24 +93,24 @@ class NamedClasses(Feature):
         counted = [name for name in ("order", "max_classes", "minimum_count") if name in self._changed()]
         if counted and (given or self.hash_buckets is not None):
             other = "hash_buckets" if self.hash_buckets is not None else "classes"
-            raise ValueError(f"`{counted[0]}` is of names that are counted: leave it out, or `{other}`")
+            raise ValueError(f"`{counted[0]}` needs counted names: leave it out, or `{other}`")
         if self.hash_buckets is not None and (given or self.classes or "oov_buckets" in self._changed()):
             raise ValueError("with `hash_buckets` no name is unknown: leave out `classes` and `oov_buckets`")
         return self
 
     @property
     def given_classes(self) -> tuple[str, ...] | None:
-        """The names of `classes`, as the data has them; None where they are not given there."""
+        """The names in `classes`, as in the data; None if not given."""
         return None if self.classes is None or self.classes == FRESH else tuple(self.classes)
 
     @property
     def analyzed(self) -> bool:
-        """Whether the analysis counts the names: they are neither given nor hashed."""
+        """Whether the analysis counts the names: neither given nor hashed."""
         return self.given_classes is None and self.classes_file is None and self.hash_buckets is None
 
     @property
     def keeps_ids(self) -> bool:
-        """Whether names of the live version keep their ids."""
+        """Whether names keep the live version's ids."""
         return self.analyzed and self.classes != FRESH
 
     def options(self, *, is_label: bool = False) -> FeatureOptions:
@@ -129,27 +121,19 @@ class NamedClasses(Feature):
         return {"classes_file": self.classes_file} if self.classes_file else {}
 
     def with_classes(self) -> Self:
-        """Reads `classes_file` into `classes`; its path is relative to the process.
-
-        Raises: ValueError: the file cannot be read, or is wrong; the message names it.
-        """
+        """Reads `classes_file`, relative to the working folder, into `classes`. Raises: ValueError."""
         if self.classes_file is None:
             return self
         return self.model_copy(update={"classes": read_classes(self.classes_file), "classes_file": None})
 
     def check_label(self) -> None:
-        """Checks the options of a label, each of whose classes has an id.
-
-        Raises: WrongValueError: an option would leave some without an id of their own; its path begins at this feature.
-        """
+        """Checks that every class of a label gets an id. Raises: WrongValueError: its path starts at this feature."""
         for name in ("max_classes", "minimum_count", "oov_buckets", "hash_buckets"):
             if name in self._changed():
-                raise WrongValueError(
-                    "is not for a label: each of its classes has an id; give `classes`, or none", name
-                )
+                raise WrongValueError("is not for a label: every class has an id; give `classes`, or none", name)
 
     def ids(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Returns the description's fields for the vocabulary and the ids."""
+        """Returns the fields of the description for vocabulary and ids."""
         if self.hash_buckets is not None:
             return {"vocabulary_size": self.hash_buckets + 1}
         is_label = statistics["is_label"]
@@ -164,51 +148,50 @@ class NamedClasses(Feature):
 
 
 class Category(NamedClasses):
-    """A name as an id: for the label 0 to n-1 in the order of the classes; for any other feature 0 is unknown."""
+    """A name as an id: 0 to n-1 for the label, in the order of the classes; for other features 0 is unknown."""
 
-    contract = CategoryOptions
+    contract = kinds.CategoryOptions
     kind: Literal["category"]
     cross: tuple[str, ...] | None = None
-    """Features of kind category whose names together are this one's, instead of a column; with `hash_buckets`."""
+    """Features of kind category to combine into this one, instead of a column; needs `hash_buckets`."""
 
     @model_validator(mode="after")
     def _check_cross(self) -> "Category":
         if self.cross is None:
             return self
         if self.hash_buckets is None:
-            raise ValueError("`cross` needs `hash_buckets`: how many ids the combinations share")
+            raise ValueError("`cross` needs `hash_buckets`: the number of ids for all combinations")
         if self.column is not None or self.optional:
-            raise ValueError("a `cross` is made of other features: leave out `column` and `optional`")
+            raise ValueError("a `cross` combines other features: leave out `column` and `optional`")
         if len(set(self.cross)) < max(2, len(self.cross)):
             raise ValueError(f"`cross` should be two features or more, each once, got [{', '.join(self.cross)}]")
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that a cross is made of categories with columns of their own."""
+        """Checks that a cross combines categories with columns."""
         for name in self.cross or ():
             other = feature_named(name, features, "cross")
             if not isinstance(other, Category) or other.cross:
                 what = "a cross itself" if isinstance(other, Category) else f"of kind {other.kind}"
-                raise WrongValueError(f"'{name}' is {what}: a cross is of categories with a column each", "cross")
+                raise WrongValueError(f"'{name}' is {what}: a cross combines categories with a column each", "cross")
 
     def raw_column(self) -> Column | None:
         """Returns a column of names; None for a cross."""
         return None if self.cross else super().raw_column()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(CategoryDescription, **self.ids(statistics), oov_buckets=self.oov_buckets or None)
+        return self._make(kinds.CategoryDescription, **self.ids(statistics), oov_buckets=self.oov_buckets or None)
 
 
 class Categories(ListFeature, NamedClasses):
     """Names as ids: for the label 0 to n-1; for any other feature 0 pads and unknown names are 1."""
 
-    contract = CategoriesOptions
+    contract = kinds.CategoriesOptions
     kind: Literal["categories"]
     oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
-    """The number of ids that the unknown names share, by their hash: 1 to n."""
+    """The number of ids for unknown names, by hash: 1 to n."""
     read: Literal["ids", "multi_hot"] | None = None
-    """ids: padded ids and their number. multi_hot: for each id 1 if the row has it, else 0. By default `multi_hot` for
-    the label, `ids` for any other feature."""
+    """ids: padded ids and their number. multi_hot: 1 or 0 per id. By default `multi_hot` for the label, else `ids`."""
 
     @property
     def varies(self) -> bool:
@@ -217,7 +200,7 @@ class Categories(ListFeature, NamedClasses):
     def describe(self, statistics: dict[str, Any]) -> Description:
         is_label = statistics["is_label"]
         return self._make(
-            CategoriesDescription,
+            kinds.CategoriesDescription,
             length=self.read_length,
             read=self.read or ("multi_hot" if is_label else "ids"),
             **self.ids(statistics),
@@ -228,8 +211,8 @@ class Categories(ListFeature, NamedClasses):
 
 
 def check_not_crossed(label: str, features: Mapping[str, Feature]) -> None:
-    """Checks that no feature is a cross of the label. Raises: WrongValueError: one is; its path begins at the spec."""
+    """Checks that the label is in no cross. Raises: WrongValueError: its path starts at the spec."""
     for name, feature in features.items():
         if isinstance(feature, Category) and label in (feature.cross or ()):
-            message = f"'{label}' is the label: a model would be given what it is to predict"
+            message = f"'{label}' is the label: the model would get what it predicts"
             raise WrongValueError(message, "features", name, "cross")

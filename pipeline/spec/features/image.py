@@ -1,7 +1,4 @@
-"""Images, one a row or several such as a video's frames: decoded, oriented by EXIF, scaled, stored encoded.
-
-The reader normalizes them.
-"""
+"""Images, one per row or several: decoded, oriented by EXIF, scaled, stored encoded. The reader normalizes them."""
 
 import math
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,14 +9,8 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.pipeline.yaml_document import Options, number_or_list
+from recordmill.transforms.contract.kinds import image as kinds
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import (
-    ImageDescription,
-    ImageOptions,
-    ImageSequenceDescription,
-    ImageSequenceOptions,
-    PixelOptions,
-)
 
 Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
 Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
@@ -30,36 +21,36 @@ Sides = Annotated[
 Mean = Annotated[float, Field(allow_inf_nan=False)]
 Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0, "original": 0.15}
-"""A rough guess of the stored bytes for each uint8 value of an image."""
+"""Estimated stored bytes per uint8 value, by encoding."""
 MAX_BYTES = 64 << 20
-"""64 MiB, as of a line of text."""
+"""64 MiB, as for a line of text."""
 OWN_SIDES = (480, 640)
-"""The height and width assumed for images that keep their own size."""
+"""The height and width assumed for images that keep their size."""
 
 
 class Normalization(Options):
-    """A mean and a standard deviation of pixels from 0 to 1, for each channel."""
+    """The mean and standard deviation per channel, for pixels from 0 to 1."""
 
     mean: tuple[Mean, ...] = Field(min_length=1, max_length=3)
-    """The numbers subtracted from the channels."""
+    """Subtracted from the channels."""
     std: tuple[Deviation, ...] = Field(min_length=1, max_length=3)
-    """The numbers that the channels are divided by afterwards."""
+    """Divides the channels afterwards."""
 
 
 OF_THREE_CHANNELS = {
     "imagenet": Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
     "clip": Normalization(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
 }
-"""Statistics of what families of models have learned from: ImageNet, and CLIP's images (Radford et al. 2021)."""
+"""Statistics of the training data of model families: ImageNet, and CLIP (Radford et al. 2021)."""
 CAFFE_MEANS = (103.939, 116.779, 123.68)
-"""ImageNet's mean levels of blue, green and red, which models from Caffe subtract."""
+"""ImageNet's mean blue, green and red, as subtracted by Caffe's models."""
 OF_ANY_CHANNELS = {
     "zero_one": (0.0, 1 / 255),
     "minus_one_one": (127.5, 1 / 127.5),
     "inception": (127.5, 1 / 127.5),
     "none": (0.0, 1.0),
 }
-"""The offset and the scale of every channel."""
+"""Offset and scale, the same for every channel."""
 Normalize = Annotated[
     Annotated[
         Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"], Tag("a name")
@@ -70,55 +61,53 @@ Normalize = Annotated[
 
 
 class Image(Feature):
-    """An image, scaled to one size or kept at its own."""
+    """An image, scaled or in its original size."""
 
     column_type = ColumnType.IMAGE
-    contract: ClassVar[type[ImageOptions]] = ImageOptions
+    contract: ClassVar[type[kinds.ImageOptions]] = kinds.ImageOptions
     kind: Literal["image"]
     size: Sides | None = None
-    """Height and width in pixels; one number is both. None: the images keep their own sizes."""
+    """Height and width in pixels, or one number for both. None: images keep their sizes."""
     shorter_side: Side | None = None
-    """The pixels that an image's shorter side is scaled to, its aspect ratio kept; with `size`, its centre is then
-    cropped."""
+    """Scales the shorter side to this many pixels, keeping the aspect ratio; with `size`, then crops the centre."""
     fit: Literal["pad", "crop", "stretch", "none"] = "pad"
-    """pad: the whole image, centred on the background; crop: the centre that fills the size; stretch: both sides
-    scaled on their own; none: no size."""
+    """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side scaled
+    separately; none: keeps the size."""
     resize: Literal[
         "auto", "area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"
     ] = "auto"
     """The method. auto: area averaging when shrinking, bilinear when enlarging."""
     antialias: bool = True
-    """Whether a method's kernel widens when it shrinks, as Pillow's does; auto, area and nearest have no choice."""
+    """Whether the kernel widens when shrinking, as in Pillow; ignored by auto, area and nearest."""
     channels: Literal[1, 3] = 3
-    """3: RGB; 1: grey."""
+    """3: RGB; 1: greyscale."""
     store: Literal["auto", "jpeg", "png", "raw", "original"] = "auto"
-    """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels; original: the file's bytes, which the reader
-    decodes, turns and scales."""
+    """auto: JPEG for JPEG sources, else PNG; raw: uint8; original: the file; the reader decodes, rotates and scales."""
     quality: int = Field(default=95, ge=1, le=100, strict=True)
-    """JPEG quality, of images that are encoded."""
+    """The quality of encoded JPEGs."""
     chroma: Literal["4:2:0", "4:4:4"] = "4:2:0"
-    """The colour resolution of JPEGs that are encoded: half of the brightness' in both directions, or the same."""
+    """The colour resolution of encoded JPEGs: half the brightness' resolution in both directions, or the same."""
     metadata: Literal["strip", "keep"] = "strip"
-    """strip: a file that is stored as it came loses its EXIF, XMP, comments and colour profile; keep: it has them."""
+    """strip: files stored unchanged lose EXIF, XMP, comments and colour profile; keep: they keep them."""
     color: Literal["srgb", "ignore"] = "srgb"
-    """srgb: colours become sRGB's by the file's colour profile; ignore: a profile changes nothing."""
+    """srgb: converts colours to sRGB by the file's colour profile; ignore: ignores profiles."""
     normalize: Normalize = "zero_one"
-    """zero_one: 0..1; minus_one_one: -1..1; by family of models: imagenet and clip, their mean and standard deviation;
-    inception, -1..1; caffe, BGR less its means. dataset: mean 0 and variance 1 a channel over the train split; none:
-    uint8, untouched; or `mean` and `std` as numbers."""
+    """zero_one: 0..1; minus_one_one: -1..1; by model family: imagenet and clip, with their mean and standard deviation;
+    inception, -1..1; caffe, BGR minus its means. dataset: mean 0 and variance 1 per channel over the train split; none:
+    unchanged uint8; or `mean` and `std` as numbers."""
     background: tuple[Byte, Byte, Byte] = (255, 255, 255)
-    """The colour behind transparent pixels and around a padded image, as RGB."""
+    """The RGB colour behind transparent pixels and around padded images."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
-    """The most pixels: an image whose header states more is rejected before it is decoded."""
+    """The largest number of pixels; images with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
-    """The most bytes: a larger image is rejected before it is read."""
+    """The largest number of bytes; larger images are rejected before reading."""
     dct_scaling: bool = True
-    """Whether a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size where it is averaged down further."""
+    """Whether JPEGs that are averaged down further may be decoded at 1/2, 1/4 or 1/8 size."""
 
     @model_validator(mode="before")
     @classmethod
     def _no_size(cls, value: Any) -> Any:
-        """Sets `fit: none` where other options imply that there is no size."""
+        """Sets `fit: none` if other options imply it."""
         if isinstance(value, dict) and value.get("size") is None:
             keeps_shape = value.get("shorter_side") is not None or value.get("store") == "original"
             return {"fit": "none", **value} if keeps_shape else value
@@ -133,16 +122,16 @@ class Image(Feature):
     def _check_size(self) -> None:
         if self.size is None:
             if self.fit != "none":
-                raise WrongValueError("is needed; with `fit: none` each image keeps its own size", "size")
+                raise WrongValueError("is needed; with `fit: none` each image keeps its size", "size")
             if self.store == "raw":
                 raise WrongValueError("`raw` pixels need one `size`: give it, or store `png`", "store")
             return
         if self.fit == "none":
-            raise WrongValueError("`none` keeps each image's own size, but there is a `size`: leave one out", "fit")
+            raise WrongValueError("`none` keeps each image's size and contradicts `size`: leave one out", "fit")
         if self.shorter_side is None:
             return
         if self.fit != "crop":
-            message = f"with `size` and `shorter_side` the centre is cut: give `fit: crop`, got `{self.fit}`"
+            message = f"`size` and `shorter_side` crop the centre: give `fit: crop`, got `{self.fit}`"
             raise WrongValueError(message, "fit")
         if self.shorter_side < max(self.size):
             message = f"should be {max(self.size)} or more, the larger side of `size`, got `{self.shorter_side}`"
@@ -158,31 +147,31 @@ class Image(Feature):
                     message = f"should be a list of {self.channels}, one for each channel, got {list(numbers)}"
                     raise WrongValueError(message, "normalize", name)
 
-    def options(self, *, is_label: bool = False) -> ImageOptions:
+    def options(self, *, is_label: bool = False) -> kinds.ImageOptions:
         return self._make(self.contract, measured=self.normalize == "dataset")
 
     def parts(self) -> tuple[str, ...]:
-        """Names an original's `orientation`, and `missing` with `optional`."""
-        return tuple(ImageDescription.parts_of({"encoding": self.store, "optional": self.optional}))[1:]
+        """Names `orientation` of originals, and `missing` with `optional`."""
+        return tuple(kinds.ImageDescription.parts_of({"encoding": self.store, "optional": self.optional}))[1:]
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `shape`, each image's height and width, where images keep their own sizes."""
+        """Names `shape`, height and width, if images keep their sizes."""
         shape = ("shape",) if self.size is None else ()
         return (*super().read_parts(), *shape)
 
     @property
     def expected_bytes(self) -> float:
-        """The estimated stored bytes of an image, by the options alone."""
+        """The stored bytes of an image, estimated from the options."""
         height, width = self.size or OWN_SIDES
         if self.size is None and self.shorter_side is not None:
             height, width = self.shorter_side, self.shorter_side * width // height
         return height * width * self.channels * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(ImageDescription, **self.pixels(statistics))
+        return self._make(kinds.ImageDescription, **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Returns the description's fields for decoding and normalizing stored images."""
+        """Returns the fields of the description for decoding and normalizing."""
         offset, scale = self._normalization(statistics)
         return {
             "stored": "bytes",
@@ -192,7 +181,7 @@ class Image(Feature):
             "offset": tuple(offset),
             "scale": tuple(scale),
             "channel_order": "bgr" if self.normalize == "caffe" else "rgb",
-            "options": self._make(PixelOptions) if self.store == "original" else None,
+            "options": self._make(kinds.PixelOptions) if self.store == "original" else None,
         }
 
     def _normalization(self, statistics: dict[str, Any]) -> tuple[list[float], list[float]]:
@@ -211,27 +200,26 @@ class Image(Feature):
 
 
 class ImageSequence(Image, ListFeature):
-    """Any number of images a row; each has an image's options."""
+    """A list of images with the options of one."""
 
-    contract = ImageSequenceOptions
+    contract = kinds.ImageSequenceOptions
     kind: Literal["image_sequence"]  # type: ignore[assignment]
     size: Sides
-    """Height and width in pixels of every image; one number is both."""
+    """Height and width in pixels, or one number for both."""
     fit: Literal["pad", "crop", "stretch"] = "pad"
-    """pad: the whole image, centred on the background; crop: the centre that fills the size; stretch: both sides
-    scaled on their own."""
+    """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side alone."""
     store: Literal["auto", "jpeg", "png", "raw"] = "auto"
-    """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels."""
+    """auto: JPEG for JPEG sources, else PNG; raw: uint8 pixels."""
 
     @model_validator(mode="before")
     @classmethod
     def _no_size(cls, value: Any) -> Any:
-        """Leaves `fit` as it is: there is always a size."""
+        """Keeps `fit`: `size` is required."""
         return value
 
     def parts(self) -> tuple[str, ...]:
-        """Names none: a list is stored as one part."""
+        """Names none: a list is stored as one tensor."""
         return ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
+        return self._make(kinds.ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)

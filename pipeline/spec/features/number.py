@@ -1,4 +1,4 @@
-"""Numbers, one a row or a list: normalized, or put into buckets, by the values of the train split."""
+"""Numbers, one per row or a list: normalized or bucketed by the values of the train split."""
 
 import math
 import struct
@@ -10,18 +10,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
+from recordmill.transforms.contract.kinds import number as kinds
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.number import (
-    SMALLEST,
-    NumberDescription,
-    NumberOptions,
-    NumbersDescription,
-    NumbersOptions,
-)
 
 
 def to_float32(value: float) -> float:
-    """Rounds to the nearest float32. Raises: ValueError beyond float32's range."""
+    """Rounds to the nearest float32. Raises: ValueError: out of range."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
@@ -29,8 +23,8 @@ def to_float32(value: float) -> float:
 
 
 def _fits(value: float) -> float:
-    if value and abs(to_float32(value)) < SMALLEST:
-        raise ValueError(f"should be 0 or at least {SMALLEST:.4g} away from it, got {value:g}")
+    if value and abs(to_float32(value)) < kinds.SMALLEST:
+        raise ValueError(f"should be 0 or at least {kinds.SMALLEST:.4g} away from it, got {value:g}")
     return value
 
 
@@ -55,27 +49,27 @@ Impute = Annotated[
 
 
 class ScaledFeature(Feature):
-    """The steps that numbers go through, in this order: clip, transform, normalize or bucket."""
+    """The steps for numbers, in order: clip, transform, normalize or bucket."""
 
     column_type = ColumnType.NUMBER
-    contract = NumberOptions
+    contract = kinds.NumberOptions
     parse: bool = False
-    """Whether a string is read as the number in it, as a cell of CSV always is."""
+    """Whether strings are parsed as numbers, as CSV cells always are."""
     clip: tuple[Float32 | None, Float32 | None] | None = None
-    """The lower and the upper limit; values beyond are set to it. null: no limit."""
+    """The lower and the upper limit; null: unlimited."""
     transform: Literal["none", "log", "log1p"] = "none"
-    """log: the natural logarithm; needs a `clip` from above 0. log1p: of 1 + x, with `clip: [0, null]` by default."""
+    """log: the natural logarithm; needs a `clip` above 0. log1p: of 1 + x, by default with `clip: [0, null]`."""
     normalize: Literal["z_score", "min_max", "none"] = "z_score"
-    """z_score: (x - mean) / standard deviation. min_max: (x - minimum) / (maximum - minimum). By the train split."""
+    """z_score: (x - mean) / standard deviation. min_max: (x - minimum) / (maximum - minimum). Over the train split."""
     quantiles: int | None = Field(default=None, ge=2, le=10_000, strict=True)
-    """The number of buckets that the train split's values are spread over evenly; the bucket's id is stored."""
+    """Stores the id of one of this many buckets, equally filled by the train split."""
     boundaries: Boundaries | None = None
-    """The lower bound of each bucket but the first; the bucket's id is stored."""
+    """Stores the bucket's id, by the lower bound of each bucket but the first."""
 
     @model_validator(mode="before")
     @classmethod
     def _follow(cls, given: Any) -> Any:
-        """Sets the defaults that depend on other options: no `normalize` with buckets, `clip` from 0 with `log1p`."""
+        """Sets dependent defaults: `normalize: none` with buckets, `clip` from 0 with `log1p`."""
         if not isinstance(given, dict):
             return given
         buckets = given.get("quantiles") is not None or given.get("boundaries") is not None
@@ -86,33 +80,35 @@ class ScaledFeature(Feature):
     @model_validator(mode="after")
     def _check_number(self) -> "ScaledFeature":
         if self.quantiles is not None and self.boundaries is not None:
-            raise ValueError("`quantiles` and `boundaries` exclude each other: both say where buckets begin")
+            raise ValueError("`quantiles` and `boundaries` exclude each other: both set the buckets")
         if self.is_bucket and self.normalize != "none":
-            raise ValueError("`quantiles` and `boundaries` give a bucket's id, which is not normalized: no `normalize`")
+            raise ValueError(
+                "`quantiles` and `boundaries` store a bucket's id, never normalized: leave out `normalize`"
+            )
         low, high = self.clip or (None, None)
         if self.clip == (None, None) or (low is not None and high is not None and low >= high):
             raise ValueError(f"`clip` should be [low, high], one of them may be null, got [{low}, {high}]")
         if self.transform == "log" and (low is None or low <= 0):
-            raise ValueError("`log` needs a `clip` whose first is above 0, such as [0.001, null]; see also `log1p`")
+            raise ValueError("`log` needs a `clip` from above 0, such as [0.001, null]; see also `log1p`")
         if self.transform == "log1p" and (low is None or to_float32(low) <= -1):
-            raise ValueError("`log1p` needs a `clip` whose first is above -1, such as [0, null]")
+            raise ValueError("`log1p` needs a `clip` from above -1, such as [0, null]")
         return self
 
     @property
     def is_bucket(self) -> bool:
-        """Whether the id of a bucket is stored."""
+        """Whether a bucket's id is stored."""
         return self.quantiles is not None or self.boundaries is not None
 
     @property
     def analyzed(self) -> bool:
-        """Whether something is learned from the train split's values."""
-        return self._make(NumberOptions).is_learned
+        """Whether it learns from the train split."""
+        return self._make(kinds.NumberOptions).is_learned
 
     def _column(self) -> Column:
         return replace(super()._column(), parse=self.parse)
 
     def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Returns the description's fields for the stored values, and the boundaries of buckets."""
+        """Returns the fields of the description for stored values and buckets."""
         stored = {"stored": "int64" if self.is_bucket else "float32"}
         if not self.is_bucket:
             return stored
@@ -125,16 +121,15 @@ class Number(ScaledFeature):
 
     kind: Literal["number"]
     impute: Impute = "mean"
-    """With `optional`: the replacement of a missing number. mean, median: of the train split, after the transform. A
-    number: as if the row held it."""
+    """With `optional`: replaces missing numbers by a raw number, or by the train split's transformed mean or median."""
     indicator: bool = False
-    """With `optional`: whether `<feature>_missing` marks the rows that lack it."""
+    """With `optional`: whether `<feature>_missing` marks missing numbers."""
 
     @model_validator(mode="after")
     def _check_optional(self) -> "Number":
         for name in ("impute", "indicator"):
             if not self.optional and name in self._changed():
-                raise ValueError(f"`{name}` is of rows that lack the number: give `optional: true`, or leave it out")
+                raise ValueError(f"`{name}` is for rows without the number: give `optional: true`, or leave it out")
         return self
 
     @property
@@ -142,19 +137,19 @@ class Number(ScaledFeature):
         return math.nan
 
     def parts(self) -> tuple[str, ...]:
-        """Names `missing`, with `indicator`."""
+        """Names `missing` with `indicator`."""
         return ("missing",) if self.indicator else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
-        return self._make(NumberDescription, **self.scaling(statistics), impute=impute, indicator=indicator)
+        return self._make(kinds.NumberDescription, **self.scaling(statistics), impute=impute, indicator=indicator)
 
 
 class Numbers(ListFeature, ScaledFeature):
-    """A list of numbers, of a fixed length or of any."""
+    """A list of numbers."""
 
-    contract = NumbersOptions
+    contract = kinds.NumbersOptions
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(NumbersDescription, **self.scaling(statistics), length=self.read_length)
+        return self._make(kinds.NumbersDescription, **self.scaling(statistics), length=self.read_length)

@@ -1,4 +1,4 @@
-"""Columns of the source that are stored as they come."""
+"""Columns stored unchanged."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 
 
 class Raw(ListFeature):
-    """A value that is passed through, or a list of them."""
+    """A value, or a list, stored unchanged."""
 
     column_type = ColumnType.TEXT
     contract = RawOptions
@@ -24,13 +24,13 @@ class Raw(ListFeature):
     type: Literal["bytes", "int64", "float32"] = "bytes"
     """bytes: a string's UTF-8."""
     many: bool = False
-    """Whether a row has a list of such values; `length`, `max_length` and `separator` apply to it."""
+    """Whether a row has a list, with `length`, `max_length` and `separator`."""
 
     @model_validator(mode="after")
     def _check_many(self) -> "Raw":
         for name in ("length", "max_length", "separator"):
             if not self.many and name in self._changed():
-                raise ValueError(f"`{name}` is of lists: give `many: true`, or leave it out")
+                raise ValueError(f"`{name}` is for lists: give `many: true`, or leave it out")
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Text, one or several a row: cleaned, cut into tokens, and mapped to ids by a vocabulary, learned or given."""
+"""Texts, one or several per row: normalized, tokenized, and mapped to ids by a learned or given vocabulary."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -11,26 +11,15 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.yaml_document import Options, number_or_list
+from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import (
-    BYTES,
-    MODEL_TOKENIZERS,
-    WORD_TOKENIZERS,
-    SpecialIds,
-    TextDescription,
-    TextOptions,
-    TextsDescription,
-    TextsOptions,
-)
 
-SHARED_ALIKE = (
-    "tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end",
-)  # fmt: skip
-"""The options that must be equal in features that share a vocabulary, so that an id means the same in both."""
+SHARED_ALIKE = ("tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end")
+"""Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 
-def _wrong(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
-    """Yields the options that do not go together, of those that are `changed` from the default or `given`, and why."""
+def _wrong(text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
+    """Yields contradictory options and the reasons; `changed` differ from the default, `given` are in the spec."""
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
     yield from _wrong_tokens(text, changed)
@@ -39,74 +28,69 @@ def _wrong(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]
     if text.max_length is not None and text.max_length <= added:
         yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
     if "truncate" in changed and text.max_length is None:
-        yield "truncate", "nothing is cut without `max_length`: give one, or leave `truncate` out"
+        yield "truncate", "needs `max_length`: give one, or leave `truncate` out"
     if text.pack is not None and text.keep_length:
-        yield "keep_length", "with `pack` the length of each document is stored: leave `keep_length` out"
+        yield "keep_length", "`pack` stores the length of each document: leave `keep_length` out"
     if list(text.ngrams) != sorted(set(text.ngrams)):
-        yield "ngrams", f"should be widths that ascend, such as [1, 2], got {list(text.ngrams)}"
+        yield "ngrams", f"should be ascending widths such as [1, 2], got {list(text.ngrams)}"
 
 
-def _wrong_tokens(text: TextOptions, changed: AbstractSet[str]) -> Iterator[tuple[str, str]]:
-    """Yields the options that contradict the tokenizer, or hashing."""
+def _wrong_tokens(text: kinds.TextOptions, changed: AbstractSet[str]) -> Iterator[tuple[str, str]]:
+    """Yields options that contradict the tokenizer or hashing."""
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
-        if option in changed and text.tokenizer not in WORD_TOKENIZERS:
-            tokenizers = ", ".join(WORD_TOKENIZERS)
-            yield option, f"goes with the tokenizers {tokenizers} alone, not with {text.tokenizer}: leave it out"
+        if option in changed and text.tokenizer not in kinds.WORD_TOKENIZERS:
+            tokenizers = ", ".join(kinds.WORD_TOKENIZERS)
+            yield option, f"needs a tokenizer of {tokenizers}, not {text.tokenizer}: leave it out"
     for option in ("vocabulary", "minimum_count", "oov_buckets"):
         if option in changed and text.tokenizer == "bytes":
-            yield option, "the tokenizer bytes has no vocabulary, each byte is its own id: leave it out"
+            yield option, "the tokenizer bytes needs no vocabulary: leave it out"
         if option in changed and text.hash_buckets is not None:
-            yield option, "there is no vocabulary with `hash_buckets`: leave one of the two out"
+            yield option, "contradicts `hash_buckets`, which needs no vocabulary: leave one out"
     if "minimum_count" in changed and not isinstance(text.vocabulary, int):
         where = "is given" if isinstance(text.vocabulary, str) else "has its options in the other feature"
-        yield "minimum_count", f"nothing is counted here, since the vocabulary {where}: leave it out"
+        yield "minimum_count", f"does not apply, since the vocabulary {where}: leave it out"
 
 
-def _wrong_model(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
-    """Yields the options that contradict a learned model, or a given one."""
-    if isinstance(text.vocabulary, str) and text.tokenizer in MODEL_TOKENIZERS:
-        yield "vocabulary", f"a {text.tokenizer} model that is given is `model: {text.vocabulary}`"
+def _wrong_model(
+    text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSet[str]
+) -> Iterator[tuple[str, str]]:
+    """Yields options that contradict a learned or given model."""
+    if isinstance(text.vocabulary, str) and text.tokenizer in kinds.MODEL_TOKENIZERS:
+        yield "vocabulary", f"give a {text.tokenizer} model as `model: {text.vocabulary}`"
     if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
-        yield "model_type", "says how a sentencepiece model is learned, and none is learned here: leave it out"
+        yield "model_type", "is for learned sentencepiece models, and none is learned here: leave it out"
     if text.model is None:
         return
-    if text.tokenizer not in MODEL_TOKENIZERS:
-        yield "model", f"goes with the tokenizers {', '.join(MODEL_TOKENIZERS)} alone, not with {text.tokenizer}"
+    if text.tokenizer not in kinds.MODEL_TOKENIZERS:
+        yield "model", f"needs a tokenizer of {', '.join(kinds.MODEL_TOKENIZERS)}, not {text.tokenizer}"
     for option in ("vocabulary", "minimum_count"):
         if option in changed:
             yield option, "a given `model` has its own pieces: leave it out"
     if "case" not in given:
-        yield "model", "was made of text of one case: say which, `case: keep` or `case: lower`"
+        yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
 
 
 def check_packed(features: Mapping[str, Feature], label: str | None, preprocessing: str | None) -> None:
-    """Checks that a record holds nothing but a packed text: a row of several documents has no one label.
-
-    Raises: WrongValueError: it holds more; its path begins at the spec.
-    """
+    """Checks that a packed text is the only feature. Raises: WrongValueError: its path starts at the spec."""
     for name in [name for name, feature in features.items() if getattr(feature, "pack", None) is not None]:
         others = [f"the feature '{other}'" for other in features if other != name]
         beside = [*others, *(["`label`"] if label else []), *(["`preprocessing`"] if preprocessing else [])]
         if beside:
-            message = f"packed rows hold several documents, and nothing can stand beside them: leave {beside[0]} out"
+            message = f"packed records hold several documents, and no other feature: leave {beside[0]} out"
             raise WrongValueError(f"{message}, or `pack`", "features", name, "pack")
 
 
-def check_shared(text: TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
-    """Checks that a shared vocabulary belongs to another text, whose options match.
-
-    Raises: WrongValueError: it is not; its path begins at the text.
-    """
+def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
+    """Checks that the owner is a text with matching options. Raises: WrongValueError: its path starts at the text."""
     path = ("vocabulary", "shared_with")
     other = feature_named(owner, features, *path).options()
-    if not isinstance(other, TextOptions) or other.shared_with is not None:
-        raise WrongValueError(f"'{owner}' should be a text with a vocabulary of its own", *path)
+    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None:
+        raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
     for option in SHARED_ALIKE:
         mine, theirs = getattr(text, option), getattr(other, option)
         if mine != theirs:
-            raise WrongValueError(
-                f"is {mine} here and {theirs} in '{owner}', whose vocabulary this is: make them the same", option
-            )
+            message = f"is {mine} here and {theirs} in '{owner}', which owns the vocabulary: make them the same"
+            raise WrongValueError(message, option)
     if other.hash_buckets is not None or other.tokenizer == "bytes":
         raise WrongValueError(f"'{owner}' has no vocabulary: leave this out and take the same options", *path)
 
@@ -115,11 +99,11 @@ class SharedVocabulary(Options):
     """Another text's vocabulary."""
 
     shared_with: str
-    """The feature that has the vocabulary; the words of both are counted together."""
+    """The feature that owns the vocabulary; both features' words are counted together."""
 
 
 def _form(value: Any) -> str:
-    """Names the form of a `vocabulary`: a size, unless it is a mapping or looks like a path."""
+    """Names the form of a `vocabulary`: a mapping, what looks like a path, else a size."""
     if isinstance(value, dict | SharedVocabulary):
         return "another feature"
     return "a file" if isinstance(value, str) and ("." in value or "/" in value) else "a size"
@@ -140,41 +124,40 @@ Widths = Annotated[
 
 
 class Tokenized(Feature):
-    """The rules by which a text becomes ids: 0 pads, 1 is unknown, then begin and end where requested, then tokens."""
+    """The rules that map a text to ids: 0 pads, 1 is unknown, then begin and end if requested, then tokens."""
 
     column_type = ColumnType.TEXT
-    contract: ClassVar[type[TextOptions]] = TextOptions
-    description: ClassVar[type[TextDescription]] = TextDescription
+    contract: ClassVar[type[kinds.TextOptions]] = kinds.TextOptions
+    description: ClassVar[type[kinds.TextDescription]] = kinds.TextDescription
     normalize: Literal["none", "nfc", "nfkc"] = "none"
-    """Unicode's normalization form. nfkc also unifies characters that differ in looks alone, such as ﬁ and fi."""
+    """Unicode's normalization form. nfkc also unifies characters that differ only in looks, such as ﬁ and fi."""
     case: Literal["lower", "fold", "keep"] = "lower"
-    """lower: small letters; fold: Unicode's NFKC case folding, which makes ß ss; keep: as it is."""
+    """lower: lower case; fold: Unicode's NFKC case folding, which makes ß ss; keep: unchanged."""
     tokenizer: Literal["words", "whitespace", "characters", "bytes", "wordpiece", "sentencepiece"] = "words"
-    """words: runs of letters, marks, digits and underscores; whitespace: runs between white space; characters: code
-    points; bytes: of UTF-8; wordpiece, sentencepiece: pieces of words, learned from the train split or given."""
+    """words: runs of letters, marks, digits and underscores; whitespace: split at white space; characters: code points;
+    bytes: of UTF-8; wordpiece, sentencepiece: subwords, learned from the train split or given."""
     model: str | None = Field(default=None, min_length=1)
-    """A given model instead of a learned one: a SentencePiece model, or a WordPiece vocabulary, a piece a line."""
+    """A given model instead of a learned one: a SentencePiece model, or a WordPiece vocabulary, a piece per line."""
     model_type: Literal["unigram", "bpe"] = "unigram"
-    """The algorithm by which a SentencePiece model is learned."""
+    """The training algorithm of a SentencePiece model."""
     vocabulary: Vocabulary = 32_000
-    """The number of tokens that have an id of their own; or a file of words, one a line; or {shared_with: FEATURE}."""
+    """The number of tokens with ids; or a file of words, one per line; or {shared_with: FEATURE}."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
-    """A word that the train split holds less often is unknown, and nothing is learned from it."""
+    """The smallest count in the train split for a word to get an id; rarer words are unknown, and not learned from."""
     oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
-    """The number of ids that the unknown tokens share, by their hash: 1 to n."""
+    """The number of ids for unknown tokens, by hash: 1 to n."""
     hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
-    """The number of ids without a vocabulary: every token gets one by its hash."""
+    """The number of ids by the tokens' hash, without a vocabulary."""
     ngrams: Widths = (1,)
-    """The number of consecutive tokens joined into one by a space; with several, all of the first width come first."""
+    """Joins this many consecutive tokens with spaces; with several widths, all of the first come first."""
     begin: bool = False
-    """Whether an id of its own stands before each text."""
+    """Whether a special id precedes each text."""
     end: bool = False
-    """Whether an id of its own stands after each text."""
+    """Whether a special id follows each text."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
-    """The number of ids kept, and the length that a batch is padded to. None: all are kept, and a batch is padded to
-    its longest."""
+    """Keeps this many ids, and pads batches to this length. None: keeps all, and pads to a batch's longest text."""
     truncate: Literal["end", "start"] = "end"
-    """The side of a long text that is cut off."""
+    """The side on which long texts are cut."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -183,39 +166,38 @@ class Tokenized(Feature):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that a shared vocabulary exists, and that its options match."""
+        """Checks a shared vocabulary."""
         if isinstance(self.vocabulary, SharedVocabulary):
             check_shared(self.options(), self.vocabulary.shared_with, features)
 
     @property
     def analyzed(self) -> bool:
-        """Whether the analysis counts its words: they are neither given nor hashed."""
+        """Whether the analysis counts the words: neither given nor hashed."""
         return self.options().counts_words
 
     @property
     def needs_model(self) -> bool:
-        """Whether a tokenizer's model must be there before the graph is made."""
-        return self.tokenizer in MODEL_TOKENIZERS
+        """Whether the graph needs a tokenizer's model."""
+        return self.tokenizer in kinds.MODEL_TOKENIZERS
 
     def files(self) -> dict[str, str]:
-        """Returns the paths of files that decide the stored ids, by option: `model`, or `vocabulary`."""
+        """Returns the paths of given files by option: `model` or `vocabulary`."""
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}
 
-    def options(self, *, is_label: bool = False) -> TextOptions:
+    def options(self, *, is_label: bool = False) -> kinds.TextOptions:
         if isinstance(self.vocabulary, SharedVocabulary):
             return self._make(self.contract, vocabulary=None, shared_with=self.vocabulary.shared_with)
         return self._make(self.contract)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes the vocabulary and the special ids.
+        """Describes vocabulary and special ids by the vocabulary owner's statistics.
 
-        `statistics` is that of the vocabulary's owner: `vocabulary`, `words` and, for a tokenizer's model, `model` and
-        `special_ids` (`pipeline.build.analysis.tokenizers`).
+        They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
         """
         options = self.options()
-        special = SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
-        tokens = BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
+        special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
+        tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._make(
             self.description,
             vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
@@ -230,7 +212,7 @@ class Tokenized(Feature):
         )
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns the description's fields for the form of the stored ids."""
+        """Returns the fields of the description for the stored form."""
         raise NotImplementedError
 
 
@@ -239,17 +221,17 @@ class Text(Tokenized):
 
     kind: Literal["text"]
     keep_length: bool = False
-    """Whether `<feature>_length` is stored: the number of ids before the cut."""
+    """Whether to store `<feature>_length`: the number of ids before cutting."""
     pack: int | None = Field(default=None, ge=1, le=1 << 20, strict=True)
-    """The number of ids that a record of several documents holds. None: each document is a record."""
+    """Packs documents into records of this many ids. None: each document is a record."""
 
     def parts(self) -> tuple[str, ...]:
-        """Names `lengths`, each packed document's, or `length`, with `keep_length`."""
+        """Names `lengths` of packed documents, or `length` with `keep_length`."""
         packed = {"packed": self.pack} if self.pack else {}
-        return tuple(TextDescription.parts_of({"keep_length": self.keep_length, **packed}))[1:]
+        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, **packed}))[1:]
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names the document of each id, `segments`, and its position there, for packed documents."""
+        """Names `segments` and `positions`, each id's document and place in it, for packed documents."""
         return ("segments", "positions") if self.pack is not None else ()
 
     def stored_form(self) -> dict[str, Any]:
@@ -258,18 +240,17 @@ class Text(Tokenized):
 
 
 class Texts(Tokenized):
-    """Several texts a row, such as an image's captions."""
+    """Several texts, such as an image's captions."""
 
-    contract = TextsOptions
-    description = TextsDescription
+    contract = kinds.TextsOptions
+    description = kinds.TextsDescription
     kind: Literal["texts"]
     texts_per_row: int | None = Field(default=None, ge=1, strict=True)
-    """The number of texts that every row must have; any number where it is not given."""
+    """The required number of texts per row; by default any."""
     max_texts: int | None = Field(default=None, ge=1, strict=True)
-    """The number of texts kept, the first ones, and that a batch is padded to. None: all are kept, and a batch is
-    padded to the most of a row."""
+    """Keeps the first texts, and pads batches to this number. None: keeps all, and pads to a batch's longest row."""
     separator: str = Field(default="\n", min_length=1)
-    """The separator of the texts where the source holds them as one string; by default each line is a text."""
+    """The separator if the source holds the texts as one string; by default each line is a text."""
 
     @model_validator(mode="after")
     def _check_texts(self) -> "Texts":
@@ -285,13 +266,13 @@ class Texts(Tokenized):
         return replace(super()._column(), many=True, separator=self.separator, length=self.texts_per_row)
 
     def parts(self) -> tuple[str, ...]:
-        """Names `lengths`, the number of ids of each text."""
+        """Names `lengths`, the ids per text."""
         return ("lengths",)
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names `length`, the number of texts, where rows differ in it."""
+        """Names `length`, the number of texts, if it varies."""
         return ("length",) if self.texts_per_row is None else ()
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns the number of texts of every row, or `varying`."""
+        """Returns the number of texts per row, or `varying`."""
         return {"texts_per_row": self.texts_per_row or "varying"}
