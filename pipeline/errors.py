@@ -87,7 +87,7 @@ def listed(names: Collection[str], most: int = SHOWN_NAMES) -> str:
 
 _MEANINGS = {
     ExitCode.PUBLISHED: "published: a new version is live, or an earlier one is live again; other commands: done",
-    ExitCode.ERROR: "error: one line says what is wrong, and a person has to mend it; `verify`: the version is damaged",
+    ExitCode.ERROR: "error: one line says what is wrong, and a person has to fix it; `verify`: the version is damaged",
     ExitCode.USAGE: "usage: an option or an argument is wrong, or an extra is not installed",
     ExitCode.UP_TO_DATE: (
         "up to date: nothing has changed, or the result equals the live version; nothing was published"

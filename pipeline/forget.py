@@ -96,7 +96,7 @@ def forget(
     """
     store = open_existing(output)
     if latest_of(store) is None:
-        raise OutputError(f"{output} has no live version to forget rows of: the list is unchanged")
+        raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
         before = len(read_forgotten(store).keys)
         changes["keys"] = len(add_forgotten(store, keys).keys) - before

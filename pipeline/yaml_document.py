@@ -120,7 +120,7 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
                 key.tag = STRING
     total = 1 + sum(_count(part, where, counted) for part in inner)
     if total - len(counted) > MOST_COPIES:
-        raise SpecError(f"{where}:{line}: aliases expand this to {total:,} values: write out the values")
+        raise SpecError(f"{where}:{line}: aliases make {total:,} values of this: write out the values")
     if isinstance(node, yaml.MappingNode):
         _check_keys([key for key, _ in node.value if key.tag != MERGE], where)
     counted[id(node)] = total

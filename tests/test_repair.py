@@ -146,7 +146,7 @@ def test_a_shard_is_not_built_with_a_damaged_graph(folder: Path, once: tuple[Pat
     flip(folder / SHARD)
     flip(folder / "transform_fn/saved_model.pb")
     report = mend(folder, once[2])
-    assert_names(report.unrepaired[0], "transform_fn/saved_model.pb: ", "rebuild")
+    assert_names(report.unrepaired[0], "transform_fn/saved_model.pb: ", "build again")
     assert_names(report.unrepaired[1], "graph", "transform_fn/saved_model.pb: ", "SHA-256")
 
 
@@ -201,7 +201,7 @@ def test_without_a_spec_a_shard_stays_as_it_is(tmp_path: Path) -> None:
     flip(folder / "serving/saved_model.pb")
     report = mend(folder, None)
     model, shard = report.unrepaired
-    assert_names(model, "serving/saved_model.pb: ", "rebuild")
+    assert_names(model, "serving/saved_model.pb: ", "build again")
     assert_names(shard, "small-train.tfrecord-00001-of-00004", "--spec dataset.yaml")
     assert not report.is_whole
 

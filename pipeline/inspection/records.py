@@ -128,7 +128,7 @@ def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_P
     records = manifest.splits[split].records
     for position in positions:
         if not 0 <= position < records:
-            raise DatasetError(f"the split '{split}' has {records:,} records, numbered from 0: {position:,} is not one")
+            raise DatasetError(f"the split '{split}' has no record {position:,}: its {records:,} are numbered from 0")
         _, shard, first = shards[int(np.searchsorted(ends, position, side="right"))]
         yield _Part(split, shard, first, np.array([position - first]))
 

@@ -70,9 +70,9 @@ def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | No
     own = [number for number in numbers if _shard(manifest, number).version is None]
     files = {path: number for number in own for path in _files(manifest, number)}
     others = sorted(file for file in findings.counts if file not in files and file in manifest.files)
-    reasons = [f"{file}: only a build makes it: rebuild, or copy it from elsewhere" for file in others]
+    reasons = [f"{file}: only a build makes it: build again, or copy it from elsewhere" for file in others]
     foreign = {path for number in numbers for path in inner_paths(_shard(manifest, number))} - files.keys()
-    advice = "it is in another version's folder: repair that version, or rebuild"
+    advice = "it is in another version's folder: repair that version, or build again"
     reasons += [f"{file}: {advice}" for file in sorted(findings.counts.keys() & foreign)]
     damaged = sorted({files[file] for file in findings.counts if file in files})
     shards = [number for number in damaged if _shard(manifest, number).file in findings.counts]

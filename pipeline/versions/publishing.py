@@ -57,7 +57,7 @@ def check_output(output: str) -> None:
     shown = [name for name in entries if not name.startswith(".") and name != "lost+found"]
     if shown and not OURS & set(entries):
         some = ", ".join(shown[:SHOWN]) + (", …" if len(shown) > SHOWN else "")
-        raise OutputError(f"the output {output} holds {some} instead of a dataset: give a new or empty folder")
+        raise OutputError(f"the output {output} holds {some} instead of a dataset: give a new folder, or an empty one")
     if LATEST_FILE in entries and not store.exists(LATEST_FILE):
         raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
 
