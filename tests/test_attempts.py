@@ -154,7 +154,7 @@ def flink_build(folder: Path, *beam_options: str) -> list[str]:
 
 def test_a_build_on_flink_cancels_the_job_of_a_dead_driver(folder: Path) -> None:
     notes = flink_build(folder, "--parallelism=2")
-    assert any(note.startswith("the Flink job 0000") and note.endswith("was cancelled") for note in notes)
+    assert any("cancelled" in note and "0000" in note for note in notes)
 
 
 def test_options_that_nobody_knows_are_refused(folder: Path) -> None:

@@ -241,5 +241,5 @@ def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: py
 
 def test_a_first_version_has_none_before_it(tmp_path: Path) -> None:
     write_version(tmp_path)
-    with raises(DatasetError, tmp_path, f"before {VERSION}"):
+    with raises(DatasetError, tmp_path, "before", VERSION):
         report_commands.diff(str(tmp_path))

@@ -65,8 +65,10 @@ STEPS = {
     "look: a bucket is done": Step("recordmill.pipeline.build.summaries.look", "Look.merge", when="after"),
     "look: done": Step("recordmill.pipeline.build.summaries.look", "Look.finish", when="after"),
     "training": Step("recordmill.pipeline.build.summaries.words", "train"),
-    "analysis": Step("recordmill.pipeline.build.analysis.graph", "pack_graph"),
-    "analysis reported": Step("recordmill.pipeline.build.analysis.graph", "write_report", when="after"),
+    "analysis": Step("recordmill.pipeline.build.analysis.graph", "graph.pack_graph"),
+    "analysis reported": Step(
+        "recordmill.pipeline.build.analysis.graph", "reports.write_report", when="after", argument="reports/analysis"
+    ),
     "shard: opened": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter.__enter__", 2, "after"),
     "shard: half written": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter.write", 2, "half"),
     "shard: index renamed": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter._write_index", 2, "after"),
@@ -75,10 +77,10 @@ STEPS = {
     "publishing: serving": Step("recordmill.pipeline.build.make_version", "export_serving", when="after"),
     "publishing: assembling": Step("recordmill.pipeline.build.publish.assemble", "clear", when="after"),
     "publishing: export copied": Step("recordmill.pipeline.build.publish.assemble", "shutil.copytree", when="after"),
-    "publishing: manifest written": Step(LOCAL, "write_atomically", when="after", argument="dataset.json"),
+    "publishing: manifest written": Step(LOCAL, "paths.write_atomically", when="after", argument="dataset.json"),
     "publishing: version renamed": Step(LOCAL, "os.rename", when="after", argument="/versions/"),
-    "publishing: before LATEST": Step(LOCAL, "write_atomically", argument="LATEST"),
-    "publishing: after LATEST": Step(LOCAL, "write_atomically", when="after", argument="LATEST"),
+    "publishing: before LATEST": Step(LOCAL, "paths.write_atomically", argument="LATEST"),
+    "publishing: after LATEST": Step(LOCAL, "paths.write_atomically", when="after", argument="LATEST"),
     "publishing: before the sweep": Step("recordmill.pipeline.build.attempt.places", "Run.remove"),
 }
 JOB = "a job begins"
