@@ -273,6 +273,7 @@ ANNOTATIONS: dict[str, tuple[Bound, Callable[[int], object]]] = {
 }
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("case", ANNOTATIONS)
 def test_annotations_at_a_bound_are_read_and_beyond_it_are_not(case: str) -> None:
     bound, made = ANNOTATIONS[case]

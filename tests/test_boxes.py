@@ -103,6 +103,7 @@ def check_things(options: Boxes, of: Image, orientations: range) -> None:
         np.testing.assert_allclose(box, expected, atol=1e-6)
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("oriented", ["upright", "file"])
 @pytest.mark.parametrize("unit", ["absolute", "relative"])
 @pytest.mark.parametrize("order", ORDERS)
@@ -110,6 +111,7 @@ def test_every_way_to_give_a_box_of_every_orientation(order: str, unit: str, ori
     check_things(feature(order=order, unit=unit, oriented=oriented), image_feature(size=(32, 32)), range(1, 9))
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     "keys",
     [

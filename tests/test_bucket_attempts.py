@@ -88,6 +88,7 @@ def test_rows_on_their_way_to_a_bucket_are_for_nobody_else_on_this_machine(outpu
     assert stat.S_IMODE(Path(again(output, tmp_path).folder).stat().st_mode) == 0o700
 
 
+@pytest.mark.nightly
 def test_late_writers_land_where_nobody_looks_or_write_the_same(output: str, tmp_path: Path) -> None:
     first = again(output, tmp_path)
     work(first, 0)
@@ -134,6 +135,7 @@ def plans(output: str) -> list[str]:
     return [name for name in open_bucket(output).sizes(".building") if name.endswith("/reports/plan.json")]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("analyzed", [True, False])
 def test_an_attempt_that_is_half_removed_is_none(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, analyzed: bool
@@ -154,6 +156,7 @@ def test_an_attempt_that_is_half_removed_is_none(
         assert third.workspace.read("digests/shard-000000.arrow") == b"digests"
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "remove",
     [lambda output, run: prune(output, None, building=run.folder), lambda _, run: run.remove()],
@@ -172,6 +175,7 @@ def test_nothing_is_kept_of_an_attempt_whose_removal_was_killed(
     assert again(output, tmp_path).kept is None
 
 
+@pytest.mark.nightly
 def test_an_attempt_that_is_half_copied_is_none(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = again(output, tmp_path)
     work(first, 0)
@@ -190,6 +194,7 @@ def test_an_attempt_that_is_half_copied_is_none(output: str, tmp_path: Path, mon
     assert_names(again(output, tmp_path).kept, "transform graph", "1 of 3 shards")
 
 
+@pytest.mark.nightly
 def test_other_chunks_begin_another_version(output: str, tmp_path: Path) -> None:
     first = again(output, tmp_path)
     work(first, 0)

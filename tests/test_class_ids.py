@@ -109,6 +109,7 @@ def vocabulary_of(published: Published) -> Path:
     return Path(published.folder) / "transform_fn/assets/animal.vocabulary.txt"
 
 
+@pytest.mark.nightly
 def test_ids_that_another_build_gives_meanwhile_are_not_given_again(tmp_path: Path) -> None:
     output = Output(tmp_path)
     first = output.build("cat red,dog red")

@@ -269,6 +269,7 @@ features:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_served_is_what_was_trained(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()

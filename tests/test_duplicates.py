@@ -149,6 +149,7 @@ def by_text(tables: Sequence[pa.Table], form: str = "@split") -> dict[bytes, set
     return found
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_duplicates_never_straddle_splits_under_same_split(tmp_path: Path, seed: int) -> None:
     rows = rows_of(seed)

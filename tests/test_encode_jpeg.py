@@ -24,6 +24,7 @@ def stored(images: list[bytes], **given: Any) -> tuple[list[bytes], list[bytes]]
     return parts[""].numpy().tolist(), [as_jpeg(data, image) for data in parts[UNENCODED].numpy().tolist()]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "given",
     [

@@ -87,6 +87,7 @@ def differing(op: Callable[[tf.Tensor], list[Any]], reference: Callable[[str], A
     return [ascii(text) for text, one in zip(texts, found, strict=True) if one != reference(text)]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", CLEANED)
 def test_cleaning_keeps_every_character(name: str) -> None:
     given, reference = CLEANED[name]
@@ -98,6 +99,7 @@ def test_cleaning_keeps_every_character(name: str) -> None:
     assert differing(op, reference) == []
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", TOKENS)
 def test_tokens_hold_every_character(name: str) -> None:
     def op(texts: tf.Tensor) -> list[list[Any]]:

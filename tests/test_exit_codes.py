@@ -36,6 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -292,6 +292,7 @@ def test_later_builds_leave_the_rows_out_and_reconcile(tmp_path: Path) -> None:
     assert versions_with(output, read_forgotten(open_store(output))) == {first.version: 1}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_next_build_reads_the_spans_that_held_the_rows_and_keeps_the_others(tmp_path: Path) -> None:
     def write(day: str) -> None:

@@ -174,6 +174,7 @@ def test_a_bad_day_among_good_ones_is_held_back(tmp_path: Path) -> None:
     assert build(load_spec(str(spec)), output).went_live
 
 
+@pytest.mark.nightly
 def test_a_version_that_is_judged_again_is_named(tmp_path: Path) -> None:
     """One that was live before by `rollback`, since only one that never was can be approved."""
     output, rows, gate = str(tmp_path / "out"), tmp_path / "rows.jsonl", "gate: {min_rows: 1, rows_lost: 0.1}\n"

@@ -358,6 +358,7 @@ def marked(cases: list[Case]) -> Iterator[Any]:
         yield pytest.param(case, id=re.sub(r"[^\w%]+", "-", f"{case.world} {case.name} {case.breaches}"), marks=marks)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("case", [*marked(BAD), *marked(GOOD)])
 def test_a_night(worlds: Callable[[str], World], tmp_path: Path, case: Case) -> None:
     world = worlds(case.world).copied(tmp_path / "world")

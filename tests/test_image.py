@@ -140,6 +140,7 @@ def test_tfds_takes_an_image_of_any_size(keys, dimensions, form):
 FILES = [saved(), saved(form="PNG"), saved(PIXELS[::2])]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(("how", "magics"), [("png", [b"\x89PNG"] * 3), ("raw", None)])
 def test_png_and_raw_keep_every_pixel(how, magics, channels):
@@ -149,6 +150,7 @@ def test_png_and_raw_keep_every_pixel(how, magics, channels):
     np.testing.assert_array_equal(read(stored, store=how, channels=channels), pixels)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_auto_keeps_the_sources_format(channels):
     files = [*FILES, saved(form="WEBP"), saved(form="BMP")]
@@ -208,6 +210,7 @@ def test_the_manifest_leaves_rgb_out():
         ImageDescription.from_json({**json, "channel_order": "hsv"})
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("how", ["auto", "jpeg", "png", "raw", "original"])
 def test_no_rows_are_no_images(how):
     stored = stored_parts([], store=how)
@@ -248,6 +251,7 @@ def test_a_stored_image_of_another_size_is_an_error(how):
         read(stored, store=how)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("keys", "parts"),
     [
@@ -272,6 +276,7 @@ def test_a_stored_image_is_a_string_and_its_parts(keys, parts):
 # Sizes of their own
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("how", ["png", "original"])
 @pytest.mark.parametrize(
     ("keys", "sides"),
@@ -298,6 +303,7 @@ def test_a_batch_is_as_large_as_its_largest_with_zeros_around(how, keys, sides, 
         assert not got[:, width:].any()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["auto", "original"])
 def test_no_rows_have_no_size(how):
     keys = {"size": None, "fit": "none", "store": how}
@@ -308,6 +314,7 @@ def test_no_rows_have_no_size(how):
 # Originals
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP", "TIFF"])
 def test_an_original_stays_as_it_is_and_is_turned_when_it_is_read(form):
     data = decodable(saved(form=form) if form == "BMP" else turned(form, 6), asdict(options()))
@@ -341,6 +348,7 @@ def test_a_missing_image_is_zeros(how):
     assert not ready[""][1].numpy().any()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["auto", "original"])
 def test_a_missing_image_has_no_size_of_its_own(how):
     keys = {"optional": True, "store": how, "size": None, "fit": "none"}
@@ -378,6 +386,7 @@ def test_the_sides_of_anything_are_no_error(start, data):
     assert image.geometry(tf.constant([start + data])).shape == (1, 3)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("keys", [{"size": (300, 300)}, {"size": None, "shorter_side": 30}])
 def test_pixel_sums_are_exact(channels, keys):

@@ -55,6 +55,7 @@ def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, A
     return parts[""].numpy().tolist(), image.features(options.describe(statistics), parts)[""].numpy()
 
 
+@pytest.mark.first(3)
 @BOTH_WAYS
 @pytest.mark.parametrize(
     "keys",
@@ -85,6 +86,7 @@ def test_every_image_is_an_images_with_zeros_after_the_last(run: Run, keys: dict
     assert ready["length"].numpy().tolist() == [2, 0, 1]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("keys", "wide", "lengths"), [({"max_length": 1}, 1, [1, 0, 1]), ({"max_length": 4}, 4, [2, 0, 1])]
 )
@@ -108,6 +110,7 @@ def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
     assert {part: tensor.shape.as_list() for part, tensor in ready.items()} == {"": [2, 2, 6, 8, 3]}
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("how", ["auto", "raw"])
 @pytest.mark.parametrize(("rows", "max_length", "shape"), [(0, None, [0, 0]), (1, None, [1, 0]), (1, 3, [1, 3])])
 def test_no_images(rows: int, max_length: int | None, shape: list[int], how: str) -> None:

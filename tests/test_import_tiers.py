@@ -269,6 +269,7 @@ finally:
 """
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("arguments", "said", "heavy"),
     [

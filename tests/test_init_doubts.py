@@ -120,8 +120,8 @@ def samples_of_images(folder: Path) -> None:
 
 
 def pixels(folder: Path) -> None:
-    head = ",".join(["label", *(f"pixel{n}" for n in range(784))])
-    rows = [",".join(map(str, [n % 10, *(n * k % 256 for k in range(784))])) for n in range(3)]
+    head = ",".join(["label", *(f"pixel{n}" for n in range(120))])
+    rows = [",".join(map(str, [n % 10, *(n * k % 256 for k in range(120))])) for n in range(3)]
     write(folder / "data/train.csv", "\n".join([head, *rows, ""]))
 
 
@@ -175,7 +175,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("bytes by row", rows_of_bytes, "data",
      [["column 'image'", "30 distinct values", "`split_by: {group: image}`"]], []),
     ("images by sample", samples_of_images, "a.tar", [["column 'jpg;png'", "first", "`column`"]], []),
-    ("pixels", pixels, "data", [["columns pixel…", "784", "`array`"]], []),
+    ("pixels", pixels, "data", [["columns pixel…", "120", "`array`"]], []),
     ("lists of ends", lists_of_sides(["b/xmin", "b/ymin", "b/xmax", "b/ymax"]), "data/a.jsonl",
      [["columns b/xmin, b/ymin, b/xmax, b/ymax", "a column `boxes`"]], []),
     ("in any naming", lists_of_sides(["links", "oben", "rechts", "unten"]), "data/a.jsonl",

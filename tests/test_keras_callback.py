@@ -76,6 +76,7 @@ def assert_equal(found: list[Any], expected: list[Any]) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("killed", "every", "step", "epoch"),
     [((0, 3), 2, 4, 0), ((1, 2), None, 5, 1), ((2, 4), 2, 14, 2)],
@@ -144,6 +145,7 @@ def test_an_endless_input_is_counted_through(dataset: Path, tmp_path: Path) -> N
     assert load_state(tmp_path)["step"] == 10 + 2 * 7
 
 
+@pytest.mark.nightly
 def test_keras_own_backup_goes_on_at_an_epoch(dataset: Path, tmp_path: Path) -> None:
     def fitted(*callbacks: Any) -> list[Any]:
         train = training(dataset)

@@ -52,6 +52,7 @@ def expected(model: Any) -> tuple[Any, float, float]:
     return logits, float(losses.mean()), float((logits.argmax(1) == labels).mean())
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("how", COMPILED)
 def test_figures_are_those_without_padding(how: str, face: str, dataset: Dataset, model: Any) -> None:

@@ -303,6 +303,7 @@ def test_pixels_of_workers_add_up(tmp_path: Path) -> None:
     assert pixels.result([]) == {"image": {"mean": [0.0] * 3, "variance": [1.0] * 3, "images": 0}}
 
 
+@pytest.mark.first(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("top_k", "minimum"), [(None, 1), (4, 1), (None, 2)])
 def test_words_come_in_the_order_of_stock_tensorflow_transform(tmp_path: Path, top_k: int | None, minimum: int) -> None:

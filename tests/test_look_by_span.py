@@ -115,6 +115,7 @@ def test_kept_sums_and_those_of_new_rows_are_exactly_those_of_all_rows(days: Pat
         ]
 
 
+@pytest.mark.nightly
 def test_a_frozen_build_learns_of_the_new_rows_alone_and_still_adds_all_up(days: Path, tmp_path: Path) -> None:
     whole, chunks = planned_look(tmp_path / "whole", SPEC.replace("FOLDER", str(days)))
     look_at(whole, chunks)

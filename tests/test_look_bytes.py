@@ -142,6 +142,7 @@ def test_images_that_a_key_is_made_of_are_read(tmp_path: Path) -> None:
         assert read >= BYTES
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_build_that_passes_over_images_has_the_bytes_of_the_local_one(tmp_path: Path) -> None:
     write_parquet(tmp_path, [NULL, NOTHING, PATH, OUTSIDE, *(inside(image) for image in IMAGES[4:])])

@@ -129,6 +129,7 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
     assert Manifest.from_json(json.loads(manifest.to_text())) == manifest
 
 
+@pytest.mark.nightly
 def test_a_manifest_of_100_000_shards_opens(tmp_path: Path) -> None:
     count = 100_000
     named = (shard_names("photos", "train", shard, count) for shard in range(count))

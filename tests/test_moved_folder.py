@@ -149,6 +149,7 @@ class _KilledError(Exception):
     """The build is killed."""
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_build_that_was_killed_goes_on_where_it_is_moved_to(tmp_path: Path) -> None:
     """Keeps all shards and opens 0 images, as their digests are cached; a copy's files are digested again."""

@@ -376,6 +376,7 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
     assert not first.exists()
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "command",
     [

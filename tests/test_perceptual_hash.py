@@ -47,6 +47,7 @@ COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
 }
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("copy", COPIES)
 def test_a_copy_looks_like_its_original(copy: str) -> None:
     form = "TIFF" if copy == "CMYK" else "PNG"

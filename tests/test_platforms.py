@@ -22,6 +22,7 @@ print(len(list(dataset.records("test", limit=2))))
 """
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize(
     "without",
     [

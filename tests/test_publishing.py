@@ -174,6 +174,7 @@ def check_eight(output: str) -> None:
         assert len(store.sizes(f"versions/{one.version}")) == 3
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
 def test_two_publish_to_a_bucket_one_after_the_other(tmp_path: Path, name: str) -> None:
     with STORES[name](tmp_path) as output:
@@ -272,6 +273,7 @@ def test_an_upload_that_was_cut_off_is_no_version_and_goes(
         assert build_folders.uploads(store) == {}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
 @pytest.mark.parametrize("taken", ["lease", "file"])
 def test_a_build_that_is_overtaken_just_before_its_manifest_takes_it_back(
@@ -292,6 +294,7 @@ def test_a_build_that_is_overtaken_just_before_its_manifest_takes_it_back(
         assert not store.exists("LATEST")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", emulators.EVERY_BUCKET)
 def test_the_manifest_of_a_build_that_was_overtaken_is_replaced(tmp_path: Path, name: str) -> None:
     with STORES[name](tmp_path) as output:

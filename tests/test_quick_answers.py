@@ -82,6 +82,7 @@ def build(folder: Path, output: str = "out", before: str = "") -> tuple[int, str
     return done.returncode, done.stderr
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("output", "change", "facts"),
     [
@@ -101,6 +102,7 @@ def test_a_mistake_is_reported(folder: Path, output: str, change: tuple[str, str
     assert not (folder / "out").exists()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("source", "message"),
     [("gone.jsonl", "SourceError: "), ("rows.jsonl", "ImportError: apache_beam is loaded")],

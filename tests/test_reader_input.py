@@ -142,6 +142,7 @@ def test_epochs_in_one_iteration_are_those_of_several(dataset: Dataset, form: An
     assert [keys(iter([next(batches)]))[0] for _ in range(9)] == keys(one.as_numpy())
 
 
+@pytest.mark.first(6)
 @pytest.mark.parametrize("step", [0, 1, 3, 4, 8, 11])
 def test_a_resumed_input_goes_on_with_the_batches_that_would_have_come(step: int, dataset: Dataset, form: Any) -> None:
     whole = list(dataset.training_input(batch_size=3, epochs=4, seed=3, with_key=True).as_numpy())
@@ -237,6 +238,7 @@ def test_a_state_of_another_global_batch_is_refused(dataset: Dataset) -> None:
         dataset.training_input(batch_size=3, seed=1).resume(state)
 
 
+@pytest.mark.first(10)
 @pytest.mark.parametrize("records", [0, 1, 2, 3, 7])
 @pytest.mark.parametrize("hosts", [1, 2, 3])
 def test_evaluation_is_complete_on_every_host(records: int, hosts: int, dataset: Dataset, form: Any) -> None:

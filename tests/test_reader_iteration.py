@@ -75,6 +75,7 @@ def forked(action: Callable[[], object]) -> str:
     return said
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_a_forked_process_is_refused_and_its_parent_loses_nothing(name: str, dataset: Dataset) -> None:
     begin, how = FORMS[name]

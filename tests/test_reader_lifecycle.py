@@ -51,6 +51,7 @@ ENDS: dict[str, Callable[[Any], None]] = {
 }
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("options", [{"threads": 3}, {"workers": 2}], ids=["threads", "workers"])
 @pytest.mark.parametrize("end", ENDS)
 def test_an_iteration_lets_go_of_everything(end: str, options: dict[str, int], dataset: Dataset) -> None:

@@ -142,6 +142,7 @@ def test_epochs_are_shuffled_anew_by_the_seed(dataset: Dataset) -> None:
     assert len(list(endless.take(7))) == 7
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "split", ["train", "train[3:8]", "train[2:5]+validation[:50%]", "train[:2]+train[:2]", "test", "train[4:4]"]
 )

@@ -231,6 +231,7 @@ def test_a_block_is_read_once(shards: list[ShardFile], fetched: list[int]) -> No
     assert sum(fetched) > 1.5 * sum(shard.bytes for shard in shards)  # without blocks, what lies between comes along
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("blocks", [[], [0], [0, 250], [7, 300, 599], range(RECORDS)])
 def test_any_blocks(shards: list[ShardFile], fetched: list[int], blocks: Any) -> None:
     records = Records(shards, np.array(blocks, np.int64))
@@ -244,6 +245,7 @@ def test_any_blocks(shards: list[ShardFile], fetched: list[int], blocks: Any) ->
     assert fetched == []
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("hosts", [1, 4, 8])
 def test_hosts_together_fetch_each_byte_once(
     hosts: int, shards: list[ShardFile], fetched: list[int], tmp_path: Path

@@ -153,6 +153,7 @@ def channels() -> set[str]:
     return {target for target in opened if target.startswith(("socket:", "/dev/shm/", "/memfd:"))}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("end", [lambda batches: batches.close(), lambda batches: None, lambda batches: list(batches)])
 def test_nothing_is_left_when_the_iterator_ends(end: Callable[[Any], Any]) -> None:
     gc.collect()

@@ -129,6 +129,7 @@ def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], t
     assert_names(unchecked, "training = serving", "inputs")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_shard_that_comes_out_otherwise_is_not_taken(folder: Path, once: tuple[Path, Path, Spec]) -> None:
     """The manifest says that other bytes were there."""
@@ -150,6 +151,7 @@ def test_a_shard_is_not_built_with_a_damaged_graph(folder: Path, once: tuple[Pat
     assert_names(report.unrepaired[1], "graph", "transform_fn/saved_model.pb: ", "SHA-256")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_raw_rows_are_served_as_their_records_are_read(folder: Path, once: tuple[Path, Path, Spec]) -> None:
     report = with_parity(verify(str(folder)), once[2], rows=1000)
@@ -165,6 +167,7 @@ def change_price(written: list[bytes]) -> None:
     written[1] = frame(example.SerializeToString(deterministic=True))
 
 
+@pytest.mark.first(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "facts"),

@@ -109,6 +109,7 @@ def test_other_inputs_go_live_and_the_same_ones_still_wait(output: str, tmp_path
     assert made.held(7).manifest.version == third.manifest.version
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("gone", ["rejected", "pruned", "deleted"])
 def test_what_is_gone_is_made_again_and_not_live(tmp_path: Path, gone: str) -> None:
     output = str(tmp_path / "out")
@@ -129,6 +130,7 @@ def test_what_is_gone_is_made_again_and_not_live(tmp_path: Path, gone: str) -> N
     assert [version.manifest.version for version in list_versions(output)] == [first]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("analysis", ["refresh", "frozen"])
 def test_a_day_that_was_rolled_back_waits_and_the_next_one_does_not(tmp_path: Path, analysis: str) -> None:
     output, rows = str(tmp_path / "out"), tmp_path / "data"
@@ -153,6 +155,7 @@ def test_a_day_that_was_rolled_back_waits_and_the_next_one_does_not(tmp_path: Pa
     assert night(3).went_live
 
 
+@pytest.mark.nightly
 def test_files_that_are_touched_undo_no_rollback(tmp_path: Path) -> None:
     made = Output(tmp_path, str(tmp_path / "out"))
     first, second = (made.build(count).manifest.version for count in (5, 6))
@@ -173,6 +176,7 @@ def test_a_pointer_of_before_is_read_and_one_without_rollbacks_has_no_new_field(
     assert Latest.from_json(json.loads(held.to_text())) == held
 
 
+@pytest.mark.nightly
 def test_a_rollback_to_a_newer_version_holds_nothing_back(tmp_path: Path) -> None:
     made = Output(tmp_path, str(tmp_path / "out"))
     first, second = (made.build(count).manifest.version for count in (5, 6))
@@ -185,6 +189,7 @@ def test_a_rollback_to_a_newer_version_holds_nothing_back(tmp_path: Path) -> Non
     assert made.live == first
 
 
+@pytest.mark.nightly
 def test_what_only_a_rollback_holds_back_goes_when_the_inputs_of_the_live_version_are_back(tmp_path: Path) -> None:
     made = Output(tmp_path, str(tmp_path / "out"))
     first, second = (made.build(count).manifest.version for count in (5, 6))

@@ -54,6 +54,7 @@ def shown(capsys: pytest.CaptureFixture[str], output: str, key: str) -> list[str
     return [line.strip() for line in capsys.readouterr().out.splitlines()[2:]]
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("path", ["{span}/*.jsonl", "*/*.jsonl"])
 def test_the_file_and_line_of_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str) -> None:
     output, file = days(tmp_path, path), tmp_path / "rows/tuesday/a.jsonl"
@@ -76,6 +77,7 @@ def test_the_file_and_line_of_a_record(tmp_path: Path, capsys: pytest.CaptureFix
     assert_names(line, "/dataset.yaml", "no row")
 
 
+@pytest.mark.nightly
 def test_a_record_whose_row_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         (tmp_path / "images" / name).mkdir(parents=True)

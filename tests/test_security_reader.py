@@ -134,6 +134,7 @@ FILES = ("LATEST", "forgotten.json", f"versions/{VERSION}/dataset.json")
 HOSTILE = ("../../victim/outside", "a\0b", "x" * 5000, "https://127.0.0.1:1/x", "{place}/victim/outside", "\udc80", "")
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("all_texts", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("how", ["as_numpy", "vocabulary", "records"])

@@ -129,6 +129,7 @@ FILES = {
 FORGOTTEN = Forgotten({"0" * 48: "2026-11-20T12:00:00Z"}).to_text()
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("step", [40, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
 @pytest.mark.parametrize("file", FILES)
 def test_no_value_leads_a_command_out_of_its_target(
@@ -169,6 +170,7 @@ def test_a_name_that_becomes_a_path_is_checked_where_a_manifest_is_read(what: st
         Manifest.from_json(manifest)
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("what", NAMES)
 def test_no_name_leads_a_command_out_of_its_target(what: str, place: Path, good: Path) -> None:
     manifest = json.loads((good / FILES["dataset.json"]).read_text())

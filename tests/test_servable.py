@@ -196,6 +196,7 @@ FORMS = {
 FIRST = ("a list", "parts", "a subclass", "a sequence", "pixels as numbers")
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
     "form", [pytest.param(name, marks=[pytest.mark.nightly] * (name not in FIRST)) for name in FORMS]
 )
@@ -322,6 +323,7 @@ def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
     assert given["scores"].numpy()[:, 0].min() >= 1 / 3
 
 
+@pytest.mark.nightly
 def test_a_model_of_cropped_images_says_how_they_are_made(dataset: Dataset) -> None:
     from recordmill.keras import servable
 

@@ -169,6 +169,7 @@ def test_a_prune_that_is_killed_anywhere_breaks_nothing(
     assert notes(bucket) == rows
 
 
+@pytest.mark.nightly
 def test_a_version_of_a_newer_format_keeps_all_that_it_may_need(bucket: str) -> None:
     store, name = open_store(bucket), f"versions/{THIRD}/dataset.json"
     content = store.read_tagged(name)
@@ -189,6 +190,7 @@ def test_what_is_held_for_a_build_stays_with_all_that_it_needs(output: str, tmp_
         publish(output, tmp_path, "20261124T000000Z-eeee0000", keep=())
 
 
+@pytest.mark.nightly
 def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_path: Path) -> None:
     live = publishing.live_manifest(bucket)
     assert live is not None

@@ -134,6 +134,7 @@ def check_as_full(folder: Path, published: Published, name: str, format_: str = 
     assert Path(published.folder, profile).read_bytes() == Path(full.folder, profile).read_bytes()
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     "format_", [pytest.param(name, marks=[pytest.mark.nightly] * (name == "image_folder")) for name in FORMATS]
 )
@@ -227,6 +228,7 @@ def test_a_build_of_one_span_leaves_the_others_changes_to_the_next(tmp_path: Pat
     check_as_full(data, after, "full")
 
 
+@pytest.mark.nightly
 def test_a_span_that_held_a_forgotten_row_is_not_kept(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write(data, {"a": [*range(20)], "b": [*range(30)]})
@@ -254,6 +256,7 @@ def test_a_span_that_lost_a_file_is_read_again(tmp_path: Path) -> None:
     check_as_full(data, after, "full")
 
 
+@pytest.mark.nightly
 def test_a_version_without_spans_is_followed_by_one_with_them(tmp_path: Path) -> None:
     data, days = tmp_path / "data", {"a": [*range(20)], "b": [*range(20, 60)]}
     write(data, days)
@@ -267,6 +270,7 @@ def test_a_version_without_spans_is_followed_by_one_with_them(tmp_path: Path) ->
         assert after.manifest.rows["read"] == 61 + night
 
 
+@pytest.mark.nightly
 def test_a_build_that_was_cut_off_goes_on_with_its_spans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, days, notes = tmp_path / "data", {"a": [*range(40)], "b": [*range(30)]}, list[str]()
     write(data, days)
@@ -350,6 +354,7 @@ def test_files_that_were_added_are_read_alone(tmp_path: Path, format_: str) -> N
     assert records(compacted) == records(full)
 
 
+@pytest.mark.nightly
 def test_a_touched_file_that_was_added_is_not_read_again(tmp_path: Path) -> None:
     data, days = tmp_path / "data", {"a": [*range(20)], "b": [*range(20, 60)]}
     write(data, {"a": days["a"]})
@@ -400,6 +405,7 @@ def test_a_span_alone_is_not_put_together(tmp_path: Path) -> None:
         build_days(tmp_path / "data", "out", spans=("a",), compact=True)
 
 
+@pytest.mark.nightly
 def test_a_file_beside_the_folders_of_images_is_no_span(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write(data, {"a": [*range(20)], "b": [*range(30)]}, "image_folder")
@@ -439,6 +445,7 @@ def test_a_day_without_rows_is_left_out(tmp_path: Path) -> None:
         build_days(data, "out")
 
 
+@pytest.mark.nightly
 def test_a_caption_without_its_image_is_no_span(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write(data, {"a": [*range(20)]}, "image_folder")

@@ -205,6 +205,7 @@ def test_editors_can_explain_every_option() -> None:
     assert [name for name, option in options if not option.get("description")] == []
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("option", "types"),
     [

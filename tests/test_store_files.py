@@ -129,6 +129,7 @@ def test_a_folder_is_its_very_prefix(bucket: FakeBucket, path: str, is_there: bo
     assert StoreFiles(LocalFiles()).is_folder(path) == is_there
 
 
+@pytest.mark.first(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("key", ["j//rows.jsonl", "/rows", "a/./rows", "a/../rows", "rows/", "../rows"])
 def test_an_object_is_read_by_its_very_key(key: str) -> None:

@@ -333,6 +333,7 @@ def test_clients_of_s3_are_made_apart_from_boto3s_own_session() -> None:
             assert boto3.DEFAULT_SESSION is None
 
 
+@pytest.mark.first(1)
 @pytest.mark.slow
 def test_as_many_requests_as_a_workspace_sends_at_once_keep_their_connections(
     caplog: pytest.LogCaptureFixture,
@@ -353,6 +354,7 @@ def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 NONE_MATCH, MATCH, DELETION = ("put", "if-none-match"), ("put", "if-match"), ("delete", "if-match")
 
 
+@pytest.mark.first(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("ignored", "named"),

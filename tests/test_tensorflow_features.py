@@ -54,6 +54,7 @@ def test_every_kind_comes_out_as_its_row_says(way: Callable[..., Any], tmp_path:
     assert {name for name, dtype in dtypes.items() if dtype == "float32"} == {"image", "price", "weight"}
 
 
+@pytest.mark.first(8)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("encoding", "dtype"), ENCODINGS)
 def test_images_of_every_encoding(encoding: str, dtype: str, way: Callable[..., Any], tmp_path: Path) -> None:

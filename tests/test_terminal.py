@@ -68,6 +68,7 @@ def test_show_shows_what_steers_and_obeys_none_of_it(hostile: Path) -> None:
         assert f"{name}{SHOWN}" in plain, name
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -46,6 +46,7 @@ IDS = [
 ]
 
 
+@pytest.mark.first(14)
 @BOTH_WAYS
 @pytest.mark.parametrize(("given", "ids"), IDS, ids=[str(given) for given, _ in IDS])
 def test_ids(run: Run, given: dict[str, Any], ids: list[list[int]]) -> None:

@@ -38,6 +38,7 @@ def stored(run: Run, rows: list[list[str]], **given: Any) -> Parts:
     return run(prepared, tf.ragged.constant(rows, tf.string, ragged_rank=1))
 
 
+@pytest.mark.first(4)
 @BOTH_WAYS
 @pytest.mark.parametrize(
     ("given", "ids", "lengths"),

@@ -147,6 +147,7 @@ def test_an_evaluation_gives_the_same_texts_each_time(dataset: Dataset) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("options", [{}, {"masks": True}, {"captions": "first"}, {"text": "ragged"}], ids=str)
 def test_a_native_pipeline_reads_the_same(options: dict[str, Any], dataset: Dataset) -> None:
     given = dataset.evaluation_input("train", batch_size=9, features=["captions", "german"], **options)

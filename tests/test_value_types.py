@@ -143,6 +143,7 @@ def test_every_format_that_holds_any_value_gives_the_table(tmp_path: Path, name:
     assert dict(zip(TABLE, found, strict=True)) == dict(zip(TABLE, expected, strict=True))
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("number", range(len(COLUMNS)), ids=COLUMNS)
 def test_no_line_decides_about_another(tmp_path: Path, number: int) -> None:
     column = list(COLUMNS.values())[number]

@@ -101,6 +101,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.first(6)
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("act", "path"), PLANTED)

@@ -197,6 +197,7 @@ def check_harmless(place: Path, act: Callable[[], object]) -> None:
     assert {*os.listdir(place)} == names
 
 
+@pytest.mark.first(24)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "path",
