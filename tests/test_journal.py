@@ -150,6 +150,13 @@ def test_a_failed_build_has_metrics_too(output: str, tmp_path: Path) -> None:
     assert read_history(output)[-1]["name"] == "d", "a spec that cannot be read names no dataset: the live version does"
 
 
+def test_a_build_of_options_that_contradict_each_other_has_metrics_too(tmp_path: Path) -> None:
+    metrics = tmp_path / "d.prom"
+    with raises(UserError, "--span", "--compact"):
+        build(parse_spec(SPEC), str(tmp_path / "out"), RunOptions(spans=("a",), compact=True, metrics=str(metrics)))
+    assert 'recordmill_build_exit_code{dataset="d"} 1\n' in metrics.read_text()
+
+
 @pytest.mark.slow
 def test_builds_write_their_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.run_options import Listener
+from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.source_reader import SourceError
@@ -21,12 +22,12 @@ from tests.messages import assert_names, raises
 from tests.publish import publish_assembled
 
 
-def build_of(folder: Path, listener: Listener) -> Published:
+def build_of(folder: Path, listener: Listener, options: RunOptions = RunOptions()) -> Published:  # noqa: B008 - frozen
     spec = parse_spec(
         f"name: toys\nsource: {{format: text, path: {folder}/in}}\nsplits: {{train: 1}}\n"
         "features: {text: {kind: text}}\n"
     )
-    return build(spec, str(folder / "out"), listener=listener)
+    return build(spec, str(folder / "out"), options, listener)
 
 
 def error_of_waiting(folder: Path, meanwhile: Callable[[Lease], None]) -> BaseException | None:
@@ -44,6 +45,13 @@ def error_of_waiting(folder: Path, meanwhile: Callable[[Lease], None]) -> BaseEx
 def test_a_mistake_is_reported_before_the_wait(tmp_path: Path) -> None:
     with hold(open_store(str(tmp_path / "out")), BUILD), raises(SourceError, f"{tmp_path}/in"):
         build_of(tmp_path, Listener())
+
+
+def test_a_span_that_no_source_names_is_reported_before_the_wait(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.txt").write_text("text")
+    with hold(open_store(str(tmp_path / "out")), BUILD), raises(SpanError, "--span", "{span}"):
+        build_of(tmp_path, Listener(), RunOptions(spans=("2026-01-01",)))
 
 
 def test_another_dataset_that_came_first_is_not_overwritten(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
-from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.inputs.listings import Listings
 from recordmill.pipeline.build.journal import Journal
 from recordmill.pipeline.build.outcome import GateBreachedError, Published
 from recordmill.pipeline.build.plan.free_space import check_free_space
-from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
@@ -113,8 +112,7 @@ def _leased(build: Build) -> Iterator[tuple[Build, Lease]]:
     def wait(holder: Holder) -> None:
         waited_for.append(holder)
         build.listener.on_note(f"waiting for {holder}, which builds in {output}")
-        with suppress(OutputError, SpanError):  # the other build may mend the output
-            build.plan()  # a mistake is reported at once
+        make_plan(build.spec, build.files, build.options)  # a mistake is reported at once, whatever the output holds
 
     try:
         with leases.hold(open_store(output), leases.BUILD, wait) as lease:

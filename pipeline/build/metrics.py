@@ -16,7 +16,7 @@ HELP = {
     "build_rejected_rows": "Rejected rows of the last build's version, by reason.",
     "build_bytes": "Bytes of the shards of the last build's version.",
     "build_store_requests": "Requests of the last build to object stores, by kind.",
-    "build_store_bytes": "Bytes sent to them and received, by kind.",
+    "build_store_bytes": "Bytes sent to object stores and received, by kind.",
     "build_store_retries": "Retried requests, by kind.",
     "build_store_milliseconds": "Milliseconds of all requests together, by kind.",
     "build_spans": "Spans of the last build's version, built or kept.",

@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import Job
-from recordmill.pipeline.errors import UserError
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
@@ -55,10 +54,6 @@ class RunOptions:
     """The options of the runner `flink`."""
     metrics: str | None = None
     """The file for metrics (OpenMetrics), overwritten at the build's end."""
-
-    def __post_init__(self) -> None:
-        if self.spans and self.compact:
-            raise UserError("--span builds some spans and --compact reads all: give one of them")
 
 
 @dataclass(frozen=True)

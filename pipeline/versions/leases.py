@@ -119,7 +119,10 @@ class Lease:
         if holder is None:
             raise LeaseLostError(f"this process's lease in {self._store.url} is gone: it published no version")
         if holder.token != self._holder.token:
-            raise LeaseLostError(f"{holder} took over in {self._store.url}: this process published no version")
+            raise LeaseLostError(
+                f"this process was silent for so long that {holder} took over in {self._store.url}: "
+                "it published no version"
+            )
 
     def release(self) -> None:
         """Deletes the lease if this process still holds it."""

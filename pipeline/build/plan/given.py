@@ -43,6 +43,8 @@ class Given:
         """Lists everything, without opening a source's file; the arguments and errors are those of `make_plan`."""
         code, feature_files = user_code(spec), digest_files(spec, files)
         inherited = inherit(spec, base, options, feature_files, keeps_spans=keeps_spans)
+        if options.spans and options.compact:
+            raise SpanError("--span builds some spans and --compact reads all: give one of them")
         if options.spans and not spec.has_templates:
             raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
         sources = by_span(spec, files, options.spans, inherited.base, inputs)
