@@ -182,9 +182,7 @@ def _only(given: Given, keys: Keys, sources: tuple[SpanSource, ...], only: tuple
             raise SpanError(f"--span {span}: --compact merged its rows with others': build without --span")
     for span in kept:
         if span in given.inherited.damaged:
-            raise SpanError(
-                f"--span keeps the span {span}, but the live version lacks files of it: build without --span"
-            )
+            raise SpanError(f"--span keeps the span {span}, but files of it are missing: build without --span")
         if base and span_file(span, REPORT) not in base.files:
             raise SpanError(f"--span keeps the span {span}, but rows of it were forgotten: build without --span")
     return SpanChoice(sources, built, kept, base)

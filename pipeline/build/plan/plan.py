@@ -53,8 +53,7 @@ class BuildPlan:
     pack_bytes: int
     limit: int | None = None  # about how many rows a trial version holds; None for a build of all rows
     row_share: float = 1.0  # share of the rows of `chunks` to keep, by key hash
-    gaps: frozenset[int] = frozenset()
-    """Chunks, by index, with unknown line numbers: a trial skips the part of the file before them."""
+    gaps: frozenset[int] = frozenset()  # indexes of a trial's chunks without line numbers: it skips the part before
 
     @property
     def sources(self) -> tuple[SpanSource, ...]:
@@ -143,8 +142,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         del plans  # they are large
         plans = [each.planned(files, max(pack_bytes, chunk_bytes)) for each in sources]
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
-    left_out = note(ODD, sorted(files.left_out()))
-    of_sources = dict.fromkeys(note for plan in plans for note in plan.notes)
+    of_sources = dict.fromkeys(line for plan in plans for line in plan.notes)
     return BuildPlan(
         spec=spec,
         given=given,
@@ -157,7 +155,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         source_bytes=sum(plan.bytes for plan in plans),
         scratch_bytes=sum(map(sizes.of_packed, plans)),
         layout=sizes.layout(spans, _by_span(sources, plans)),
-        notes=[*spans.notes(), *left_out, *of_sources, *given.inherited.notes],
+        notes=[*spans.notes(), *note(ODD, sorted(files.left_out())), *of_sources, *given.inherited.notes],
         roots=tuple(each.reader.image_root(files) for each in sources),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
