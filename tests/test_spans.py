@@ -248,7 +248,7 @@ def test_a_span_that_lost_a_file_is_read_again(tmp_path: Path) -> None:
     shard = next(shard for shard in before.manifest.splits["train"].shards if shard.span == "b")
     for lost in ("spans/a/report.json", shard.file):
         Path(before.folder, lost).unlink()
-    with raises(SpanError, "span a", "lacks files", "build without --span"):
+    with raises(SpanError, "span a", "files of it", "build without --span"):
         build_days(data, "out", spans=("c",))
     after = build_days(data, "out", listener=Listener(on_plan=lambda plan, _: notes.extend(plan.notes)))
     assert (after.is_new, after.built_spans, after.kept_spans) == (True, ("a", "b"), ("c",))
