@@ -37,7 +37,7 @@ class ExitCode(IntEnum):
 class UserError(Exception):
     """An error that the user can fix; the message names the problem, the place and the remedy.
 
-    The message is safe to log: URLs lose passwords and queries, row values are absent, and a long text its middle.
+    The message is safe to log: URLs lose passwords and queries, a long text its middle, and row values are absent.
     """
 
     exit_code: ClassVar[ExitCode] = ExitCode.ERROR

@@ -1,6 +1,7 @@
 """`recordmill`, and `python -m recordmill`: the command line.
 
-A training machine lacks its packages, and gets one line with the extra to install: this module imports nothing else.
+A training machine lacks its packages, and gets one line with the extra to install: before that, only the standard
+library is imported.
 """
 
 import sys

@@ -91,7 +91,7 @@ def _find(folder: "Folder", wanted: str, *, is_named: bool) -> str:
         if is_named:
             return find(str(folder), wanted).version
         there = manifests.which_versions([version.manifest.version for version in list_versions(str(folder))])
-        raise DatasetError(f"{folder / 'LATEST'} names a missing version: '{wanted}'; {there}")
+        raise DatasetError(f"{folder / 'LATEST'} names a version that the dataset lacks: '{wanted}'; {there}")
 
 
 class Dataset(DatasetVersion):

@@ -49,7 +49,7 @@ class Histogram:
 
     @classmethod
     def coarsened(cls, parts: Iterable["Histogram"]) -> list["Histogram"]:
-        """Makes at least one histogram as coarse as the coarsest of them: equal keys then mean equal values."""
+        """Makes histograms, one or more, as coarse as the coarsest of them: equal keys then mean equal values."""
         several = [*parts]
         lost = max(part.lost for part in several)
         return [cls._counted(lost, _cut(part.keys, lost - part.lost), part.counts) for part in several]

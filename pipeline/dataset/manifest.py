@@ -339,7 +339,7 @@ def _check_shards(manifest: Manifest) -> None:
     known = set[tuple[str | None, str]]((None, path.casefold()) for path in others)
     for version, path in files:
         if (version, path.casefold()) in known:
-            raise DatasetError(f"the shard file {cut(repr(path))} is listed twice")
+            raise DatasetError(f"the shard file {cut(repr(path))} is also another file of the version")
         known.add((version, path.casefold()))
 
 

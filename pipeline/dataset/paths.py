@@ -158,7 +158,7 @@ def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
         check_place(str(folder), path)
         data = (folder / path).read_bytes(None if most is None else most + 1)
     if most is not None and len(data) > most:
-        raise DatasetError(f"{folder / path} is larger than {most:,} bytes, too large for a {path}: {ADVICE}")
+        raise DatasetError(f"{folder / path} is larger than {most:,} bytes, the limit for this file: {ADVICE}")
     return data
 
 

@@ -136,7 +136,7 @@ class WebDatasetWriter(ExportWriter):
         owners = {"json": "the row's values"}
         for column in columns.columns:
             if column.type == "image" and column.depth:
-                raise ExportError(f"webdataset cannot hold the several images a row of '{column.feature}': use parquet")
+                raise ExportError(f"webdataset cannot hold several images a row, as in '{column.feature}': use parquet")
             own = f"the image '{column.name}'"
             if column.type == "image" and (owner := owners.setdefault(column.name.lower(), own)) != own:
                 raise ExportError(f"webdataset ignores case, so {own} and {owner} need the same file: use parquet")

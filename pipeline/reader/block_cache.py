@@ -85,7 +85,7 @@ class BlockCache:
         return os.path.join(os.path.abspath(os.path.expanduser(self._given or user_cache())), FOLDER)
 
     def room(self) -> int:
-        """Returns the bytes that the cache may still take. Raises: DatasetError, as `read`."""
+        """Returns the limit in bytes, by default half of the free disk. Raises: DatasetError, as `read`."""
         if self._most is not None:
             return self._most
         with self._opened() as folder:
@@ -266,7 +266,7 @@ def _open(folder: int | None, name: str, flags: int) -> int:
     status = os.fstat(descriptor)
     if not has_one_name(status) or status.st_uid != os.geteuid():
         os.close(descriptor)
-        raise _NotOursError(errno.EPERM, "it is not a plain file, another user's, or has a second name")
+        raise _NotOursError(errno.EPERM, "it is another user's, has a second name, or is not a plain file")
     return descriptor
 
 

@@ -147,6 +147,6 @@ class KerasBatches(keras.utils.PyDataset):
         return self._for_model(*(batch if isinstance(batch, tuple) else [batch]))
 
     def on_epoch_end(self) -> None:
-        """Moves to the next epoch, or repeats this one from its unread step."""
+        """Moves to the next epoch, or begins this one again if Keras did not ask for all of it."""
         step = self._steps.start if self._asked < len(self._steps) else self._steps.stop
         self._input.set_epoch(step // max(1, self._input.batches_per_epoch))

@@ -24,7 +24,7 @@ from recordmill.pipeline.json_values import check_format
 from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.safe_text import cut
 
-if TYPE_CHECKING:  # for datasets at URLs
+if TYPE_CHECKING:  # it loads stores, which only datasets at URLs need
     from recordmill.pipeline.reader.version_files import Folder
 
 FORMAT = 1  # of a state

@@ -170,7 +170,7 @@ def _rejected(manifest: Manifest) -> Iterator[str]:
     in_files = sum(file.get("records", 0) for file in rejects.get("files", []))
     for place, count in (("by reason", by_reason), ("in files", in_files)):
         if manifest.rows and count != rejected:
-            yield f"{rejected} rows were rejected, but {count} {place}"
+            yield f"{rejected} rows were rejected, but the manifest counts {count} {place}"
 
 
 def _labels_agree(manifest: Manifest) -> Iterator[str]:

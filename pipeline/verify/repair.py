@@ -174,7 +174,7 @@ def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -
         if findings.problems:
             raise RepairError(
                 f"{shard.file} came out differently ({findings.problems[0].message}): no file was replaced; an image "
-                "may have changed but not its time, or this machine computes other bits; build a version"
+                "may have changed but not its time, or this machine computes other bits; build a new version"
             )
 
 
