@@ -108,7 +108,7 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
     except ValueError:
         return Fault("malformed_row", f"object {number}: wanted four numbers in `bndbox`, and flags 0 or 1")
     if len(element.findall("bndbox")) > 1 or box[0] > box[2] or box[1] > box[3]:
-        return Fault("malformed_row", f"object {number}: wanted one `bndbox`, with max above min")
+        return Fault("malformed_row", f"object {number}: wanted one `bndbox`, with no max below its min")
     name = element.findtext("name", "").strip()
     return (box, name, *flags) if name else Fault("malformed_row", f"object {number} has no `name`")
 
