@@ -71,6 +71,13 @@ def test_what_surely_does_not_fit_is_refused(
     assert note is None if said is None else note is not None and said in note
 
 
+def test_only_local_files_need_local_space(plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(free_space.shutil, "disk_usage", lambda folder: Usage(100 * MIB, 0, 3 * MIB))
+    check = partial(check_free_space, plan, str(tmp_path / "run"))
+    assert "about 8.0 MiB" in str(check(holds_shards=False, holds_rows=True))  # the output is a URL: only scratch
+    assert check(holds_shards=False, holds_rows=False) is None
+
+
 def test_sizes_as_people_read_them() -> None:
     assert [size(count) for count in (0, MIB, 5 << 30)] == ["0.0 MiB", "1.0 MiB", "5.0 GiB"]
 

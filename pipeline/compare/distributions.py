@@ -86,7 +86,7 @@ def _medians(before: Histogram, after: Histogram) -> str:
 
 
 def lost_names(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
-    """Yields the share of a category's most frequent vanished name, over all splits; Raises as `value_figures`.
+    """Yields the share of a category's most frequent vanished name, over all splits. Raises as `value_figures`.
 
     Counts its occurrences; for a new span, the number expected of as many values.
     """

@@ -50,7 +50,7 @@ class Ragged(NamedTuple):
     values: Any
     """The concatenated values of all rows: an array, or a list of bytes."""
     splits: npt.NDArray[np.int64]
-    """int64 [rows + 1], from 0, ascending."""
+    """int64 [rows + 1], from 0, never falling: empty lists repeat a number."""
 
     def lengths(self) -> npt.NDArray[np.int64]:
         """Counts the values of each row: int64 [rows]."""

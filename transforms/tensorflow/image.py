@@ -259,13 +259,13 @@ SIDE = 5  # digits of a side in a Netpbm's header
 HEADER = len("P6 00000 00000 255 ")
 
 
-def unencoded(pixels: tf.Tensor, was_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     """Encodes an image, uint8 [height, width, channels], as `store` says, with JPEGs as Netpbm: a string scalar.
 
-    Shapes are static for `raw`; `was_jpeg`, for `auto`, says whether the source is JPEG: bool scalar.
+    Shapes are static for `raw`; `from_jpeg`, for `auto`, is `was_jpeg` of the source.
     """
     ways = {
-        "auto": lambda: tf.cond(was_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels)),
+        "auto": lambda: tf.cond(from_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels)),
         "jpeg": lambda: _to_netpbm(pixels, options),
         "png": lambda: _to_png(pixels),
         "raw": lambda: _to_raw(pixels),

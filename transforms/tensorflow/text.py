@@ -26,7 +26,7 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
     """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
     The part `length` counts ids before the cut. A missing text is `""`. With `pack` each row is one document and the
-    part `lengths` is its length: documents are joined when a shard is built (`worker.examples`).
+    part `lengths` is its length: documents are joined when a shard is built (`worker.build_shard`).
     """
     tokens = tokenize(clean(column, options), options)
     if not options.has_vocabulary:

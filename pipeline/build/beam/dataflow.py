@@ -299,7 +299,7 @@ def _refusals(*away: type[Exception]) -> Iterator[None]:
         raise RunnerError(f"Dataflow refuses: {redacted(str(error.message))}") from error
     except GoogleAuthError as error:
         raise NoAnswerError(
-            "Google Cloud has no valid credentials: run `gcloud auth application-default login`, or set "
+            "no valid credentials for Google Cloud: run `gcloud auth application-default login`, or set "
             "GOOGLE_APPLICATION_CREDENTIALS to the file of an account's key"
         ) from error
     except apiclient.DataflowJobAlreadyExistsError as error:

@@ -90,7 +90,7 @@ STEPS = 16  # of a level: few enough values for an exact histogram
 
 
 def appearance(images: Iterable[bytes], max_pixels: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Measures images at 32 × 32 pixels, leaving out damaged and unsupported ones; Raises as `perceptual_hash`.
+    """Measures images at 32 × 32 pixels, leaving out damaged and unsupported ones. Raises as `perceptual_hash`.
 
     Returns, by measure, in levels of 0 to 255, float32 [measured images] in steps of 1/16: mean luma; mean length of
     chroma; its means along blue and red; and mean difference of neighbours' luma.

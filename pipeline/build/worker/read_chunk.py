@@ -142,8 +142,10 @@ class LookReader:
 
     def _count_kept(self, chunk: Chunk) -> None:
         planned = self._look.planned
-        path = f"{LOOK_REPORTS}/{chunk_step(chunk.index)}"
-        if (report := reports.read_report(planned.workspace, path) if planned.inline else None) is not None:
+        if not planned.inline:
+            return
+        report = reports.read_report(planned.workspace, f"{LOOK_REPORTS}/{chunk_step(chunk.index)}")
+        if report is not None:
             look_progress(planned, chunk).add(read=report["read"], refused=report["rejected"], chunks=1)
 
 

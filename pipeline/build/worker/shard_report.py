@@ -47,8 +47,8 @@ LARGE = ("label_counts", "profile")
 class ProfileSum:
     """Adds up profiles as they come, `TOGETHER` at a time: 65,536 shards' profiles would take 7 GB."""
 
-    def __init__(self, *profiles: Profile) -> None:
-        self.parts = list(profiles)
+    def __init__(self, *first: Profile) -> None:
+        self.parts = list(first)
 
     def add(self, more: Iterable[Profile]) -> None:
         """Adds profiles."""
