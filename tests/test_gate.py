@@ -207,7 +207,7 @@ def test_a_new_span_is_compared_with_all_rows(live: ComparedVersion) -> None:
 
 
 def weekday(number: int) -> Profiles:
-    """Gives a day's profile with one label, by weekday."""
+    """Returns a day's profile with one label, by weekday."""
     return {"train": PROFILE | {"label": replace(PROFILE["label"], ids={number % 2: 800})}}
 
 

@@ -26,13 +26,13 @@ def array_records(data: Path) -> Any:
 
 
 def number_batches(count: int, settings: Settings) -> Any:
-    """Gives Grain's dataset of batches of shuffled record numbers, without end."""
+    """Returns Grain's dataset of batches of shuffled record numbers, without end."""
     numbers = grain.MapDataset.range(count).seed(settings.seed).shuffle().repeat()
     return numbers.batch(settings.batch_size, drop_remainder=True)
 
 
 def picture_batches(data: Path, settings: Settings) -> Any:
-    """Gives Grain's dataset of batches, which any thread may index."""
+    """Returns Grain's dataset of batches, which any thread may index."""
     source = array_records(data)
 
     def decode(numbers: Any, random: np.random.Generator) -> tuple[Any, Any]:
@@ -47,7 +47,7 @@ def picture_batches(data: Path, settings: Settings) -> Any:
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end; workers hand them over in shared memory."""
+    """Yields batches without end; workers hand them over in shared memory."""
     flags.FLAGS.mark_as_parsed()  # what `app.run` does in Grain's own examples
     reading = grain.ReadOptions(num_threads=1, prefetch_buffer_size=BUFFER)
     options = grain.MultiprocessingOptions(num_workers=settings.workers, per_worker_buffer_size=BUFFER)

@@ -23,7 +23,7 @@ class PyTreeLoader(item_loader.PyTreeLoader):  # type: ignore[misc]  # the chunk
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end."""
+    """Yields batches without end."""
     crop = random_crop(settings.dtype)
 
     def decode(row: dict[str, Any]) -> tuple[Any, int]:

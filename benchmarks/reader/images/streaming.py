@@ -32,7 +32,7 @@ class Photos(streaming.StreamingDataset):  # type: ignore[misc]
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end."""
+    """Yields batches without end."""
     streaming.base.util.clean_stale_shared_memory()
     loader = DataLoader(
         Photos(data / "mds", settings),

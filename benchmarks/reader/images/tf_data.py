@@ -14,7 +14,7 @@ FEATURES = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedL
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end."""
+    """Yields batches without end."""
 
     def decode(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         row = tf.io.parse_single_example(record, FEATURES)

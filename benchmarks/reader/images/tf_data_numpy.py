@@ -15,7 +15,7 @@ WORKERS = 2
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end."""
+    """Yields batches without end."""
 
     def crops(step: np.int64, jpegs: Any) -> Any:
         random = np.random.default_rng([settings.seed, step])

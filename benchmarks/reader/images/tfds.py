@@ -14,7 +14,7 @@ SHUFFLE = 4096
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end."""
+    """Yields batches without end."""
 
     def decode(row: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
         return random_crop(row["image"], settings.dtype), row["label"]

@@ -28,7 +28,7 @@ def shuffled(data: Path, settings: Settings) -> tf.data.Dataset:
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end."""
+    """Yields batches without end."""
     rows = shuffled(data, settings).batch(settings.batch_size, drop_remainder=True)
     rows = rows.map(parse, settings.workers or tf.data.AUTOTUNE, deterministic=False)
     yield from rows.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()

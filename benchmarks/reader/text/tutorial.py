@@ -18,7 +18,7 @@ def parse(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
-    """Gives batches without end; what is no token is 0."""
+    """Yields batches without end; what is no token is 0."""
     shards = sorted(map(str, (data / "tfrecord").glob("*.tfrecord")))
     rows = tf.data.TFRecordDataset(shards).repeat().shuffle(SHUFFLE, seed=settings.seed)
     rows = rows.map(parse, settings.workers or tf.data.AUTOTUNE)
