@@ -131,7 +131,7 @@ class RandomCrop(Crop):
             raise ValueError(f"{self}: pad is negative; give pixels, 0 for none")
 
     def window(self, values: Values, height: int, width: int) -> Window:
-        """Gives every place the same chance."""
+        """Returns a window, each with equal probability."""
 
         def start(value: float, side: int, size: int) -> int:
             canvas = max(side + 2 * self.pad, size)
