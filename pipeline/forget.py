@@ -6,6 +6,7 @@ counts, are rewritten. What all rows taught (statistics, vocabularies, the graph
 unchanged; `provenance.forgotten.learned_of` names its version.
 """
 
+import hashlib
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, shard_names, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, kept_name, shard_names, shown_paths, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within
 from recordmill.pipeline.dataset.placement import digest
-from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.reader.parsing import parse
@@ -29,8 +30,7 @@ from recordmill.pipeline.rows import (
     StoredRow,
     copy_without,
     find_digests,
-    is_sorted,
-    key_digest,
+    has_keys,
     open_records,
     without_rejects,
 )
@@ -114,7 +114,7 @@ def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only:
             continue
         folder = version_folder(open_location(output), manifest.version)
         try:
-            rows = sum(1 for _ in find_digests(folder, manifest, gone.digests)) if is_sorted(manifest) else -1
+            rows = sum(1 for _ in find_digests(folder, manifest, gone.digests)) if has_keys(manifest) else -1
             if rows or without_rejects(folder, manifest, gone).removed:
                 counts[manifest.version] = rows
         except (DatasetError, OSError):
@@ -130,7 +130,7 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
     with held(output, live.version):
         if not base.holds_forgotten_rows:
             return _with_others(Forgot(live, is_new=False), output, gone)
-        if not is_sorted(live):
+        if not has_keys(live):
             raise PackedError(
                 f"the records of {live.version} hold several rows each, which cannot be separated: the keys are on the "
                 "list; run `recordmill build`, which skips the rows, and then "
@@ -141,7 +141,7 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
         moved = {"version": manifest.version, "live_before": base.version, "live_after": manifest.version}
         changes |= {"records": len(rows), **moved}
-    known = {key_digest(row.data) for row in rows} | rejects.digests
+    known = {digest(row.key) for row in rows} | rejects.digests
     unknown = tuple(key for key in keys if digest(key) not in known)
     remove_superseded(output)  # a version that waited may hold these rows
     return _with_others(Forgot(manifest, True, len(rows), rejects.removed, unknown), output, gone)
@@ -179,9 +179,9 @@ class _Removal:
         self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
         kept = KeptFiles(self.output, self.base, str(assembled), version)
         splits = {name: self._split(kept, name) for name in self.base.splits}
-        indexes = (shard.index for shard in self.base.shards)
+        indexes = (shard.index for shard in self.base.shards if shard.root is None)
         stale = [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
-        rewritten = {*indexes, *SIDECARS, *self.rejects.files, *stale}
+        rewritten = {*indexes, *SIDECARS, *self.rejects.files, *stale, *kept.entries}
         kept.files([path for path in self.base.files if path not in rewritten])
         for path, data in self.rejects.files.items():
             path_within(assembled, path).write_bytes(data)
@@ -210,8 +210,14 @@ class _Removal:
                 removed[row.file].append(row.record)
         for number, shard in enumerate(split.shards):
             file, index = shard_names(self.base.name, name, number, len(split.shards))
-            if (path := inner_paths(shard)[0]) not in removed:
-                shards.append(kept.shard(shard, file, index))
+            if (path := shown_paths(shard)[0]) not in removed:
+                shards.append(shard if shard.root else kept.shard(shard, file, index))
+                continue
+            if shard.root is not None:
+                shards.append(self._adopted(kept, name, number, shard, removed[path]))
+                labels.update(
+                    _labels(self.base, [row.data for row in self.rows if row.file == path and row.split == name])
+                )
                 continue
             folder = str(version_folder(open_location(self.output), self.base.version))
             whole = np.zeros(1, np.int64)  # read in one request
@@ -222,6 +228,17 @@ class _Removal:
         counts = split.label_counts
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
         return replace(split, shards=tuple(shards), label_counts=left)
+
+    def _adopted(self, kept: KeptFiles, split: str, number: int, shard: Shard, removed: Sequence[int]) -> Shard:
+        """Leaves records of an adopted file out of its split."""
+        folder = str(version_folder(open_location(self.output), self.base.version))
+        with open_records(folder, shard) as records:
+            left = np.delete(np.arange(shard.records), removed)
+            bits, size = records.bits_of(left), int(records.sizes(left).sum()) + len(left) * FRAME_BYTES
+        path = kept_name(self.base.name, split, number, len(self.base.splits[split].shards))
+        kept.made.write(path, bits)
+        kept.entries[path] = {"bytes": len(bits), "sha256": hashlib.sha256(bits).hexdigest()}
+        return replace(shard, records=len(left), kept=path, kept_bytes=size)
 
     @cached_property
     def _touched(self) -> set[str]:

@@ -16,15 +16,16 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from recordmill.pipeline.dataset.file_names import REJECTED, inner_paths, shard_paths, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, shown_paths, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.placement import KeyHash, digest, hash_key, shard_of
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.reader.local_shards import ShardFile
 from recordmill.pipeline.reader.parsing import parse
-from recordmill.pipeline.reader.records import Numbers, Records, ShardFile
+from recordmill.pipeline.reader.records import Numbers, Records
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.stored import KEY, RowError, stored_features
 
@@ -41,12 +42,13 @@ class StoredRow(NamedTuple):
     position: int
     """Its number in the split, from 0, in the order of `evaluation_input`."""
     offset: int
+    key: bytes
     data: bytes
 
     @property
     def file(self) -> str:
         """The path of the shard, as in `verify`."""
-        return inner_paths(self.shard)[0]
+        return shown_paths(self.shard)[0]
 
 
 class SortedShards(NamedTuple):
@@ -58,8 +60,8 @@ class SortedShards(NamedTuple):
     """The number of the first record in the split."""
 
 
-def is_sorted(manifest: Manifest) -> bool:
-    """Whether each record holds one row, sorted by hash: not for packed texts."""
+def has_keys(manifest: Manifest) -> bool:
+    """Whether each record holds one row: not for packed texts."""
     return all(split.documents is None for split in manifest.splits.values())
 
 
@@ -69,14 +71,17 @@ def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list
     A batch's keys are bytes; a string may be a file name with surrogates for invalid UTF-8. Raises: DatasetError: a
     record or an index on the way is damaged, or the texts are packed, without an order by key.
     """
-    if not is_sorted(manifest):
+    if not has_keys(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows (packed texts), not found by a key")
     stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
     return list(find_digests(folder, manifest, [digest(stored)]))
 
 
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:
-    """Finds records by the digests of their keys (`placement.digest`), as `find_records`."""
+    """Finds records by the digests of their keys (`placement.digest`), as `find_records`; adopted ones one by one."""
+    if manifest.adopted:
+        yield from _find_one_by_one(folder, manifest, set(digests))
+        return
     wanted = sorted(digests, key=_position)
     for run in runs(manifest):
         shards = shard_of(np.array([_position(each) for each in wanted], np.uint64), len(run.shards))
@@ -86,10 +91,36 @@ def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes])
             if here and shard.records:
                 with open_records(str(folder), shard) as records:
                     for record in find_in(records, here):
-                        (data,) = map(bytes, records.read(np.array([record])))
-                        place = records.where(record).offset
-                        yield StoredRow(run.split, shard, record, first + record, int(place), data)
+                        yield _row(run.split, shard, records, record, first, key_at(records, record)[1])
             first += shard.records
+
+
+def _row(split: str, shard: Shard, records: Records, record: int, first: int, key: bytes) -> StoredRow:
+    (data,) = map(bytes, records.read(np.array([record])))
+    return StoredRow(split, shard, record, first + record, int(records.where(record).offset), key, data)
+
+
+def _find_one_by_one(folder: Location, manifest: Manifest, digests: Collection[bytes]) -> Iterator[StoredRow]:
+    for run in runs(manifest):
+        first = run.first
+        for shard in run.shards:
+            with open_records(str(folder), shard, np.arange(0, shard.records, KEYS_TOGETHER)) as records:
+                for start in range(0, shard.records, KEYS_TOGETHER):
+                    numbers = np.arange(start, min(start + KEYS_TOGETHER, shard.records))
+                    for record, key in zip(numbers.tolist(), keys_of(manifest, records, numbers), strict=True):
+                        if digest(key) in digests:
+                            yield _row(run.split, shard, records, record, first, key)
+            first += shard.records
+
+
+def keys_of(manifest: Manifest, records: Records, numbers: Numbers) -> list[bytes]:
+    """Returns the keys of records by number; reads those records that hold them. Raises: DatasetError: damage."""
+    key = manifest.parts({})
+    if not key:
+        return records.keys(numbers)
+    with naming_damage(records, int(numbers[0]) if len(numbers) else 0):
+        column: Any = parse(records.read(numbers), key)[KEY]
+        return list(map(bytes, column))
 
 
 def runs(manifest: Manifest) -> Iterator[SortedShards]:
@@ -104,8 +135,7 @@ def runs(manifest: Manifest) -> Iterator[SortedShards]:
 
 def open_records(folder: str, shard: Shard, blocks: Numbers | None = None) -> Records:
     """Opens a shard of a version's folder; `blocks` as in `Records`. Raises: DatasetError."""
-    file = ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256)
-    return Records([file], blocks)
+    return Records([ShardFile.of(folder, shard)], blocks)
 
 
 def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
@@ -121,11 +151,6 @@ def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
                 numbers.append(record)
             record += 1
     return numbers
-
-
-def key_digest(record: bytes) -> bytes:
-    """Returns the digest of a record's key. Raises: RowError."""
-    return digest(bytes(parse([record], KEY_ALONE)[KEY][0]))
 
 
 def key_at(records: Records, record: int) -> tuple[KeyHash, bytes]:
@@ -149,6 +174,7 @@ def _position(key_digest: bytes) -> int:
     return int.from_bytes(key_digest[8:16], "big")
 
 
+KEYS_TOGETHER = 4096  # keys read at once
 TOGETHER_BYTES = 16 << 20  # 16 MiB of records at a time, or one larger record
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from recordmill.pipeline.dataset import manifest as manifests
-from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.adopted_files import allow
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
@@ -41,7 +41,9 @@ def _takes(
     return lambda method: method
 
 
-def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
+def open_dataset(
+    path: str | Path, version: str | None = None, *, files: str | Path | Sequence[str | Path] = ()
+) -> "Dataset":
     """Opens a dataset.
 
     Args:
@@ -49,20 +51,22 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
             store, `s3://bucket/out/emoji` or `gs://…`.
         version: a version's name, a part of it, its number (`#3`), `-1` for the version published before the live one,
             or `live`, the default.
+        files: folders, globs or URLs in which an adopted version's files may lie, besides the dataset's folder and the
+            places that this user adopted into it on this machine: other files are not opened.
 
     Raises:
         DatasetError: the dataset is missing or unreadable.
     """
-    folder = _folder(str(path))
+    folder, allowed = _folder(str(path)), [files] if isinstance(files, str | Path) else files
     if (folder / MANIFEST_FILE).is_file():
         if version is not None:
             raise DatasetError(f"{folder} is one version's own folder: leave version='{version}' out")
-        return Dataset(folder, read_manifest(folder))
+        return Dataset(folder, allow(read_manifest(folder), folder, map(str, allowed)))
     wanted = manifests.read_latest(folder).version if version in (None, "live") else str(version)
     chosen = manifests.version_folder(folder, wanted)
     if not (chosen / MANIFEST_FILE).is_file():
         chosen = manifests.version_folder(folder, _find(folder, wanted, is_named=wanted == version))
-    return Dataset(chosen, read_manifest(chosen))
+    return Dataset(chosen, allow(read_manifest(chosen), chosen, map(str, allowed)))
 
 
 def _folder(path: str) -> "Folder":
@@ -75,11 +79,12 @@ def _folder(path: str) -> "Folder":
 
 
 def _find_key(folder: "Folder", manifest: Manifest, key: str | bytes) -> list[tuple[str, int]]:
-    """Returns a key's rows: (shard file, number in the shard). Raises: DatasetError: rows share records."""
+    """Returns a key's rows: (`index_of_split`, number in the shard). Raises: DatasetError: rows share records."""
+    from recordmill.pipeline.reader.records import ShardFile
     from recordmill.pipeline.rows import find_records
 
     found = find_records(folder, manifest, key)
-    return [(shard_paths(str(folder), row.shard).full[0], row.record) for row in found]
+    return [(ShardFile.of(str(folder), row.shard).index_of_split, row.record) for row in found]
 
 
 def _find(folder: "Folder", wanted: str, *, is_named: bool) -> str:

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.manifest import DatasetError, Shard
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.reader import parsing, version_files, wire
-from recordmill.transforms.contract.stored import KEY, RowError, stored_features
+from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers, place_key
+from recordmill.transforms.contract.stored import KEY, RowError
 
 TOGETHER = 2048  # records parsed at once
 EXAMPLES = 5  # keys shown
@@ -79,7 +80,7 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
             "changed": _keys(records, shown[1]),
             "moved": _keys(records, shown[2]),
         },
-        _features((earlier[row], records[other]) for row, other in examined),
+        _features((earlier[row][1], records[other][1]) for row, other in examined),
     )
 
 
@@ -95,15 +96,16 @@ def _shards(dataset: DatasetVersion) -> Iterator[tuple[str, Shard]]:
 
 def _digests(dataset: DatasetVersion) -> Counter[tuple[str, str]]:
     """Counts shards by split and digest; two spans may hold equal shards."""
-    return Counter((name, shard.sha256) for name, shard in _shards(dataset))
+    return Counter((name, dataset.manifest.content_of(shard)) for name, shard in _shards(dataset))
 
 
 def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iterator[tuple[str, Shard]]:
     """Yields all but the shared shards; of one repeated more often than in the other version, the later copies."""
     left = shared.copy()
     for name, shard in _shards(dataset):
-        if left[name, shard.sha256]:
-            left[name, shard.sha256] -= 1
+        content = dataset.manifest.content_of(shard)
+        if left[name, content]:
+            left[name, content] -= 1
         else:
             yield name, shard
 
@@ -113,9 +115,9 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
     chosen = list(_unshared(dataset, shared))
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
     for _, shard in chosen:
-        with _opened(dataset, shard) as (data, offsets):
-            keys += _hashes(data, offsets, shard)
-            contents.append(_contents(data, offsets))
+        with _opened(dataset, shard) as opened:
+            keys += _hashes(dataset.manifest, opened)
+            contents.append(_contents(opened))
     counts = [shard.records for _, shard in chosen]
     return _RowsOfVersion(
         np.concatenate(keys),
@@ -125,47 +127,64 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
     )
 
 
+class _Opened(NamedTuple):
+    """An open shard."""
+
+    data: memoryview
+    starts: Ints  # the byte of each record's header
+    ends: Ints  # the byte after each record
+    keys: Sequence[bytes] | None  # of adopted records that do not hold them
+
+    def records(self, first: int, end: int) -> list[memoryview]:
+        """Returns the data of some records."""
+        bounds = zip(self.starts[first:end].tolist(), self.ends[first:end].tolist(), strict=True)
+        return [self.data[start + HEADER_BYTES : stop - FOOTER_BYTES] for start, stop in bounds]
+
+
 @contextmanager
-def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[tuple[memoryview, Ints]]:
-    """Opens a shard; yields its bytes and record offsets, int64 [records + 1]."""
+def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
+    """Opens a shard."""
     try:
-        files, path, index = version_files.VersionFiles(dataset.folder).located(shard)
-        offsets = np.frombuffer(files.read(index), "<u8").astype(np.int64)
+        (files, path), (indexes, index) = version_files.VersionFiles(dataset.folder).located(shard)
+        offsets = np.frombuffer(indexes.read(index), "<u8").astype(np.int64)
+        described = ShardFile.of(str(dataset.folder), shard)
         with files.open(path) as (file, size):
-            ends = offsets[0] if len(offsets) else -1, offsets[-1] if len(offsets) else -1
             is_rising = bool((np.diff(offsets) >= HEADER_BYTES + FOOTER_BYTES).all())
-            if len(offsets) != shard.records + 1 or ends != (0, shard.bytes) or size != shard.bytes or not is_rising:
+            is_whole = len(offsets) == described.indexed + 1 and described.ends_at(int(offsets[0]), int(offsets[-1]))
+            if not is_whole or size != shard.bytes or not is_rising:
                 raise DatasetError("the file and its index are not what the manifest says")
-            if size and isinstance(dataset.folder, Path):  # keys touch few pages
-                yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), offsets
-            else:
-                yield memoryview(file.read()), offsets
+            is_local = bool(size) and isinstance(files.folder, Path)  # keys touch few pages
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_local else file.read()
+            numbers = np.arange(shard.records)
+            if shard.kept is not None:
+                numbers = kept_numbers(described, version_files.VersionFiles(dataset.folder).read(shard.kept))
+            places = (
+                None if dataset.manifest.parts({}) else [place_key(described, number) for number in numbers.tolist()]
+            )
+            yield _Opened(memoryview(data), offsets[:-1][numbers], offsets[1:][numbers], places)
     except (DatasetError, ValueError) as error:
         raise DatasetError(f"{dataset.folder / shard.file}: {error}: run `recordmill verify`") from None
 
 
-def _records(data: memoryview, offsets: Ints) -> list[memoryview]:
-    bounds = zip((offsets[:-1] + HEADER_BYTES).tolist(), (offsets[1:] - FOOTER_BYTES).tolist(), strict=True)
-    return [data[start:end] for start, end in bounds]
-
-
-def _hashes(data: memoryview, offsets: Ints, shard: Shard) -> Iterator[npt.NDArray[np.uint64]]:
-    for start in range(0, shard.records, TOGETHER):
-        records = _records(data, offsets[start : start + TOGETHER + 1])
-        split, position, _ = hash_keys(_parsed_keys(records, start))
+def _hashes(manifest: Manifest, opened: _Opened) -> Iterator[npt.NDArray[np.uint64]]:
+    for start in range(0, len(opened.starts), TOGETHER):
+        split, position, _ = hash_keys(_keys_of(manifest, opened, start, start + TOGETHER))
         yield np.stack([split, position], 1)
 
 
-def _parsed_keys(records: Sequence[bytes | memoryview], first: int) -> list[bytes]:
+def _keys_of(manifest: Manifest, opened: _Opened, first: int, end: int) -> list[bytes]:
+    if opened.keys is not None:
+        return list(opened.keys[first:end])
     try:
-        return [bytes(key) for key in parsing.parse(records, stored_features({}, with_key=True))[KEY]]
+        return [bytes(key) for key in parsing.parse(opened.records(first, end), manifest.parts({}))[KEY]]
     except RowError as error:
         raise DatasetError(f"record {first + error.row}: {error.message}") from None
 
 
-def _contents(data: memoryview, offsets: Ints) -> npt.NDArray[np.uint64]:
-    footers = np.frombuffer(data, np.uint8)[offsets[1:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
-    return footers.astype(np.uint64) << np.uint64(32) | np.diff(offsets).astype(np.uint64) & np.uint64(0xFFFFFFFF)
+def _contents(opened: _Opened) -> npt.NDArray[np.uint64]:
+    footers = np.frombuffer(opened.data, np.uint8)[opened.ends[:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
+    lengths = (opened.ends - opened.starts).astype(np.uint64)
+    return footers.astype(np.uint64) << np.uint64(32) | lengths & np.uint64(0xFFFFFFFF)
 
 
 def _pairs(old: _RowsOfVersion, new: _RowsOfVersion) -> tuple[Ints, Ints]:
@@ -189,22 +208,22 @@ def _others(count: int, rows: Ints) -> Ints:
     return np.flatnonzero(np.bincount(rows, minlength=count) == 0)
 
 
-def _records_of(dataset: DatasetVersion, rows: _RowsOfVersion, chosen: Ints) -> dict[int, bytes]:
-    """Reads the records of some rows, by row number; opens each shard once."""
-    found: dict[int, bytes] = {}
+def _records_of(dataset: DatasetVersion, rows: _RowsOfVersion, chosen: Ints) -> dict[int, tuple[bytes, bytes]]:
+    """Reads the keys and the records of some rows, by row number; opens each shard once."""
+    found: dict[int, tuple[bytes, bytes]] = {}
     starts = np.cumsum([0, *(shard.records for shard in rows.shards)])
     shards = np.searchsorted(starts, chosen, side="right") - 1
     for number in np.unique(shards).tolist():
-        with _opened(dataset, rows.shards[number]) as (data, offsets):
+        with _opened(dataset, rows.shards[number]) as opened:
             for row in chosen[shards == number].tolist():
-                record = row - starts[number]
-                (found[row],) = map(bytes, _records(data, offsets[record : record + 2]))
+                record = int(row - starts[number])
+                (key,) = _keys_of(dataset.manifest, opened, record, record + 1)
+                found[row] = key, bytes(opened.records(record, record + 1)[0])
     return found
 
 
-def _keys(records: Mapping[int, bytes], chosen: Ints) -> list[str]:
-    keys = _parsed_keys([records[row] for row in chosen.tolist()], 0)
-    return [key.decode(errors="replace") for key in keys]
+def _keys(records: Mapping[int, tuple[bytes, bytes]], chosen: Ints) -> list[str]:
+    return [records[row][0].decode(errors="replace") for row in chosen.tolist()]
 
 
 def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Shard
 from recordmill.pipeline.dataset.paths import check_place
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.safe_text import cut
 
 SPANS = "spans"  # the folder of spans' files
 REPORT, REJECTED = "report.json", "rejected.jsonl"
@@ -25,6 +26,11 @@ def shard_names(dataset: str, split: str, shard: int, shards: int) -> tuple[str,
     """Names the file and the index of shard number `shard`, from 0."""
     number = f"{shard:05d}-of-{shards:05d}"
     return f"{dataset}-{split}.tfrecord-{number}", f"{dataset}-{split}.index-{number}"
+
+
+def kept_name(dataset: str, split: str, shard: int, shards: int) -> str:
+    """Names the file with the records of a split in an adopted file."""
+    return f"{dataset}-{split}.kept-{shard:05d}-of-{shards:05d}"
 
 
 def vocabulary_name(feature: str) -> str:
@@ -43,46 +49,75 @@ def span_of_file(path: str) -> str | None:
     return rest.partition("/")[0] if folder == SPANS else None
 
 
-class ShardPaths(NamedTuple):
-    """A folder, which links may not leave, and the paths of a shard's files in it."""
+class Allowed(str):
+    """The root of adopted files that a caller allowed: `adopted_files.allow` makes it, and no manifest can."""
+
+    __slots__ = ()
+
+
+class Place(NamedTuple):
+    """A file in a folder that links may not leave."""
 
     root: str
     file: str
-    index_file: str
 
     @property
-    def full(self) -> tuple[str, str]:
-        """The paths or URLs of the file and the index."""
-        return f"{self.root}/{self.file}", f"{self.root}/{self.index_file}"
+    def full(self) -> str:
+        """The file's path or URL."""
+        return f"{self.root}/{self.file}"
+
+
+class ShardPaths(NamedTuple):
+    """The places of a shard's files."""
+
+    file: Place
+    index_file: Place
+    kept_file: Place | None
 
 
 def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     """Locates a shard listed in the manifest of a folder or URL.
 
     Raises:
-        DatasetError: the shard is in another version, and the folder was copied without it; or a link leads out.
+        DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or the
+            shard is an adopted file in a place that the caller does not allow.
     """
-    paths = ShardPaths(folder, *inner_paths(shard))
+    own, (file, index) = folder, inner_paths(shard)
     if shard.version is not None:
-        paths = paths._replace(root=folder.rpartition("/")[0])
-        if paths.root.rpartition("/")[2] != VERSIONS_FOLDER:
+        own = folder.rpartition("/")[0]
+        if own.rpartition("/")[2] != VERSIONS_FOLDER:
             raise DatasetError(
                 f"{folder} is incomplete: {shard.file} is in the version {shard.version}. Copy it again after "
                 "`recordmill versions materialize`, which copies all files of a version into its folder"
             )
-    for path in paths[1:]:
-        check_place(paths.root, path)
-    return paths
+    root = own if shard.root is None else shard.root
+    if shard.root is not None and not isinstance(root, Allowed):
+        raise DatasetError(
+            f"{folder} names files in {cut(repr(shard.root))}, outside its dataset: if you trust it, allow them by "
+            "`open_dataset(…, files=FOLDER)`, or adopt them again on this machine"
+        )
+    places = ShardPaths(Place(root, file), Place(own, index), None if shard.kept is None else Place(own, shard.kept))
+    for place in (place for place in places if place is not None):
+        check_place(*place)
+    return places
 
 
 def inner_sizes(shard: Shard) -> dict[str, int]:
-    """Returns the bytes of a shard's file and its index, by `inner_paths`."""
+    """Returns the bytes of a shard's file and its index, by `inner_paths`; empty for an adopted file."""
+    if shard.root is not None:
+        return {}
     return dict(zip(inner_paths(shard), (shard.bytes, index_bytes(shard.records)), strict=True))
 
 
 def index_bytes(records: int) -> int:
     """Returns the bytes of an index: 8 per record offset, and 8 for the file's size."""
     return 8 * (records + 1)
+
+
+def shown_paths(shard: Shard) -> tuple[str, str]:
+    """Names a shard's file and index in messages: an adopted file by its whole path."""
+    file, index = inner_paths(shard)
+    return file if shard.root is None else f"{shard.root}/{file}", index
 
 
 def inner_paths(shard: Shard) -> tuple[str, str]:

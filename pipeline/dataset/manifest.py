@@ -28,6 +28,8 @@ from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import UNKNOWN_FIELDS, Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds.base import Description, StoredAs
+from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -74,6 +76,20 @@ class Shard(Written):
     """The span of its records (`Manifest.spans`), if the version has spans."""
     version: VersionName | None = None
     """The version with file and index in its folder; None: this one."""
+    root: str | None = None
+    """The folder or URL of an adopted file: somebody else's, never written; relative to the dataset's folder, or
+    absolute. Readers open only an `adopted_files.Allowed` one."""
+    frames: Count | None = None
+    """The records of an adopted file: with the index, of any split."""
+    kept: InnerPath | None = None
+    """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""
+    kept_bytes: Count | None = None
+    """The bytes of these records."""
+
+    @property
+    def indexed(self) -> int:
+        """The records in the index."""
+        return self.records if self.frames is None else self.frames
 
 
 @dataclass(frozen=True)
@@ -109,8 +125,8 @@ class Split(Written):
 
     @property
     def bytes(self) -> int:
-        """The bytes of all shards."""
-        return sum(shard.bytes for shard in self.shards)
+        """The bytes of all shards; of an adopted file that splits share, those of the split's records."""
+        return sum(shard.bytes if shard.kept_bytes is None else shard.kept_bytes for shard in self.shards)
 
     def to_json(self) -> Json:
         """Returns the split as JSON, with its sums."""
@@ -150,6 +166,8 @@ class Manifest(Written):
     """The distance of the rows from those of a frozen analysis; empty without one."""
     gate: Json = field(default_factory=dict)
     """The gate's figures against the live version (`pipeline.compare`); empty for a first version."""
+    adopted: Json = field(default_factory=dict)
+    """How files that were adopted are read: `key`, their feature with the key; empty for a built version."""
     trial: Count = 0
     """The approximate number of rows requested for a trial version, which cannot go live; 0 for other versions."""
 
@@ -172,6 +190,19 @@ class Manifest(Written):
     def bytes(self) -> int:
         """The bytes of all shards."""
         return sum(split.bytes for split in self.splits.values())
+
+    def parts(self, features: Mapping[str, Description], *, with_key: bool = True) -> dict[str, Stored]:
+        """Returns the parts of features to parse in a record, with its key unless the key is the record's place."""
+        key = {"names": [KEY], "dtype": "bytes"} if not self.adopted else self.adopted.get("key")
+        parts = stored_features(features)
+        return (
+            parts if key is None or not with_key else {**parts, KEY: Stored("bytes", (), read_as(key, StoredAs, "key"))}
+        )
+
+    def content_of(self, shard: Shard) -> str:
+        """Returns the text that stands for a shard's records in comparisons: its digest; for an adopted one more."""
+        chosen = self.files.get(shard.kept or "", {}).get("sha256", "")
+        return shard.sha256 if shard.root is None else f"{shard.sha256} {chosen} {shard.file}"
 
     def split(self, name: str) -> Split:
         """Returns a split. Raises: DatasetError: the name is unknown."""
@@ -205,6 +236,7 @@ class Manifest(Written):
         read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
         _check_shards(read)
+        _check_adopted(read)
         _check_records(read, manifest["splits"])
         check_parts(vars(read))
         return read
@@ -317,6 +349,13 @@ def _check_features(manifest: Manifest) -> None:
         read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
 
 
+def _check_adopted(manifest: Manifest) -> None:
+    """Refuses an adopted file without its record count, or with fewer than its split's."""
+    for shard in manifest.shards:
+        if shard.root and (shard.frames is None or shard.frames < shard.records):
+            raise DatasetError(f"the adopted file {cut(repr(shard.file))} has no count of records, or too small a one")
+
+
 class _FileEntry(TypedDict):
     bytes: Count
     sha256: Sha256
@@ -333,8 +372,10 @@ class _WithVocabulary(_Described):
 
 
 def _check_shards(manifest: Manifest) -> None:
-    """Refuses a file with two roles, one of them in a shard."""
-    files = [(shard.version, path) for shard in manifest.shards for path in (shard.file, shard.index)]
+    """Refuses a file with two roles, one of them in a shard; several splits may share an adopted file."""
+    files = [(each.version, path) for each in manifest.shards if not each.root for path in (each.file, each.index)]
+    if any(bool(shard.root) != bool(manifest.adopted) for shard in manifest.shards):
+        raise DatasetError("some files are adopted, and some are not")
     others = {MANIFEST_FILE, *manifest.files.keys() - {shard.index for shard in manifest.shards}}
     known = set[tuple[str | None, str]]((None, path.casefold()) for path in others)
     for version, path in files:

@@ -191,7 +191,17 @@ class _Gate(TypedDict, total=False):
     not_compared: list[str]
 
 
+class _Key(TypedDict):
+    names: list[str]
+    dtype: str
+
+
+class _Adopted(TypedDict, total=False):
+    key: _Key
+
+
 class _Parts(TypedDict, total=False):
+    adopted: _Adopted
     features: dict[str, Any]
     statistics: dict[str, _Statistics]
     rows: _Rows

@@ -25,6 +25,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.paths import replacing
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
 _length = struct.Struct("<Q").pack
 _crc = struct.Struct("<I").pack
 

@@ -21,7 +21,7 @@ from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplica
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.notebook import data_url, small
-from recordmill.pipeline.rows import is_sorted
+from recordmill.pipeline.rows import has_keys
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.kinds.text import TextDescription
 
@@ -146,7 +146,7 @@ def _first(words: pa.Table, way: str) -> Iterator[tuple[str, int]]:
 
 def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
     """Yields example pairs of duplicates, if both records are stored."""
-    if not is_sorted(dataset.manifest):  # packed records lack keys
+    if not has_keys(dataset.manifest):  # packed records lack keys
         return
     for pair in dataset.manifest.duplicates[kind].get("examples", []):
         rows = [next(read_records(dataset, row["split"], key=row["key"], limit=1), None) for row in pair]

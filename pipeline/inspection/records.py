@@ -9,12 +9,13 @@ Records are in the order of their keys' hashes: a split's first ones are a rando
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import did_you_mean, listed
@@ -23,7 +24,8 @@ from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
 from recordmill.pipeline.rows import find_records, open_records
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.stored import KEY, RowError, Stored, stored_features
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.stored import KEY, RowError, Stored
 
 Data: TypeAlias = bytes | memoryview
 
@@ -141,33 +143,40 @@ def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: s
 
 def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int | None) -> Iterator[Record]:
     """Reads, filters and decodes a few records at a time."""
-    stored = stored_features(decoder.descriptions, with_key=True)
+    stored = dataset.manifest.parts(decoder.descriptions)
     with open_records(str(dataset.folder), part.shard, np.arange(0, part.shard.records, TOGETHER)) as records:
         for start in range(0, len(part.numbers), TOGETHER):
             numbers = part.numbers[start : start + TOGETHER]
             try:
                 data = records.read(numbers)
                 if class_id is not None:
-                    of_class = _of_class(data, str(dataset.label), class_id)
+                    of_class = _of_class(data, _label_part(dataset), class_id)
                     numbers, data = numbers[of_class], [data[row] for row in of_class]
                 columns = parse(data, stored)
+                keys: Any = columns.get(KEY) or records.keys(numbers)
                 for row, (number, record) in enumerate(zip(numbers.tolist(), data, strict=True)):
                     yield Record(
-                        bytes(columns[KEY][row]).decode("utf-8", "surrogateescape"),
+                        bytes(keys[row]).decode("utf-8", "surrogateescape"),
                         part.split,
                         part.first + number,
                         part.shard.span,
-                        part.shard.file,
+                        shown_paths(part.shard)[0],
                         len(record),
                         decoder.decode(columns, row),
                     )
             except RowError as error:
-                where = f"{part.shard.file}, record {numbers[error.row]:,}"
+                where = f"{shown_paths(part.shard)[0]}, record {numbers[error.row]:,}"
                 raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None
 
 
-def _of_class(data: Sequence[Data], label: str, class_id: int) -> list[int]:
-    column: Any = parse(data, {label: Stored("int64", None)})[label]  # an id is a list of one
+def _label_part(dataset: DatasetVersion) -> Stored:
+    """Returns the label as a list of ids, since a record may have one or several."""
+    label = str(dataset.label)
+    return replace(read_descriptions({label: dataset.features[label]})[label].parts()[""], shape=None)
+
+
+def _of_class(data: Sequence[Data], label: Stored, class_id: int) -> list[int]:
+    column: Any = parse(data, {"label": label})["label"]
     of_row = np.repeat(np.arange(len(data)), column.lengths())
     return np.unique(of_row[column.values == class_id]).tolist()
 

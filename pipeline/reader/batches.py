@@ -15,7 +15,7 @@ from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.pipeline.reader.rows import Chosen, Rows
-from recordmill.transforms.contract.stored import ArraySpec, Ragged, stored_features
+from recordmill.transforms.contract.stored import KEY, ArraySpec, Ragged
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.features import finish
 
@@ -176,7 +176,7 @@ class SplitSource(BatchSource):
 
 def element_spec(request: Request) -> Any:
     """Returns the structure of a batch, read off an empty one, where variable sides are 0. Raises: DatasetError."""
-    columns = parse([], stored_features(request.features, with_key=request.given.with_key))
+    columns = parse([], request.parts) | ({KEY: []} if request.given.with_key else {})
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
     ready = finish(request.features, columns, request.given, augment=augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
@@ -197,7 +197,7 @@ def _specs(batch: Any, rows: int | None) -> Any:
     return ArraySpec(shape, "bytes" if batch.dtype == object else batch.dtype.name)
 
 
-Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (shard file, number in the shard)
+Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)
 
 
 class RowSource:
@@ -230,8 +230,8 @@ class RowSource:
         """Finds a row by key. Raises: DatasetError: the key is missing, or rows share records (packed texts)."""
         request = self._request
         firsts = accumulate((shard.records for shard in request.shards), initial=0)
-        first_of = {shard.file: first for shard, first in zip(request.shards, firsts, strict=False)}
-        found = {first_of[file] + record for file, record in self._find(key) if file in first_of}
+        first_of = {shard.index_of_split: first for shard, first in zip(request.shards, firsts, strict=False)}
+        found = {first_of[shard] + record for shard, record in self._find(key) if shard in first_of}
         before = 0
         for start, end in request.ranges:
             for number in found:

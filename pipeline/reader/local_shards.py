@@ -19,7 +19,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.file_names import index_bytes
+from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
+from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
 from recordmill.pipeline.errors import DatasetError
 
@@ -42,10 +43,51 @@ class ShardFile:
     sha256: str
     tags: tuple[str, str] = ("", "")
     """The store's tags of file and index, which change with the content; empty if unknown."""
+    name: str = ""
+    """The name of an adopted file in its records' keys; empty if records hold their keys."""
+    frames: int | None = None
+    """The records in the index, of an adopted file; None: `records`."""
+    kept: str = ""
+    """The file with a bit for each record in the index, 1 for those of the split; empty: all are."""
+
+    @classmethod
+    def of(cls, folder: str, shard: Shard) -> "ShardFile":
+        """Returns a shard of a version's folder. Raises: DatasetError as `shard_paths`."""
+        file, index, kept = shard_paths(folder, shard)
+        name, chosen = ("" if shard.root is None else shard.file), ("" if kept is None else kept.full)
+        figures = shard.records, shard.bytes, shard.sha256
+        return cls(file.full, index.full, *figures, name=name, frames=shard.frames, kept=chosen)
+
+    @property
+    def index_of_split(self) -> str:
+        """A name that no other shard has; splits may share an adopted file."""
+        return f"{self.file}:{self.kept}"
+
+    @property
+    def indexed(self) -> int:
+        """The records in the index."""
+        return self.records if self.frames is None else self.frames
 
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
         """Returns path and size of the file, and of the index."""
-        return (self.file, self.bytes), (self.index, index_bytes(self.records))
+        return (self.file, self.bytes), (self.index, index_bytes(self.indexed))
+
+    def ends_at(self, first: int, end: int) -> bool:
+        """Whether an index with these bounds covers the file; an adopted file may be cut off after its last record."""
+        return first == 0 and (end == self.bytes or (self.name != "" and end < self.bytes))
+
+
+def place_key(shard: ShardFile, record: int) -> bytes:
+    """Returns the key of an adopted record by its number in the index: `train-00001-of-00008.tfrecord:17`."""
+    return f"{shard.name}:{record}".encode()
+
+
+def kept_numbers(shard: ShardFile, bits: bytes) -> npt.NDArray[np.int64]:
+    """Returns the numbers in the index of a split's records, by `kept`. Raises: DatasetError: another count."""
+    chosen = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
+    if len(chosen) != shard.records or (len(chosen) and chosen[-1] >= shard.indexed):
+        raise DatasetError(f"{shard.kept} chooses {len(chosen):,} records, expected {shard.records:,}: {ADVICE}")
+    return chosen
 
 
 class Shards(Protocol):
@@ -53,6 +95,9 @@ class Shards(Protocol):
 
     def index(self, shard: int) -> memoryview:
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
+
+    def kept(self, shard: int) -> npt.NDArray[np.int64]:
+        """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file."""
@@ -83,9 +128,13 @@ class LocalShards(Shards):
         # No methods: a cache of a method would keep `self` alive.
         self._index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
         self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self._index))
+        self._kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
 
     def index(self, shard: int) -> memoryview:
         return self._index(shard)
+
+    def kept(self, shard: int) -> npt.NDArray[np.int64]:
+        return self._kept(shard)
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """See `Shards`. Arrays keep their map alive."""
@@ -150,6 +199,14 @@ def _map_shard(
     """Returns a shard's index, and its file twice: slices of the map are copies, of the array views."""
     file = _map(*shards[number].sizes()[0])
     return index(number), file, np.frombuffer(file, np.uint8)
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open_file(path) as file:
+            return file.read()
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def _map(path: str, expected: int) -> mmap.mmap:

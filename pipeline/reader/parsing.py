@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.reader import wire
+from recordmill.pipeline.reader.held_parts import held_columns, held_features
 from recordmill.pipeline.reader.wire import FIRST, SECOND, Int64s, Malformed
 from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
 
@@ -176,6 +177,8 @@ def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) ->
     Raises:
         RowError: the first record that is not an Example, lacks a value, or has one of another type or shape.
     """
+    if any(stored.held for stored in parts.values()):
+        return held_columns(parts, parse(records, held_features(parts)), len(records))
     try:
         return _columns(_walked(records, parts) or _scanned(records, parts), parts)
     except Malformed:

@@ -18,7 +18,7 @@ from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, fra
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.block_cache import BlockCache
-from recordmill.pipeline.reader.local_shards import Frame, LocalShards, ShardFile, Shards
+from recordmill.pipeline.reader.local_shards import Frame, LocalShards, ShardFile, Shards, place_key
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError
@@ -66,6 +66,7 @@ class Records:
         self._blocks, self._cache, self._counters = blocks, cache, counters
         self._firsts = np.cumsum([0, *(shard.records for shard in self._shards)], dtype=np.int64)
         self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
+        self._chooses = any(shard.kept for shard in self._shards)
         self._files: Shards = LocalShards(self._shards)
         if any("://" in shard.file for shard in self._shards):
             self._files = RemoteShards(self._shards, self._cuts(), cache or BlockCache(), counters or Counters())
@@ -140,13 +141,25 @@ class Records:
         (shard,), (record,) = self._locate(np.array([number]))
         return RecordPlace(self._shards[shard].file, int(record), self._files.index(int(shard))[record])
 
+    def keys(self, numbers: Numbers) -> list[bytes]:
+        """Returns the keys of adopted records that do not hold them: their places."""
+        shards, records = self._locate(numbers)
+        places = zip(shards.tolist(), records.tolist(), strict=True)
+        return [place_key(self._shards[shard], record) for shard, record in places]
+
+    def bits_of(self, numbers: Numbers) -> bytes:
+        """Returns a bit for each record in the index of the only shard: 1 for these, by number (`ShardFile.kept`)."""
+        chosen = np.zeros(self._shards[0].indexed, np.uint8)
+        chosen[self._locate(numbers)[1]] = 1
+        return np.packbits(chosen, bitorder="little").tobytes()
+
     def check(self) -> tuple[ShardFile, ...]:
         """Checks all sizes, and the ends of each index; returns the shards with their tags. Raises: DatasetError."""
         self._shards = tuple(self._files.check())
         for number, shard in enumerate(self._shards):
             if shard.records:
                 index = self._files.index(number)
-                if (index[0], index[-1]) != (0, shard.bytes):
+                if not shard.ends_at(index[0], index[-1]):
                     raise DatasetError(
                         f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}, expected 0 to {shard.bytes:,}, "
                         f"the size of {shard.file}: {ADVICE}"
@@ -165,12 +178,17 @@ class Records:
                 threads.shutdown(cancel_futures=True)  # after an error
 
     def _locate(self, numbers: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Returns each record's shard, and its number there."""
+        """Returns each record's shard, and its number in the shard's index."""
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             wrong = numbers.min() if numbers.min() < 0 else numbers.max()
             raise IndexError(f"record {wrong} does not exist: the records are 0 to {len(self) - 1}")
         shards = np.searchsorted(self._firsts[1:], numbers, side="right")  # never an empty shard
-        return shards, numbers - self._firsts[shards]
+        records = numbers - self._firsts[shards]
+        for shard in np.unique(shards).tolist() if self._chooses else ():
+            if self._shards[shard].kept:
+                of_shard = shards == shard
+                records[of_shard] = self._files.kept(shard)[records[of_shard]]
+        return shards, records
 
     def _cuts(self) -> list[Numbers] | None:
         """Returns the first records of each shard's blocks, by their numbers in the shard: 0, and more."""

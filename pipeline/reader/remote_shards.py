@@ -19,7 +19,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
-from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, Shards, check_size
+from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, Shards, check_size, kept_numbers
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
 from recordmill.pipeline.reader.version_files import readable
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -44,12 +44,21 @@ class RemoteShards(Shards):
         """Takes each shard's first records of blocks, ascending from 0; None to read records alone."""
         self._shards, self._cuts, self._cache, self._counters = shards, cuts, cache, counters
         self._indexes: dict[int, memoryview] = {}
+        self._kept: dict[int, npt.NDArray[np.int64]] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._process = os.getpid()
 
     def index(self, shard: int) -> memoryview:
         self._load([shard])
         return self._indexes[shard]
+
+    def kept(self, shard: int) -> npt.NDArray[np.int64]:
+        if shard not in self._kept:
+            file = self._shards[shard]
+            self._kept[shard] = kept_numbers(
+                file, self._fetch(Block(file.kept, 0, -(-file.indexed // 8), "", file.sha256))
+            )
+        return self._kept[shard]
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         spans = self._spans(shards, records)
@@ -155,9 +164,11 @@ class RemoteShards(Shards):
     def _block(self, shard: int, record: int, span: Block) -> Block:
         """Returns the block of a record; the record alone if the index is damaged."""
         assert self._cuts is not None  # noqa: S101 - for mypy
-        cuts = self._cuts[shard]
+        cuts, file = self._cuts[shard], self._shards[shard]
+        if file.kept:
+            cuts = self.kept(shard)[cuts]
         number = int(np.searchsorted(cuts, record, side="right"))
-        end = cuts[number] if number < len(cuts) else self._shards[shard].records
+        end = cuts[number] if number < len(cuts) else file.indexed
         block = self._range(shard, int(cuts[number - 1]), int(end))
         return block if self._possible(shard, block) and block.start <= span.start and span.end <= block.end else span
 

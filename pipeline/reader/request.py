@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
@@ -17,7 +16,7 @@ from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import boxes, category, image, read_descriptions, text
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.contract.stored import IMAGES, Stored
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.regularization import BatchAugmentation
@@ -36,6 +35,8 @@ class Request:
     """The records to read: (first, end) in the numbering over all shards."""
     features: dict[str, Description]
     """The descriptions of the features to read, with the label."""
+    parts: Mapping[str, Stored]
+    """The parts of a record to parse; for adopted files without keys, without the key."""
     label: str | None
     augment: Mapping[str, tuple[Augmentation, ...]]
     """Random changes of images, by feature."""
@@ -89,6 +90,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         shards=shards,
         ranges=chosen,
         features=features,
+        parts=manifest.parts(features, with_key=given.with_key),
         label=label,
         **_augmentations(given.augment, features, label),
         steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder, lanes),
@@ -213,7 +215,7 @@ def _shards(
         if name not in starts:
             starts[name] = sum(shard.records for shard in shards)
             for shard in manifest.splits[name].shards:
-                shards.append(ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256))
+                shards.append(ShardFile.of(folder, shard))
     return tuple(shards), tuple((starts[name] + first, starts[name] + end) for name, first, end in wanted)
 
 

@@ -20,7 +20,7 @@ from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.request import Request, images_of
-from recordmill.transforms.contract.stored import Bytes, Column, Ragged, RowError, stored_features
+from recordmill.transforms.contract.stored import KEY, Bytes, Column, Ragged, RowError
 from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
@@ -70,7 +70,7 @@ class Rows:
         self.request = request
         self._labels = labels
         self.memory = BatchMemory()
-        self._stored = stored_features(request.features, with_key=request.given.with_key)
+        self._stored = request.parts
         self._selected = orders.Selected(request.ranges)
         self.counters = counters or Counters()
         self._cache = BlockCache(request.given.cache, request.given.cache_bytes)
@@ -254,7 +254,10 @@ class Rows:
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
         payloads = self.payloads(chosen.numbers)
         with self.counters.timed("parsing"):
-            return parse(payloads, self._stored)
+            columns = parse(payloads, self._stored)
+            if self.request.given.with_key and KEY not in columns:
+                columns[KEY] = self.records.keys(chosen.numbers)
+            return columns
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
         request = self.request

@@ -118,10 +118,10 @@ class VersionFiles:
             except OSError as error:
                 raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
 
-    def located(self, shard: Shard) -> tuple["VersionFiles", str, str]:
-        """Returns a shard's folder, and the paths there to the file and the index. Raises: DatasetError."""
-        root, file, index = shard_paths(str(self.folder), shard)
-        return VersionFiles(Path(root) if isinstance(self.folder, Path) else RemotePath(root)), file, index
+    def located(self, shard: Shard) -> tuple[tuple["VersionFiles", str], tuple["VersionFiles", str]]:
+        """Returns the folder and the inner path of a shard's file, and of its index. Raises: DatasetError."""
+        file, index, _ = shard_paths(str(self.folder), shard)
+        return (_files_at(file.root), file.file), (_files_at(index.root), index.file)
 
     def read(self, path: str) -> bytes:
         """Reads a whole file. Raises: DatasetError as `open`."""
@@ -137,3 +137,7 @@ class VersionFiles:
             store, folder = open_object(str(self.folder))
             names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
             return sorted(name for name in names if name and not name.endswith("/"))  # no console's folder markers
+
+
+def _files_at(root: str) -> VersionFiles:
+    return VersionFiles(RemotePath(root) if "://" in root else Path(root))

@@ -26,13 +26,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import groupby
-from pathlib import Path
-from typing import TypeVar
 
 from recordmill.pipeline.dataset.paths import is_folder_name
-from recordmill.pipeline.sources.options import PATHS, SourceOptions
 
-Source = TypeVar("Source", bound=SourceOptions)
 WILDCARD = re.compile(r"[*?]|\[(?!\{\])")
 ESCAPED = re.compile(r"\[([*?\[{])\]")
 LITERAL = re.compile(r"(?:[^*?\[]|\[[*?\[{]\])*")
@@ -202,19 +198,3 @@ def _name(values: Mapping[str, str]) -> str | None:
 def without_spans(path: str) -> str:
     """Escapes the placeholders in a path: `[{]span}`."""
     return PLACEHOLDER.sub(lambda match: f"[{{]{match[1]}}}", path)
-
-
-def is_template(source: SourceOptions) -> bool:
-    """Whether a source's path has spans."""
-    return bool(Template(source.path).names)
-
-
-def in_folder(source: Source, folder: str) -> Source:
-    """Resolves a source's relative paths against a folder, escaped in globs and templates."""
-    paths = {name: getattr(source, name, None) for name in PATHS}
-    resolved = {
-        name: str(Path(without_spans(escape(folder) if is_glob(path) or Template(path).names else folder), path))
-        for name, path in paths.items()
-        if isinstance(path, str) and path and "://" not in path
-    }
-    return source.model_copy(update=resolved)

@@ -8,15 +8,18 @@ import codecs
 import re
 from collections.abc import Mapping
 from itertools import combinations
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from recordmill.pipeline.sources.globs import Template, escape, is_glob, without_spans
 from recordmill.pipeline.yaml_document import Options
 
 REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")  # a user's `module:function`
 PATHS = ("path", "images", "names", "image_list")  # options that hold paths, with placeholders or without
 Item = TypeVar("Item")
+Source = TypeVar("Source", bound="SourceOptions")
 
 
 def _not_reserved(columns: dict[str, str]) -> dict[str, str]:
@@ -235,3 +238,19 @@ AnySource = Annotated[
     ImageFolder | AnnotatedImages | Csv | Tsv | JsonLines | Parquet | TextFiles | TFRecord | WebDataset | UserRows,
     Field(discriminator="format"),
 ]
+
+
+def is_template(source: SourceOptions) -> bool:
+    """Whether a source's path has spans."""
+    return bool(Template(source.path).names)
+
+
+def in_folder(source: Source, folder: str) -> Source:
+    """Resolves a source's relative paths against a folder, escaped in globs and templates."""
+    paths = {name: getattr(source, name, None) for name in PATHS}
+    resolved = {
+        name: str(Path(without_spans(escape(folder) if is_glob(path) or Template(path).names else folder), path))
+        for name, path in paths.items()
+        if isinstance(path, str) and path and "://" not in path
+    }
+    return source.model_copy(update=resolved)

@@ -17,8 +17,7 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.globs import in_folder, is_template
-from recordmill.pipeline.sources.options import PATHS, AnySource
+from recordmill.pipeline.sources.options import PATHS, AnySource, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import NamedClasses, check_not_crossed

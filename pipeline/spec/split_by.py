@@ -13,8 +13,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.pipeline.sources.globs import Template, is_template
-from recordmill.pipeline.sources.options import PATHS, SourceOptions
+from recordmill.pipeline.sources.globs import Template
+from recordmill.pipeline.sources.options import PATHS, SourceOptions, is_template
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.yaml_document import Options

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.dataset.catalogues import DATASET_INFO
-from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
@@ -26,18 +26,18 @@ GRAPHS = ("transform_fn", "serving")
 TFDS_FEATURES = "features.json"
 
 
-def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str) -> Findings:
-    """Reads a file and compares its size and digest."""
-    findings = Findings()
+def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str, name: str = "") -> Findings:
+    """Reads a file and compares its size and digest; findings call it by its path, or by `name`."""
+    findings, name = Findings(), name or path
     try:
         with files.open(path) as (file, size):
             if size != bytes_:
-                findings.add(path, f"the file holds {size:,} bytes, expected {bytes_:,}")
+                findings.add(name, f"the file holds {size:,} bytes, expected {bytes_:,}")
             else:
-                check_digest(findings, path, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
+                check_digest(findings, name, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
             findings.checked.update(files=1, bytes=size)
     except DatasetError as error:
-        findings.add(path, str(error))
+        findings.add(name, str(error))
     return findings
 
 
@@ -45,10 +45,10 @@ def check_shard_file(files: VersionFiles, shard: Shard) -> Findings:
     """Reads a shard and compares its size and digest."""
     findings = Findings()
     try:
-        folder, path, _ = files.located(shard)
-        findings.merge(check_file(folder, path, shard.bytes, shard.sha256))
+        (folder, path), _ = files.located(shard)
+        findings.merge(check_file(folder, path, shard.bytes, shard.sha256, shown_paths(shard)[0]))
     except DatasetError as error:
-        findings.add(inner_paths(shard)[0], str(error))
+        findings.add(shown_paths(shard)[0], str(error))
     return findings
 
 
@@ -60,7 +60,7 @@ def check_digest(findings: Findings, path: str, digest: str, expected: str) -> N
 
 def stray_files(files: VersionFiles, manifest: Manifest) -> list[str]:
     """Returns the files that the manifest does not list."""
-    shards = (shard.file for shard in manifest.shards if shard.version is None)
+    shards = (shard.file for shard in manifest.shards if shard.version is shard.root is None)
     known = {MANIFEST_FILE, *manifest.files, *shards}
     return [path for path in files.listing() if path not in known]
 

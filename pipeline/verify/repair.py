@@ -24,7 +24,7 @@ from recordmill.pipeline.build.inputs.listings import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import check_unchanged
-from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, write_atomically
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -71,8 +71,10 @@ def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | No
     files = {path: number for number in own for path in _files(manifest, number)}
     others = sorted(file for file in findings.counts if file not in files and file in manifest.files)
     reasons = [f"{file}: only a build makes it: build again, or copy it from elsewhere" for file in others]
-    foreign = {path for number in numbers for path in inner_paths(_shard(manifest, number))} - files.keys()
+    foreign = {path for number in numbers for path in shown_paths(_shard(manifest, number))} - files.keys()
     advice = "it is in another version's folder: repair that version, or build again"
+    if manifest.adopted:
+        advice = "it is an adopted file, never written here: restore it from a copy, or adopt it again"
     reasons += [f"{file}: {advice}" for file in sorted(findings.counts.keys() & foreign)]
     damaged = sorted({files[file] for file in findings.counts if file in files})
     shards = [number for number in damaged if _shard(manifest, number).file in findings.counts]
@@ -94,8 +96,10 @@ def _shard(manifest: Manifest, shard: ShardNumber) -> Shard:
     return manifest.splits[split].shards[number]
 
 
-def _files(manifest: Manifest, shard: ShardNumber) -> tuple[str, str]:
-    return _shard(manifest, shard).file, _shard(manifest, shard).index
+def _files(manifest: Manifest, shard: ShardNumber) -> tuple[str, ...]:
+    """Names the files of a shard that are the version's own: of an adopted one its index."""
+    file, index, is_own = _shard(manifest, shard).file, _shard(manifest, shard).index, not manifest.adopted
+    return (file, index) if is_own else (index,)
 
 
 @contextmanager

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.file_names import index_bytes, inner_paths
+from recordmill.pipeline.dataset.file_names import index_bytes, shown_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
 from recordmill.pipeline.dataset.version import Ids
+from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers
 from recordmill.pipeline.reader.parsing import SMALL, parse, walk
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of
@@ -20,7 +21,7 @@ from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, stored_features
+from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError
 
 TOGETHER = 2048  # records parsed at once
 ShardNumber: TypeAlias = tuple[str, int]  # a split, and a shard's number there, from 0
@@ -40,32 +41,48 @@ def check_shards(files: VersionFiles, manifest: Manifest, shards: Sequence[Shard
 def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int) -> CheckedShard:
     """Checks one shard."""
     shard = manifest.splits[split].shards[number]
-    findings, (name, _) = Findings(), inner_paths(shard)
+    findings, (name, _) = Findings(), shown_paths(shard)
+    kept = _kept(files, shard, findings)
 
     def report(record: int, offset: int, message: str) -> None:
-        findings.add(name, message, record, offset)
+        if kept is None or kept[record : record + 1].any():  # others were damaged when they were adopted
+            findings.add(name, message, record, offset)
 
     checks = RecordChecks(manifest, split, number, report)
     index = _read_index(files, manifest, shard, findings)
     try:
-        folder, path, _ = files.located(shard)
+        (folder, path), _ = files.located(shard)
         with folder.open(path) as (file, size):
             walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, report)
             for batch in walk.batches():
-                checks.check(batch)
+                chosen = range(len(batch.numbers)) if kept is None else np.flatnonzero(kept[batch.numbers]).tolist()
+                checks.check(batch.keep(chosen))
     except DatasetError as error:
         findings.add(name, str(error))
     else:
         _compare(findings, shard, walk, size)
         _compare_index(findings, shard, walk, index)
-        findings.checked.update(files=1, shards=1, bytes=size, records=len(walk.offsets) - 1)
+        findings.checked.update(files=1, shards=1, bytes=size, records=shard.records)
     findings.problems.sort(key=lambda problem: -1 if problem.record is None else problem.record)
     return findings, Counter(dict(enumerate(checks.label_counts.tolist())))
 
 
+def _kept(files: VersionFiles, shard: Shard, findings: Findings) -> npt.NDArray[np.bool_] | None:
+    """Marks the records of an adopted file that belong to the split; None for a built shard."""
+    if shard.root is None:
+        return None
+    kept = np.zeros(shard.indexed + 1, bool)  # the last for what follows the last record
+    try:
+        described = ShardFile.of(str(files.folder), shard)
+        kept[kept_numbers(described, files.read(shard.kept)) if shard.kept else slice(shard.indexed)] = True
+    except DatasetError as error:
+        findings.add(shown_paths(shard)[0], str(error))
+    return kept
+
+
 def _can_lead(index: Offsets | None, shard: Shard) -> bool:
     """Whether an index rises from 0 to the file's size, and can lead past damage."""
-    if index is None or (int(index[0]), int(index[-1])) != (0, shard.bytes):
+    if index is None or int(index[0]) != 0 or not (int(index[-1]) == shard.bytes or shard.root):
         return False
     return bool((index[1:] > index[:-1]).all())
 
@@ -73,26 +90,26 @@ def _can_lead(index: Offsets | None, shard: Shard) -> bool:
 def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings: Findings) -> Offsets | None:
     """Reads the index; None if it is missing or has a wrong number of records."""
     try:
-        folder, _, path = files.located(shard)
+        _, (folder, path) = files.located(shard)
         data = folder.read(path)
-        if len(data) == (expected := index_bytes(shard.records)):
+        if len(data) == (expected := index_bytes(shard.indexed)):
             return np.frombuffer(data, "<u8")
         message = f"the file holds {len(data):,} bytes, expected {expected:,}"
     except DatasetError as error:
         message = str(error)
     if shard.version or shard.index not in manifest.files:  # else `check_file` reports it
-        findings.add(inner_paths(shard)[1], message)
+        findings.add(shown_paths(shard)[1], message)
     return None
 
 
 def _compare(findings: Findings, shard: Shard, walk: FrameWalk, size: int) -> None:
-    name = inner_paths(shard)[0]
+    name = shown_paths(shard)[0]
     if size != shard.bytes:
         findings.add(name, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
     check_digest(findings, name, walk.sha256, shard.sha256)
     records = len(walk.offsets) - 1
-    if records != shard.records and walk.is_whole:
-        findings.add(name, f"the file holds {records:,} records, expected {shard.records:,}")
+    if records != shard.indexed and walk.is_whole:
+        findings.add(name, f"the file holds {records:,} records, expected {shard.indexed:,}")
 
 
 def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Offsets | None) -> None:
@@ -104,12 +121,12 @@ def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Off
     for record in np.flatnonzero(offsets[:shorter] != index[:shorter]).tolist():
         subject = "the file ends" if record == len(offsets) - 1 else f"record {record} begins"
         message = f"{subject} at byte {offsets[record]:,}, the index says {index[record]:,}"
-        findings.add(inner_paths(shard)[1], message, record, 8 * record)
+        findings.add(shown_paths(shard)[1], message, record, 8 * record)
 
 
 def index_of(files: VersionFiles, shard: Shard) -> bytes:
     """Makes the index of an undamaged shard from its records."""
-    folder, path, _ = files.located(shard)
+    (folder, path), _ = files.located(shard)
     with folder.open(path) as (file, size):
         walk = FrameWalk(file, size, None, lambda record, offset, message: None)
         for _ in walk.batches():
@@ -126,7 +143,7 @@ class RecordChecks:
         self._of_span = [number for number, each in enumerate(shards) if each.span == shards[shard].span]
         self._shard = self._of_span.index(shard)
         described = read_descriptions(manifest.features)
-        self._features = stored_features(described, with_key=True)
+        self._features, self._is_adopted = manifest.parts(described), bool(manifest.adopted)
         self._names = sorted(name.encode() for name in self._features)
         self._ids = {
             name: description.vocabulary_size
@@ -147,7 +164,8 @@ class RecordChecks:
             part = batch.keep(range(start, min(start + TOGETHER, len(batch.numbers))))
             part, columns = self._parsed(part)
             if part.numbers:
-                self._check_keys(part, [bytes(key) for key in columns.pop(KEY)])
+                if not self._is_adopted:
+                    self._check_keys(part, [bytes(key) for key in columns.pop(KEY)])
                 for name, size in self._ids.items():
                     self._check_ids(part, name, columns[name], size)
                 for name, description in self._others.items():
@@ -165,7 +183,9 @@ class RecordChecks:
         records = batch.records
         is_alike = sum(map(len, records)) <= SMALL * len(records) and records and walk(records, {}) is not None
         try:
-            if all(sorted(names_of(record)) == self._names for record in (records[:1] if is_alike else records)):
+            if self._is_adopted or all(
+                sorted(names_of(record)) == self._names for record in (records[:1] if is_alike else records)
+            ):
                 return batch, parse(records, self._features)
         except (Malformed, RowError):  # reported below, record by record
             pass
@@ -179,7 +199,7 @@ class RecordChecks:
     def _fault(self, record: bytes | memoryview) -> str | None:
         try:
             names = names_of(record)
-            if sorted(names) == self._names:
+            if self._is_adopted or sorted(names) == self._names:
                 parse([record], self._features)
                 return None
         except Malformed as error:

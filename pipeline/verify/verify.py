@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from recordmill.dataset import open_dataset
-from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.version_files import VersionFiles
@@ -74,7 +74,7 @@ def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -
         findings.merge(of_shard)
         labels[split_name].update(counts)
     for name, split in manifest.splits.items():
-        if any(inner_paths(shard)[0] in findings.counts for shard in split.shards):
+        if any(shown_paths(shard)[0] in findings.counts for shard in split.shards):
             continue
         for label, expected in enumerate(split.label_counts or ()):
             if labels[name][label] != expected:

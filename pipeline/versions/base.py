@@ -49,7 +49,7 @@ def rolled_back(latest: Latest | None, chosen: Manifest, left: Iterable[Manifest
 
 def _marks(manifest: Manifest) -> set[str]:
     """Returns a version's marks for rollbacks: its source key and, because files may be touched, its shards' digest."""
-    shards = "".join(shard.sha256 for shard in manifest.shards)
+    shards = "".join(map(manifest.content_of, manifest.shards))
     return {source_key_of(manifest), hashlib.sha256(shards.encode()).hexdigest()}
 
 

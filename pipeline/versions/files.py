@@ -218,5 +218,6 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:
-    files = {f"{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in manifest.shards}
+    own = (shard for shard in manifest.shards if shard.root is None)
+    files = {f"{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in own}
     return {store.identity(f"{VERSIONS_FOLDER}/{path}")[0]: size for path, size in files.items()}

@@ -17,7 +17,8 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
-from recordmill.pipeline.sources.globs import Template, is_literal, is_template, literal_prefix, without_slash
+from recordmill.pipeline.sources.globs import Template, is_literal, literal_prefix, without_slash
+from recordmill.pipeline.sources.options import is_template
 from recordmill.pipeline.sources.paths import is_image, planning
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.spec.model import Spec

@@ -9,7 +9,7 @@ import functools
 import keyword
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -21,16 +21,21 @@ from recordmill.pipeline.safe_text import cut
 TFDS = "tensorflow_datasets.core.features"
 
 
+DTYPES = ("bytes", "int64", "float32")
+
+
 @dataclass(frozen=True)
 class Stored:
     """The type of a part, `bytes`, `int64` or `float32`, and the shape of a row's values; None for a list."""
 
     dtype: str
     shape: tuple[int, ...] | None = ()
+    held: "StoredAs | None" = None
+    """How adopted records hold it; None: under the part's own name."""
 
     def __post_init__(self) -> None:
         """Refuses an unknown type. Raises: DatasetError."""
-        if self.dtype not in ("bytes", "int64", "float32"):
+        if self.dtype not in DTYPES:
             shown = cut(repr(self.dtype), 50)
             raise DatasetError(f"a feature is stored as {shown} in dataset.json: copy the version again")
 
@@ -144,6 +149,28 @@ def left_out(default: Value) -> Value:
     return field(default=default, metadata={"left_out": True})
 
 
+@dataclass(frozen=True)
+class StoredAs:
+    """How adopted records hold a part: the names and the type of their own features.
+
+    >>> StoredAs(("image/object/bbox/ymin", "…/xmin", "…/ymax", "…/xmax"), "float32")  # doctest: +SKIP
+    """
+
+    names: tuple[str, ...]
+    """One; the four lists of boxes, in the order y_min, x_min, y_max, x_max; none for the constant 1."""
+    dtype: str
+    optional: bool = left_out(False)
+    """Whether a record may lack it; then the part is 0, empty bytes or an empty list."""
+    is_missing: bool = left_out(False)
+    """Whether the part is 1 for a record that lacks the feature, else 0."""
+
+    def __post_init__(self) -> None:
+        """Refuses an unknown type or number of names. Raises: DatasetError."""
+        if self.dtype not in DTYPES or len(self.names) not in (0, 1, 4):
+            shown = f"{len(self.names)} features of type {cut(repr(self.dtype), 50)}"
+            raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
+
+
 class Decoding(NamedTuple):
     """Inputs for decoding a feature's stored values."""
 
@@ -157,6 +184,8 @@ class Description:
     """A feature as `dataset.json` describes it, complete for a reader."""
 
     kind: ClassVar[str]
+    stored_as: Mapping[str, StoredAs] | None = left_out(None)
+    """By part, how adopted records hold it; None: as Recordmill writes records."""
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
@@ -181,7 +210,12 @@ class Description:
 
     @functools.cached_property
     def _parts(self) -> dict[str, Stored]:
-        return self.parts_of(self.to_json())
+        parts = self.parts_of(self.to_json())
+        if self.stored_as is None:
+            return parts
+        if lacking := parts.keys() - self.stored_as.keys():
+            raise DatasetError(f"`stored_as` lacks {sorted(lacking)} in dataset.json: adopt the files again")
+        return {part: replace(stored, held=self.stored_as[part]) for part, stored in parts.items()}
 
     @property
     def is_image_file(self) -> bool:
@@ -269,7 +303,13 @@ def _written(value: Any) -> dict[str, Any]:
         item = getattr(value, declared.name)
         if declared.metadata.get("left_out") and item == declared.default:
             continue
-        if is_dataclass(item):
-            item = _written(item)
-        written[declared.name] = list(item) if isinstance(item, tuple) else item
+        written[declared.name] = _plain(item)
     return written
+
+
+def _plain(item: Any) -> Any:
+    if is_dataclass(item):
+        return _written(item)
+    if isinstance(item, Mapping):
+        return {name: _plain(each) for name, each in item.items()}
+    return list(item) if isinstance(item, tuple) else item
