@@ -21,6 +21,7 @@ from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.placement import KeyHash, digest, hash_key, shard_of
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.reader.local_shards import ShardFile
@@ -115,7 +116,7 @@ def _find_one_by_one(folder: Location, manifest: Manifest, digests: Collection[b
 
 def keys_of(manifest: Manifest, records: Records, numbers: Numbers) -> list[bytes]:
     """Returns the keys of records by number; reads those records that hold them. Raises: DatasetError: damage."""
-    key = manifest.parts({})
+    key = parts_to_parse(manifest, {})
     if not key:
         return records.keys(numbers)
     with naming_damage(records, int(numbers[0]) if len(numbers) else 0):

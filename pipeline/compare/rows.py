@@ -21,7 +21,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
-from recordmill.pipeline.dataset.version import DatasetVersion
+from recordmill.pipeline.dataset.version import DatasetVersion, parts_to_parse
 from recordmill.pipeline.reader import parsing, version_files, wire
 from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers, place_key
 from recordmill.transforms.contract.stored import KEY, RowError
@@ -159,7 +159,9 @@ def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
             if shard.kept is not None:
                 numbers = kept_numbers(described, version_files.VersionFiles(dataset.folder).read(shard.kept))
             places = (
-                None if dataset.manifest.parts({}) else [place_key(described, number) for number in numbers.tolist()]
+                None
+                if parts_to_parse(dataset.manifest, {})
+                else [place_key(described, number) for number in numbers.tolist()]
             )
             yield _Opened(memoryview(data), offsets[:-1][numbers], offsets[1:][numbers], places)
     except (DatasetError, ValueError) as error:
@@ -176,7 +178,7 @@ def _keys_of(manifest: Manifest, opened: _Opened, first: int, end: int) -> list[
     if opened.keys is not None:
         return list(opened.keys[first:end])
     try:
-        return [bytes(key) for key in parsing.parse(opened.records(first, end), manifest.parts({}))[KEY]]
+        return [bytes(key) for key in parsing.parse(opened.records(first, end), parts_to_parse(manifest, {}))[KEY]]
     except RowError as error:
         raise DatasetError(f"record {first + error.row}: {error.message}") from None
 

@@ -28,8 +28,6 @@ from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import UNKNOWN_FIELDS, Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.base import Description, StoredAs
-from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -190,14 +188,6 @@ class Manifest(Written):
     def bytes(self) -> int:
         """The bytes of all shards."""
         return sum(split.bytes for split in self.splits.values())
-
-    def parts(self, features: Mapping[str, Description], *, with_key: bool = True) -> dict[str, Stored]:
-        """Returns the parts of features to parse in a record, with its key unless the key is the record's place."""
-        key = {"names": [KEY], "dtype": "bytes"} if not self.adopted else self.adopted.get("key")
-        parts = stored_features(features)
-        return (
-            parts if key is None or not with_key else {**parts, KEY: Stored("bytes", (), read_as(key, StoredAs, "key"))}
-        )
 
     def content_of(self, shard: Shard) -> str:
         """Returns the text that stands for a shard's records in comparisons: its digest; for an adopted one more."""

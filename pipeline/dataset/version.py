@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Json, Manifest
 from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import UNKNOWN, Description
+from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, StoredAs
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
 
 class DatasetVersion:
@@ -246,3 +248,13 @@ def _word(vocabulary: Sequence[str], id_: Any) -> str:
     if not isinstance(id_, int) or not 0 <= id_ < len(vocabulary):
         raise DatasetError(f"the id {id_!r} is not in the vocabulary: its ids are 0 to {len(vocabulary) - 1}")
     return vocabulary[id_]
+
+
+def parts_to_parse(
+    manifest: Manifest, features: Mapping[str, Description], *, with_key: bool = True
+) -> dict[str, Stored]:
+    """Returns the parts of features in a record, with its key; without, if the key of adopted records is their place."""
+    if not manifest.adopted:
+        return stored_features(features, with_key=with_key)
+    parts, key = stored_features(features), manifest.adopted.get("key")
+    return {**parts, KEY: Stored("bytes", (), read_as(key, StoredAs, "key"))} if key and with_key else parts

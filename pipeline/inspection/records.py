@@ -17,7 +17,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
-from recordmill.pipeline.dataset.version import DatasetVersion
+from recordmill.pipeline.dataset.version import DatasetVersion, parts_to_parse
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.inspection.values import Decoder, Value, shown, to_json
 from recordmill.pipeline.reader.parsing import parse
@@ -143,7 +143,7 @@ def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: s
 
 def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int | None) -> Iterator[Record]:
     """Reads, filters and decodes a few records at a time."""
-    stored = dataset.manifest.parts(decoder.descriptions)
+    stored = parts_to_parse(dataset.manifest, decoder.descriptions)
     with open_records(str(dataset.folder), part.shard, np.arange(0, part.shard.records, TOGETHER)) as records:
         for start in range(0, len(part.numbers), TOGETHER):
             numbers = part.numbers[start : start + TOGETHER]

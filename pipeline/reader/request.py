@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
@@ -90,7 +91,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         shards=shards,
         ranges=chosen,
         features=features,
-        parts=manifest.parts(features, with_key=given.with_key),
+        parts=parts_to_parse(manifest, features, with_key=given.with_key),
         label=label,
         **_augmentations(given.augment, features, label),
         steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder, lanes),

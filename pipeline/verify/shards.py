@@ -10,7 +10,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.file_names import index_bytes, shown_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
-from recordmill.pipeline.dataset.version import Ids
+from recordmill.pipeline.dataset.version import Ids, parts_to_parse
 from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers
 from recordmill.pipeline.reader.parsing import SMALL, parse, walk
 from recordmill.pipeline.reader.version_files import VersionFiles
@@ -143,7 +143,7 @@ class RecordChecks:
         self._of_span = [number for number, each in enumerate(shards) if each.span == shards[shard].span]
         self._shard = self._of_span.index(shard)
         described = read_descriptions(manifest.features)
-        self._features, self._is_adopted = manifest.parts(described), bool(manifest.adopted)
+        self._features, self._is_adopted = parts_to_parse(manifest, described), bool(manifest.adopted)
         self._names = sorted(name.encode() for name in self._features)
         self._ids = {
             name: description.vocabulary_size
