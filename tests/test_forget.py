@@ -69,7 +69,7 @@ def keys(output: str, version: str | None = None) -> list[bytes]:
     for split in dataset.manifest.splits.values():
         for shard in split.shards:
             with open_records(str(dataset.folder), shard) as records:
-                found += [key_digest(bytes(data)) for data in records.read(np.arange(len(records)))]
+                found += [digest(key_at(records, number)[1]) for number in range(len(records))]
     return sorted(found)
 
 

@@ -158,11 +158,8 @@ def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
             numbers = np.arange(shard.records)
             if shard.kept is not None:
                 numbers = kept_numbers(described, version_files.VersionFiles(dataset.folder).read(shard.kept))
-            places = (
-                None
-                if parts_to_parse(dataset.manifest, {})
-                else [place_key(described, number) for number in numbers.tolist()]
-            )
+            is_held = bool(parts_to_parse(dataset.manifest, {}))
+            places = None if is_held else [place_key(described, number) for number in numbers.tolist()]
             yield _Opened(memoryview(data), offsets[:-1][numbers], offsets[1:][numbers], places)
     except (DatasetError, ValueError) as error:
         raise DatasetError(f"{dataset.folder / shard.file}: {error}: run `recordmill verify`") from None

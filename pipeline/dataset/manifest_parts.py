@@ -197,6 +197,7 @@ class _Key(TypedDict):
 
 
 class _Adopted(TypedDict, total=False):
+    files: list[str]
     key: _Key
 
 

@@ -253,7 +253,7 @@ def _word(vocabulary: Sequence[str], id_: Any) -> str:
 def parts_to_parse(
     manifest: Manifest, features: Mapping[str, Description], *, with_key: bool = True
 ) -> dict[str, Stored]:
-    """Returns the parts of features in a record, with its key; without, if the key of adopted records is their place."""
+    """Returns the parts of features in a record, with its key unless adopted records do not hold it."""
     if not manifest.adopted:
         return stored_features(features, with_key=with_key)
     parts, key = stored_features(features), manifest.adopted.get("key")
