@@ -20,7 +20,7 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.forget import PackedError, forget, versions_with
-from recordmill.pipeline.rows import copy_without, find_records, open_records
+from recordmill.pipeline.rows import copy_without, find_records, key_at, open_records
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases, publishing
